@@ -1,0 +1,83 @@
+"""Measure how inconsistent a set of probabilistic beliefs is, say who is to blame, and resolve the conflict."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dissonance.cpds import (
+        CPD,
+        Deterministic,
+        Empirical,
+        Factor,
+        PointMass,
+        SimplexTable,
+        SoftmaxTable,
+        Table,
+    )
+    from dissonance.distributions import CliqueTree, Joint
+    from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
+    from dissonance.focus import Attention, Control, Focus, full_control
+    from dissonance.inconsistency import inconsistency
+    from dissonance.io import load, save
+    from dissonance.pdg import PDG, Arc
+    from dissonance.scores import incompatibility, observational_incompatibility, structural_deficiency
+    from dissonance.variables import Euclidean, Finite, Opaque, Variable
+
+_HOME = {
+    "cpds": ("CPD", "Deterministic", "Empirical", "Factor", "PointMass", "SimplexTable", "SoftmaxTable", "Table"),
+    "distributions": ("CliqueTree", "Joint"),
+    "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
+    "focus": ("Attention", "Control", "Focus", "full_control"),
+    "inconsistency": ("inconsistency",),
+    "io": ("load", "save"),
+    "pdg": ("PDG", "Arc"),
+    "scores": ("incompatibility", "observational_incompatibility", "structural_deficiency"),
+    "variables": ("Euclidean", "Finite", "Opaque", "Variable"),
+}
+_WHERE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "CPD",
+    "PDG",
+    "Arc",
+    "Attention",
+    "CapabilityError",
+    "CliqueTree",
+    "Control",
+    "Deterministic",
+    "DissonanceError",
+    "Empirical",
+    "Euclidean",
+    "Factor",
+    "Finite",
+    "Focus",
+    "FormatError",
+    "Joint",
+    "Opaque",
+    "PointMass",
+    "SimplexTable",
+    "SizeError",
+    "SoftmaxTable",
+    "Table",
+    "Variable",
+    "full_control",
+    "incompatibility",
+    "inconsistency",
+    "load",
+    "observational_incompatibility",
+    "save",
+    "structural_deficiency",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use, so that `import dissonance` does not pull in torch."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'dissonance' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dissonance.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value

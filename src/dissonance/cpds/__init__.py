@@ -1,0 +1,20 @@
+"""Conditional probability distributions: the protocol and its families."""
+
+from dissonance.cpds.base import CPD, TableCPD
+from dissonance.cpds.deterministic import Deterministic, PointMass
+from dissonance.cpds.empirical import Empirical, Factor
+from dissonance.cpds.explicit import Explicit
+from dissonance.cpds.table import SimplexTable, SoftmaxTable, Table
+
+__all__ = [
+    "CPD",
+    "Deterministic",
+    "Empirical",
+    "Explicit",
+    "Factor",
+    "PointMass",
+    "SimplexTable",
+    "SoftmaxTable",
+    "Table",
+    "TableCPD",
+]

@@ -1,0 +1,82 @@
+"""The CPD protocol: what an arc may be asked about p(targets | sources; theta)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from dissonance.errors import CapabilityError
+from dissonance.variables import Variable, shape
+
+Variables = tuple[Variable, ...]
+Values = Sequence[Tensor]
+
+
+class CPD(nn.Module):
+    """A parametric conditional distribution p(T | S; theta); its parameters are theta, their present values theta_0.
+
+    Every family answers `log_prob`. A family that can do more also answers
+
+    - `log_table()`: log p as a tensor of shape (source sizes..., target sizes...);
+    - `rsample(sources, shape)`: reparameterised samples;
+    - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) of that same shape.
+
+    Finite values travel as indices, Euclidean ones as vectors, one tensor a variable, with shared leading batch axes.
+    """
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """This cpd fitted to an arc's variables, or an error that says why it does not fit."""
+        return self
+
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """log p(targets | sources), one number a batch element."""
+        raise CapabilityError(f"{type(self).__name__} has no log_prob.")
+
+    def log_table(self) -> Tensor:
+        """log p as a table; raises CapabilityError if the family has none."""
+        raise CapabilityError(f"{type(self).__name__} cannot be tabulated.")
+
+    def project(self, joint: Tensor) -> None:
+        """Set theta to the argmin of E_mu[-log p(T|S)], in closed form."""
+        raise CapabilityError(f"{type(self).__name__} has no closed-form projection.")
+
+    def forward(self, method: str, *args: object) -> Tensor:
+        """Call a method by name: what `torch.func.functional_call` needs to run it at another theta."""
+        return getattr(self, method)(*args)
+
+
+class TableCPD(CPD):
+    """A finite cpd that lives in one table: `log_prob` is a look-up in `log_table()`."""
+
+    table_shape: tuple[int, ...]
+    target_axes: int | None = None
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """Check the table against the arc's variables: axes are the sources in order, then the targets in order."""
+        wanted = shape((*sources, *targets))
+        if self.table_shape != wanted:
+            raise CapabilityError(
+                f"the table has shape {self.table_shape}, but "
+                f"({', '.join(v.name for v in sources)}) -> ({', '.join(v.name for v in targets)}) needs {wanted}."
+            )
+        if self.target_axes not in (None, len(targets)):
+            raise CapabilityError("one table cannot serve arcs with different numbers of targets: make a copy of it.")
+        self.target_axes = len(targets)
+        self.check(sources, targets)
+        return self
+
+    def check(self, sources: Variables, targets: Variables) -> None:
+        """Raise unless every source setting's slice is a distribution."""
+
+    def by_row(self, table: Tensor) -> Tensor:
+        """A table of this cpd's shape seen as (source settings, target settings)."""
+        targets = self.table_shape[len(self.table_shape) - (self.target_axes or 1) :]
+        return table.reshape(-1, prod(targets))
+
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """log p(targets | sources) by look-up."""
+        index = tuple(torch.as_tensor(v, dtype=torch.long) for v in (*sources, *targets))
+        return self.log_table()[index]

@@ -1,0 +1,31 @@
+"""What can go wrong, each with a sentence that says what was found, what was needed and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class DissonanceError(ValueError):
+    """Base of every error the library raises on purpose."""
+
+
+class CapabilityError(DissonanceError):
+    """A solver asked an arc for something its cpd cannot do."""
+
+
+class FormatError(DissonanceError):
+    """A file is not what its format promises."""
+
+
+class SizeError(DissonanceError):
+    """The problem would not fit: raised before anything is allocated."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A hint to append to an unknown-name error: the nearest known name, or all of them if they are few."""
+    names = [str(k) for k in known]
+    close = get_close_matches(str(name), names, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Known: {', '.join(names)}." if 0 < len(names) <= 12 else ""

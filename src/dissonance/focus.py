@@ -1,0 +1,115 @@
+"""Focus: what is attended to, and what may move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from torch import Tensor
+
+from dissonance.errors import DissonanceError
+from dissonance.pdg import PDG
+
+Weights = Mapping[str, float]
+
+
+def _frozen(weights: Mapping[str, float]) -> Weights:
+    return MappingProxyType({str(k): float(v) for k, v in weights.items()})
+
+
+@dataclass(frozen=True)
+class Attention:
+    """phi = (beta, alpha, gamma): how much each arc's cpd and each arc's mechanism is believed, and structure overall.
+
+    An arc left out has weight 0. beta may be 0 (not attended), inf (hard: mu must satisfy the cpd) or negative
+    (disbelief); alpha is finite; gamma >= 0 is finite.
+    """
+
+    beta: Weights = field(default_factory=lambda: _frozen({}))
+    alpha: Weights = field(default_factory=lambda: _frozen({}))
+    gamma: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beta", _frozen(self.beta))
+        object.__setattr__(self, "alpha", _frozen(self.alpha))
+        object.__setattr__(self, "gamma", float(self.gamma))
+        if not (0 <= self.gamma < math.inf):
+            raise DissonanceError(f"gamma must be a finite number >= 0, found {self.gamma}.")
+        for name, value in self.beta.items():
+            if math.isnan(value) or value == -math.inf:
+                raise DissonanceError(f"beta[{name!r}] must be a number or inf, found {value}.")
+        for name, value in self.alpha.items():
+            if not math.isfinite(value):
+                raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.")
+
+    @classmethod
+    def uniform(
+        cls, pdg: PDG, *, only: Iterable[str] | None = None, beta: float = 1.0, alpha: float = 1.0, gamma: float = 0.0
+    ) -> Attention:
+        """The same weight on every arc, or on `only` some and none on the others."""
+        names = [a.name for a in pdg.arcs] if only is None else [pdg[n].name for n in only]
+        return cls(dict.fromkeys(names, beta), dict.fromkeys(names, alpha), gamma)
+
+    def replace(
+        self, *, beta: Mapping[str, float] | None = None, alpha: Mapping[str, float] | None = None, gamma: float | None = None
+    ) -> Attention:
+        """The same attention with some weights changed."""
+        return Attention(
+            {**self.beta, **(beta or {})}, {**self.alpha, **(alpha or {})}, self.gamma if gamma is None else gamma
+        )
+
+    def without(self, *names: str) -> Attention:
+        """The same attention with these arcs out of mind."""
+        return self.replace(beta=dict.fromkeys(names, 0.0), alpha=dict.fromkeys(names, 0.0))
+
+    def check(self, pdg: PDG) -> None:
+        """Raise if a weight names an arc the PDG does not have."""
+        for name in (*self.beta, *self.alpha):
+            pdg[name]
+
+
+@dataclass(frozen=True)
+class Control:
+    """chi: how freely each arc's parameters may move. 0 fixed (also if left out), inf to the fixed point.
+
+    A weight is one number, or a tensor of the shape of the parameter, keyed "arc" or "arc.parameter".
+    """
+
+    chi: Mapping[str, float | Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chi", MappingProxyType(dict(self.chi)))
+        for name, value in self.chi.items():
+            low = float(value.min()) if isinstance(value, Tensor) else float(value)
+            if not low >= 0:
+                raise DissonanceError(f"control[{name!r}] must be >= 0, found {low}.")
+
+    def __getitem__(self, name: str) -> float | Tensor:
+        return self.chi.get(name, 0.0)
+
+    def check(self, pdg: PDG) -> None:
+        """Raise if a weight names an arc or parameter the PDG does not have."""
+        for name in self.chi:
+            if name not in pdg.theta:
+                pdg[name]
+
+
+def full_control(*names: str) -> Control:
+    """chi = inf on these arcs, 0 on the others."""
+    return Control(dict.fromkeys(names, math.inf))
+
+
+@dataclass(frozen=True)
+class Focus:
+    """An attention and a control: what a step of LIR looks at, and what it may change."""
+
+    attention: Attention = field(default_factory=Attention)
+    control: Control = field(default_factory=Control)
+
+    def check(self, pdg: PDG) -> None:
+        """Raise if the focus names what the PDG does not have."""
+        self.attention.check(pdg)
+        self.control.check(pdg)
+

@@ -1,0 +1,73 @@
+"""Logarithms of probabilities: where 0 log 0 = 0 and -log 0 = inf are decided, once.
+
+Every function is differentiable, and its gradient is 0 (never NaN) at the cells where the convention applies.
+Units are nats; dtype is float64 throughout the library.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+DTYPE = torch.float64
+
+
+def real(values: object) -> Tensor:
+    """The values as a float64 tensor, sharing memory and graph where possible."""
+    return torch.as_tensor(values, dtype=DTYPE)
+
+
+def log(p: Tensor) -> Tensor:
+    """log p with log 0 = -inf and zero gradient there."""
+    positive = p > 0
+    return torch.where(positive, torch.log(torch.where(positive, p, 1.0)), -math.inf)
+
+
+def times(weight: Tensor, value: Tensor) -> Tensor:
+    """weight * value with 0 * (+-inf) = 0: what carries no mass costs nothing."""
+    massless = (weight == 0) | (value == 0)
+    return torch.where(massless, 0.0, weight * torch.where(massless, 0.0, value))
+
+
+def scale(weight: float, value: Tensor) -> Tensor:
+    """A number times a cost, with 0 * inf = 0: an unattended cost is no cost."""
+    return torch.zeros_like(value) if weight == 0 else weight * value
+
+
+def xlogy(x: Tensor, y: Tensor) -> Tensor:
+    """x log y with 0 log y = 0 and x log 0 = -inf for x > 0."""
+    return times(x, log(y))
+
+
+def entropy(p: Tensor) -> Tensor:
+    """H(p) = -sum p log p over all cells of p."""
+    return -xlogy(p, p).sum()
+
+
+def conditional(joint: Tensor, fallback: Tensor | None = None) -> Tensor:
+    """p(t | s) from p(s, t) of shape (sources, targets); rows without mass take `fallback`, by default uniform."""
+    total = joint.sum(-1, keepdim=True)
+    empty = total == 0
+    rows = joint / torch.where(empty, 1.0, total)
+    other = torch.full_like(rows, 1 / joint.shape[-1]) if fallback is None else fallback
+    return torch.where(empty, other, rows)
+
+
+def conditional_entropy(joint: Tensor) -> Tensor:
+    """H(T | S) of p(s, t), shape (sources, targets)."""
+    return -xlogy(joint, conditional(joint)).sum()
+
+
+def divergence(joint: Tensor, log_p: Tensor) -> Tensor:
+    """KL( mu(s,t) || p(t|s) mu(s) ) for mu(s,t) and log p(t|s), both (sources, targets).
+
+    +inf as soon as mu has mass where p is 0.
+    """
+    return times(joint, log(conditional(joint)) - log_p).sum()
+
+
+def total_variation(p: Tensor, q: Tensor) -> Tensor:
+    """TV(p, q) = 1/2 sum |p - q|."""
+    return 0.5 * (p - q).abs().sum()

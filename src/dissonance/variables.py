@@ -1,0 +1,144 @@
+"""Variables: a name with a domain. Finite domains have labelled values; the others say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from dissonance.errors import CapabilityError, DissonanceError, suggest
+
+
+@dataclass(frozen=True)
+class Finite:
+    """Finitely many labelled values; base measure: counting."""
+
+    labels: tuple[Hashable, ...]
+
+    def __post_init__(self) -> None:
+        if not self.labels:
+            raise DissonanceError("a finite domain needs at least one value.")
+        if len(set(self.labels)) != len(self.labels):
+            raise DissonanceError(f"a finite domain needs distinct values, found {list(self.labels)}.")
+
+    @cached_property
+    def _position(self) -> dict[Hashable, int]:
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        return len(self.labels)
+
+    def index(self, label: Hashable) -> int:
+        """The position of a label."""
+        try:
+            return self._position[label]
+        except (KeyError, TypeError):
+            raise DissonanceError(f"no value {label!r}.{suggest(str(label), map(str, self.labels))}") from None
+
+    @property
+    def measure(self) -> str:
+        """The base measure densities refer to."""
+        return "counting"
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.labels[:6]))
+        return f"{{{shown}{', ...' if self.size > 6 else ''}}}"
+
+
+@dataclass(frozen=True)
+class Euclidean:
+    """R^dim; base measure: Lebesgue."""
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise DissonanceError(f"a Euclidean domain needs dim >= 1, found {self.dim}.")
+
+    @property
+    def measure(self) -> str:
+        """The base measure densities refer to."""
+        return "Lebesgue"
+
+    def __str__(self) -> str:
+        return f"Euclidean({self.dim})"
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Any Python values (trajectories, strings, graphs); no base measure of its own."""
+
+    description: str = "anything"
+
+    @property
+    def measure(self) -> str:
+        """The base measure densities refer to."""
+        return "unspecified"
+
+    def __str__(self) -> str:
+        return f"Opaque({self.description})"
+
+
+Domain = Finite | Euclidean | Opaque
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A name with a domain.
+
+    The domain may be given as a number of values, as their labels, or as a domain object:
+
+    >>> Variable("Coin", 2), Variable("Smokes", ["no", "yes"]), Variable("Height", Euclidean(1))
+    (Coin{0, 1}, Smokes{no, yes}, Height: Euclidean(1))
+    """
+
+    name: str
+    domain: Domain = field(default=Finite((0, 1)))
+
+    def __init__(self, name: str, domain: Domain | int | Sequence[Hashable]) -> None:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"a variable needs a non-empty name, found {name!r}.")
+        if isinstance(domain, int):
+            domain = Finite(tuple(range(domain)))
+        elif not isinstance(domain, Finite | Euclidean | Opaque):
+            domain = Finite(tuple(domain))
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "domain", domain)
+
+    @property
+    def size(self) -> int:
+        """The number of values of a finite variable."""
+        return self.finite.size
+
+    @property
+    def finite(self) -> Finite:
+        """The domain, if it is finite."""
+        if isinstance(self.domain, Finite):
+            return self.domain
+        raise CapabilityError(f"variable {self.name!r} is {self.domain}, not finite: it has no number of values.")
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the domain is finite."""
+        return isinstance(self.domain, Finite)
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}"
+
+
+def as_tuple(variables: Variable | Iterable[Variable]) -> tuple[Variable, ...]:
+    """One variable or several, as a tuple."""
+    return (variables,) if isinstance(variables, Variable) else tuple(variables)
+
+
+def shape(variables: Iterable[Variable]) -> tuple[int, ...]:
+    """The sizes of finite variables, in order."""
+    return tuple(v.size for v in variables)
+
+
+def cells(variables: Iterable[Variable]) -> int:
+    """How many joint settings finite variables have (1 for none)."""
+    return prod(shape(variables))
