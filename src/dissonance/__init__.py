@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -81,3 +83,15 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"dissonance.{_WHERE[name]}"), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """Keeps importing the submodule `inconsistency` from hiding the function of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and name in _WHERE:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
