@@ -1,0 +1,78 @@
+"""What a distribution over all variables of a PDG can be asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.errors import DissonanceError, suggest
+from dissonance.variables import Variable, cells, shape
+
+Names = str | Iterable[str]
+
+
+def _names(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+class Distribution(ABC):
+    """mu: a joint distribution over finite variables. Subclasses say how marginals, entropy and samples are found."""
+
+    variables: tuple[Variable, ...]
+
+    @abstractmethod
+    def _marginal(self, names: tuple[str, ...]) -> Tensor:
+        """mu over distinct known variables, axes in that order."""
+
+    @abstractmethod
+    def _entropy(self) -> Tensor:
+        """H(mu) over all variables."""
+
+    @abstractmethod
+    def _sample(self, count: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+        """Independent samples as indices."""
+
+    def variable(self, name: str) -> Variable:
+        """The variable of that name."""
+        for v in self.variables:
+            if v.name == name:
+                return v
+        raise DissonanceError(f"no variable named {name!r}.{suggest(name, (v.name for v in self.variables))}")
+
+    def marginal(self, *names: str) -> Tensor:
+        """mu over these variables, axes in this order; no names gives the total mass, 1."""
+        for n in names:
+            self.variable(n)
+        if len(set(names)) != len(names):
+            raise DissonanceError(f"a marginal is over distinct variables, found {names}.")
+        return self._marginal(names)
+
+    def rows(self, sources: Iterable[Variable], targets: Iterable[Variable]) -> Tensor:
+        """mu(S, T) flattened to (source settings, target settings)."""
+        sources, targets = tuple(sources), tuple(targets)
+        return self._marginal(tuple(v.name for v in (*sources, *targets))).reshape(cells(sources), cells(targets))
+
+    def conditional(self, targets: Names, given: Names = ()) -> Tensor:
+        """mu(targets | given), axes: given in order, then targets in order; uniform where `given` has no mass."""
+        sources = [self.variable(n) for n in _names(given)]
+        wanted = [self.variable(n) for n in _names(targets)]
+        table = numerics.conditional(self.rows(sources, wanted))
+        return table.reshape(shape((*sources, *wanted)))
+
+    def probability(self, event: Mapping[str, Hashable]) -> Tensor:
+        """mu of an event {variable: label}."""
+        index = tuple(self.variable(n).finite.index(label) for n, label in event.items())
+        return self.marginal(*event)[index]
+
+    def entropy(self, *names: str) -> Tensor:
+        """H of these variables, in nats; of all of them if none is named."""
+        return numerics.entropy(self.marginal(*names)) if names else self._entropy()
+
+    def sample(self, count: int, generator: torch.Generator | None = None) -> dict[str, list[Hashable]]:
+        """Independent samples as labels, one list a variable."""
+        drawn = self._sample(count, generator)
+        return {v.name: [v.finite.labels[i] for i in drawn[v.name].tolist()] for v in self.variables}

@@ -1,0 +1,95 @@
+"""A distribution that factorises over a junction forest: one table a cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions.base import Distribution
+from dissonance.distributions.joint import Joint
+from dissonance.distributions.tree import Tree
+from dissonance.errors import SizeError
+from dissonance.variables import Variable
+
+LARGEST_MARGINAL = 2**26
+"""Cells of the largest table a marginal query may build (half a gigabyte)."""
+
+
+class CliqueTree(Distribution):
+    """mu(x) = prod_C mu_C(x_C) / prod_S mu_S(x_S), held as calibrated cluster marginals.
+
+    Neighbouring tables agree on their separator. Marginals inside a cluster cost one sum; others one pass over the tree.
+    """
+
+    def __init__(self, variables: Iterable[Variable], tree: Tree, tables: Sequence[Tensor]) -> None:
+        self.variables = tuple(variables)
+        self.tree = tree
+        self.tables = tuple(tables)
+
+    def _marginal(self, names: tuple[str, ...]) -> Tensor:
+        home = self.tree.home(names)
+        if home is None:
+            return self._across(names)
+        cluster = self.tree.clusters[home]
+        rest = [i for i, v in enumerate(cluster) if v not in names]
+        table = self.tables[home].sum(rest) if rest else self.tables[home]
+        kept = [v for v in cluster if v in names]
+        return table.permute([kept.index(n) for n in names]) if names else self.tables[home].sum()
+
+    def _across(self, names: tuple[str, ...]) -> Tensor:
+        """A marginal whose variables lie in several clusters: messages that keep what was asked for."""
+        wanted = set(names)
+        inbox: dict[int, list[tuple[tuple[str, ...], Tensor]]] = {}
+        for i in reversed(range(len(self.tree.clusters))):
+            cluster, separator = self.tree.clusters[i], self.tree.separators[i]
+            table = self.tables[i] if self.tree.parent[i] < 0 else self._conditional(i)
+            received = inbox.pop(i, [])
+            kept = tuple(dict.fromkeys((*separator, *(v for s, _ in [(cluster, table), *received] for v in s if v in wanted))))
+            if kept == separator and not received and self.tree.parent[i] >= 0:
+                continue  # sums to one over everything below the separator
+            message = self._contract([(cluster, table), *received], kept)
+            inbox.setdefault(self.tree.parent[i], []).append((kept, message))
+        return self._contract(inbox.get(-1, []), names)
+
+    def _conditional(self, i: int) -> Tensor:
+        cluster, separator, table = self.tree.clusters[i], self.tree.separators[i], self.tables[i]
+        total = table.sum([k for k, v in enumerate(cluster) if v not in separator], keepdim=True)
+        return table / torch.where(total > 0, total, 1.0)
+
+    def _contract(self, tables: Sequence[tuple[tuple[str, ...], Tensor]], kept: tuple[str, ...]) -> Tensor:
+        cells = math.prod(self.tree.sizes[v] for v in kept)
+        if cells > LARGEST_MARGINAL:
+            raise SizeError(f"the marginal over {len(kept)} variables would need {cells:.3g} cells; ask for fewer.")
+        letter = {v: i for i, v in enumerate(dict.fromkeys(v for scope, _ in tables for v in scope))}
+        operands = [x for scope, table in tables for x in (table, [letter[v] for v in scope])]
+        return torch.einsum(*operands, [letter[v] for v in kept])
+
+    def _entropy(self) -> Tensor:
+        """H(mu) = sum_C H(C | separator)."""
+        total = torch.zeros((), dtype=numerics.DTYPE)
+        for i, table in enumerate(self.tables):
+            total = total - numerics.xlogy(table, self._conditional(i)).sum()
+        return total
+
+    def _sample(self, count: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+        drawn: dict[str, Tensor] = {}
+        for i, (cluster, separator) in enumerate(zip(self.tree.clusters, self.tree.separators, strict=True)):
+            rest = tuple(v for v in cluster if v not in separator)
+            order = [cluster.index(v) for v in (*separator, *rest)]
+            table = self.tables[i].detach().permute(order)[tuple(drawn[v] for v in separator)]
+            flat = table.reshape(count, -1) if separator else table.reshape(1, -1).expand(count, -1)
+            pick = torch.multinomial(flat, 1, generator=generator)[:, 0]
+            where = torch.unravel_index(pick, [self.tree.sizes[v] for v in rest])
+            drawn |= dict(zip(rest, where, strict=True))
+        return drawn
+
+    def joint(self) -> Joint:
+        """The same distribution as one dense table."""
+        return Joint(self.variables, self._marginal(tuple(v.name for v in self.variables)))
+
+    def __repr__(self) -> str:
+        return f"CliqueTree({len(self.variables)} variables, {len(self.tables)} clusters, {self.tree.cells} cells)"

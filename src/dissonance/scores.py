@@ -1,0 +1,82 @@
+"""How well a given mu fits a PDG: the only home of these formulas.
+
+Differentiable in the parameters of the PDG (through its cpds, or `theta`) and in mu.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions import Distribution
+from dissonance.focus import Attention, Weights
+from dissonance.pdg import PDG, Arc, Theta
+from dissonance.variables import cells
+
+
+@dataclass(frozen=True)
+class ArcScore:
+    """One arc at one mu: its KL divergence and the conditional entropy of its targets, in nats."""
+
+    divergence: Tensor
+    conditional_entropy: Tensor
+
+
+def _log_rows(arc: Arc, theta: Theta | None) -> Tensor:
+    return arc.log_table(theta).reshape(cells(arc.sources), cells(arc.targets))
+
+
+def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor:
+    """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) )."""
+    return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
+
+
+def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, ArcScore]:
+    """Divergence and conditional entropy of every arc."""
+    return {
+        a.name: ArcScore(divergence(mu, a, theta), numerics.conditional_entropy(mu.rows(a.sources, a.targets)))
+        for a in pdg.arcs
+    }
+
+
+def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, theta: Theta | None = None) -> Tensor:
+    """How far mu is from the beliefs, weighted by how much they are believed.
+
+    OInc(mu) = sum_a beta_a KL( mu(T,S) || p_a(T|S) mu(S) )          (eq. 1)
+
+    A hard arc (beta = inf) that mu does not satisfy exactly makes it infinite; an unattended arc never does.
+    """
+    total = torch.zeros((), dtype=numerics.DTYPE)
+    for arc in pdg.arcs:
+        weight = beta.get(arc.name, 0.0)
+        if weight:
+            kl = divergence(mu, arc, theta)
+            total = total + numerics.times(torch.as_tensor(weight, dtype=kl.dtype), kl)
+    return total
+
+
+def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights) -> Tensor:
+    """How far mu is from independent mechanisms along the arcs.
+
+    SDef(mu) = -H(X) + sum_a alpha_a H(T | S)          (eq. 2)
+
+    Can be negative: with no arcs at all it is -H(X).
+    """
+    total = -mu.entropy()
+    for arc in pdg.arcs:
+        weight = alpha.get(arc.name, 0.0)
+        if weight:
+            total = total + weight * numerics.conditional_entropy(mu.rows(arc.sources, arc.targets))
+    return total
+
+
+def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: Theta | None = None) -> Tensor:
+    """OInc(mu) + gamma SDef(mu)          (eq. 3, before the infimum)."""
+    attention.check(pdg)
+    total = observational_incompatibility(mu, pdg, attention.beta, theta)
+    if attention.gamma:
+        total = total + attention.gamma * structural_deficiency(mu, pdg, attention.alpha)
+    return total
