@@ -94,8 +94,8 @@ class PDG:
         """`variables` fixes their order and may name some that no arc mentions."""
         known: dict[str, Variable] = {}
         for v in (*variables, *(v for a in arcs for v in a.scope)):
-            if known.setdefault(v.name, v) != v:
-                raise DissonanceError(f"variable {v.name!r} has two domains: {known[v.name].domain} and {v.domain}.")
+            if (other := known.setdefault(v.name, v)) is not v and other != v:
+                raise DissonanceError(f"variable {v.name!r} has two domains: {other.domain} and {v.domain}.")
         by_name: dict[str, Arc] = {}
         for a in arcs:
             if by_name.setdefault(a.name, a) is not a:

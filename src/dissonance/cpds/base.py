@@ -39,6 +39,10 @@ class CPD(nn.Module):
         """log p as a table; raises CapabilityError if the family has none."""
         raise CapabilityError(f"{type(self).__name__} cannot be tabulated.")
 
+    def table(self) -> Tensor:
+        """p itself as a table."""
+        return self.log_table().exp()
+
     def project(self, joint: Tensor) -> None:
         """Set theta to the argmin of E_mu[-log p(T|S)], in closed form."""
         raise CapabilityError(f"{type(self).__name__} has no closed-form projection.")
@@ -51,8 +55,14 @@ class CPD(nn.Module):
 class TableCPD(CPD):
     """A finite cpd that lives in one table: `log_prob` is a look-up in `log_table()`."""
 
-    table_shape: tuple[int, ...]
+    stored: str = "p"
+    """The name of the parameter or buffer that holds the table."""
     target_axes: int | None = None
+
+    @property
+    def table_shape(self) -> tuple[int, ...]:
+        """The sizes of the sources, then of the targets."""
+        return tuple(getattr(self, self.stored).shape)
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """Check the table against the arc's variables: axes are the sources in order, then the targets in order."""
@@ -64,17 +74,17 @@ class TableCPD(CPD):
             )
         if self.target_axes not in (None, len(targets)):
             raise CapabilityError("one table cannot serve arcs with different numbers of targets: make a copy of it.")
-        self.target_axes = len(targets)
-        self.check(sources, targets)
+        object.__setattr__(self, "target_axes", len(targets))  # a plain number: nn.Module's own __setattr__ is slow
+        self.check(sources)
         return self
 
-    def check(self, sources: Variables, targets: Variables) -> None:
+    def check(self, sources: Variables) -> None:
         """Raise unless every source setting's slice is a distribution."""
 
     def by_row(self, table: Tensor) -> Tensor:
         """A table of this cpd's shape seen as (source settings, target settings)."""
-        targets = self.table_shape[len(self.table_shape) - (self.target_axes or 1) :]
-        return table.reshape(-1, prod(targets))
+        sizes = self.table_shape
+        return table.reshape(-1, prod(sizes[len(sizes) - (self.target_axes or 1) :]))
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log p(targets | sources) by look-up."""

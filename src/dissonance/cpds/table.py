@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import math
+import sys
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dissonance import numerics
 from dissonance.cpds.base import TableCPD, Variables
 from dissonance.errors import DissonanceError
-from dissonance.variables import cells
 
 SUM_TOLERANCE = 1e-6
 """How far from 1 a row may sum before it is an error; nearer rows are renormalised."""
+EPSILON = sys.float_info.epsilon
 
 
-def rows(table: Tensor, sources: Variables, targets: Variables) -> Tensor:
-    """A table seen as (source settings, target settings)."""
-    return table.reshape(cells(sources), cells(targets))
+def own(values: object) -> Tensor:
+    """A detached float64 copy of the values."""
+    if isinstance(values, np.ndarray):
+        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
+    try:
+        return numerics.real(values).detach().clone()
+    except (TypeError, ValueError) as error:
+        raise DissonanceError(f"a table is an array of numbers: {error}.") from None
 
 
-def normalised(p: Tensor, sources: Variables, targets: Variables) -> Tensor:
-    """The table with every row renormalised, after checking that it was a distribution to begin with."""
-    by_row = rows(p, sources, targets)
-    sums = by_row.sum(-1)
-    wrong = ~((sums - 1).abs() <= SUM_TOLERANCE) | (by_row < 0).any(-1)
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        raise DissonanceError(f"{describe_row(row, sources)} {_complaint(by_row[row])}.")
-    return (by_row / sums[:, None]).reshape(p.shape)
+def normalised(by_row: Tensor, sources: Variables) -> Tensor:
+    """The rows renormalised, after checking that each was a distribution to begin with.
+
+    Rows that all sum to 1 up to rounding come back as they are: writing a table and reading it again changes no bit.
+    """
+    listed = by_row.tolist()  # for a small table plain numbers are many times faster than tensor operations
+    sums = [sum(row) for row in listed]
+    for i, (row, total) in enumerate(zip(listed, sums, strict=True)):
+        if not abs(total - 1) <= SUM_TOLERANCE or min(row) < 0:
+            raise DissonanceError(f"{describe_row(i, sources)} {_complaint(row)}.")
+    if all(abs(total - 1) <= len(listed[0]) * EPSILON for total in sums):
+        return by_row
+    return by_row / by_row.new_tensor(sums)[:, None]
 
 
 def describe_row(row: int, sources: Variables) -> str:
@@ -43,12 +54,12 @@ def describe_row(row: int, sources: Variables) -> str:
     return f"the slice at {', '.join(reversed(setting))}"
 
 
-def _complaint(row: Tensor) -> str:
-    if not torch.isfinite(row).all():
+def _complaint(row: list[float]) -> str:
+    if not all(map(math.isfinite, row)):
         return "holds a number that is not finite"
-    if (row < 0).any():
-        return f"holds the negative number {float(row.min()):.6g}"
-    return f"sums to {float(row.sum()):.9g}, not 1"
+    if min(row) < 0:
+        return f"holds the negative number {min(row):.6g}"
+    return f"sums to {sum(row):.9g}, not 1"
 
 
 class Table(TableCPD):
@@ -61,12 +72,18 @@ class Table(TableCPD):
 
     def __init__(self, p: object) -> None:
         super().__init__()
-        self.register_buffer("p", numerics.real(p).detach().clone())
-        self.table_shape = tuple(self.p.shape)
+        self.register_buffer("p", own(p))
 
-    def check(self, sources: Variables, targets: Variables) -> None:
+    def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""
-        self.p = normalised(self.p, sources, targets)
+        by_row = self.by_row(self.p)
+        p = normalised(by_row, sources)
+        if p is not by_row:
+            self.p = p.reshape(self.table_shape)
+
+    def table(self) -> Tensor:
+        """The probabilities."""
+        return self.p
 
     def log_table(self) -> Tensor:
         """log p, -inf at the zeros."""
@@ -79,21 +96,34 @@ class SoftmaxTable(TableCPD):
     Made from probabilities (z = log p; zeros stay zeros: a logit of -inf has no gradient) or from logits.
     """
 
+    stored = "logits"
+
     def __init__(self, p: object = None, *, logits: object = None) -> None:
         super().__init__()
         if (p is None) == (logits is None):
             raise DissonanceError("SoftmaxTable takes either a table of probabilities or logits=.")
-        z = numerics.log(numerics.real(p)) if logits is None else numerics.real(logits)
-        self.logits = nn.Parameter(z.detach().clone())
-        self._given = None if p is None else numerics.real(p).detach()
-        self.table_shape = tuple(self.logits.shape)
+        self._given = None if p is None else own(p)
+        self.logits = nn.Parameter(own(logits) if self._given is None else numerics.log(self._given))
 
-    def check(self, sources: Variables, targets: Variables) -> None:
+    def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""
-        if self._given is not None:
-            normalised(self._given, sources, targets)
-        elif self.logits.isnan().any() or (rows(self.logits, sources, targets) == -math.inf).all(-1).any():
-            raise DissonanceError("every slice of the logits needs a finite entry, and none may be NaN.")
+        if self._given is None:
+            if self.logits.isnan().any() or (self.by_row(self.logits) == -math.inf).all(-1).any():
+                raise DissonanceError("every slice of the logits needs a finite entry, and none may be NaN.")
+            return
+        by_row = self.by_row(self._given)
+        p = normalised(by_row, sources)
+        if p is not by_row and self._unmoved:
+            self._given = p.reshape(self.table_shape)
+            self.logits.data.copy_(numerics.log(self._given))
+
+    @property
+    def _unmoved(self) -> bool:
+        return self._given is not None and torch.equal(self.logits, numerics.log(self._given))
+
+    def table(self) -> Tensor:
+        """The probabilities: those it was made from, bit for bit, as long as the logits have not moved."""
+        return self._given.clone() if self._given is not None and self._unmoved else super().table()
 
     def log_table(self) -> Tensor:
         """The log-softmax of the logits over the targets."""
@@ -116,13 +146,12 @@ class SimplexTable(TableCPD):
 
     def __init__(self, p: object) -> None:
         super().__init__()
-        self.p = nn.Parameter(numerics.real(p).detach().clone())
-        self.table_shape = tuple(self.p.shape)
+        self.p = nn.Parameter(own(p))
 
     @torch.no_grad()
-    def check(self, sources: Variables, targets: Variables) -> None:
+    def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""
-        self.p.copy_(normalised(self.p, sources, targets))
+        self.p.copy_(normalised(self.by_row(self.p), sources).reshape(self.table_shape))
 
     def log_table(self) -> Tensor:
         """log p at the affine projection of theta."""
