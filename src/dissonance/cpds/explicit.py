@@ -65,7 +65,9 @@ class Explicit(CPD):
     def log_table(self) -> Tensor:
         """The inner tables at every setting, stacked on Theta's axis (after the sources, before the targets)."""
         if self.settings is None:
-            raise CapabilityError("its parameter is a Euclidean variable; give a finite list of settings to tabulate it")
+            raise CapabilityError(
+                "its parameter is a Euclidean variable; give a finite list of settings to tabulate it"
+            )
         axis = len(getattr(self.inner, "table_shape", ())) - getattr(self.inner, "target_axes", 1)
         tables = [torch.func.functional_call(self.inner, dict(s), ("log_table",)) for s in self.settings]
         return torch.stack(tables, axis)
