@@ -48,7 +48,9 @@ class CliqueTree(Distribution):
             cluster, separator = self.tree.clusters[i], self.tree.separators[i]
             table = self.tables[i] if self.tree.parent[i] < 0 else self._conditional(i)
             received = inbox.pop(i, [])
-            kept = tuple(dict.fromkeys((*separator, *(v for s, _ in [(cluster, table), *received] for v in s if v in wanted))))
+            kept = tuple(
+                dict.fromkeys((*separator, *(v for s, _ in [(cluster, table), *received] for v in s if v in wanted)))
+            )
             if kept == separator and not received and self.tree.parent[i] >= 0:
                 continue  # sums to one over everything below the separator
             message = self._contract([(cluster, table), *received], kept)

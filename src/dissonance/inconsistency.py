@@ -1,0 +1,218 @@
+"""The front door: the inconsistency of an attended PDG, with proof, gradient and blame."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions import CliqueTree, Distribution
+from dissonance.distributions.tree import Tree, forest, single
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention
+from dissonance.pdg import PDG, Theta
+from dissonance.problem import prepare
+from dissonance.scores import divergence
+from dissonance.solvers import Solution, Solver, by_name, select
+
+
+@dataclass(frozen=True)
+class BlameRow:
+    """How much one arc is to blame, in nats.
+
+    `divergence` is KL_a at mu*, `contribution` beta_a KL_a, `saved_if_dropped` how much lower the inconsistency would
+    be without the arc (None if not asked for).
+    """
+
+    name: str
+    beta: float
+    divergence: float
+    contribution: float
+    saved_if_dropped: float | None
+
+
+@dataclass(frozen=True)
+class Inconsistency:
+    """The inconsistency <<phi . M>> and everything that comes with it.
+
+    `value` is a differentiable scalar: the upper bound, attained by `mu`. `lower <= inconsistency <= upper` is proved;
+    `converged` says whether the bounds meet within the solver's tolerance. Non-convex attention gives `lower = -inf`.
+    """
+
+    value: Tensor
+    lower: float
+    upper: float
+    converged: bool
+    solver: str
+    pdg: PDG
+    attention: Attention
+    solutions: tuple[Solution, ...] = field(repr=False)
+    theta: Theta | None = field(default=None, repr=False)
+    asked: Solver | None = field(default=None, repr=False)
+    seconds: float = 0.0
+
+    @property
+    def gamma(self) -> float:
+        """The weight of structure."""
+        return self.attention.gamma
+
+    @property
+    def stats(self) -> dict[str, float]:
+        """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, seconds."""
+        trees = [s.tree for s in self.solutions if s.tree is not None]
+        return {
+            "components": len(self.solutions),
+            "clusters": sum(len(t.clusters) for t in trees),
+            "cells": sum(t.cells for t in trees),
+            "treewidth": max((t.treewidth for t in trees), default=0),
+            "steps": sum(s.steps for s in self.solutions),
+            "residual": max((s.residual for s in self.solutions), default=0.0),
+            "seconds": self.seconds,
+        }
+
+    @cached_property
+    def _selected(self) -> tuple[CliqueTree, float]:
+        """mu* on one forest over all variables, and how far off it may be."""
+        if not math.isfinite(self.upper):
+            raise DissonanceError(
+                "the inconsistency is infinite: some beliefs contradict each other outright, so there is no best mu."
+                if self.upper > 0
+                else "the inconsistency is -inf: a disbelieved arc gives probability 0 to something possible."
+            )
+        trees: list[Tree] = []
+        tables: list[Tensor] = []
+        error = 0.0
+        for s in self.solutions:
+            assert s.tree is not None
+            chosen: Sequence[Tensor] = s.tables
+            if self.gamma == 0 and s.component.pinned is None and s.component.convex:
+                chosen, off = select(s)
+                error = max(error, off)
+            trees.append(s.tree)
+            tables += [t.detach() for t in chosen]
+        known = {v.name for s in self.solutions for v in s.component.variables}
+        for v in self.pdg.variables:
+            if v.name not in known and v.is_finite:
+                trees.append(single({v.name: v.size}))
+                tables.append(torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE))
+        finite = tuple(v for v in self.pdg.variables if v.is_finite)
+        return CliqueTree(finite, forest(trees), tables), error
+
+    @property
+    def mu(self) -> Distribution:
+        """mu*, the best compromise; at gamma = 0 the gamma -> 0+ selection among the minimisers (computed on demand)."""
+        return self._selected[0]
+
+    @property
+    def mu_error(self) -> float:
+        """How far (in total variation, cluster by cluster) the selected mu may be from the exact gamma -> 0+ limit."""
+        return self._selected[1]
+
+    def by_arc(self, saved: bool = True, progress: Callable[[int, int], None] | None = None) -> list[BlameRow]:
+        """Who is to blame: every arc of the PDG, attended or not, in its order.
+
+        `saved` asks for `saved_if_dropped`, one solve an arc; `progress(done, total)` is called after each.
+        """
+        rows: list[BlameRow] = []
+        names = [a.name for a in self.pdg.arcs]
+        for done, name in enumerate(names, 1):
+            beta = self.attention.beta.get(name, 0.0)
+            kl = self._divergence(name)
+            contribution = 0.0 if beta == 0 or kl == 0 else beta * kl
+            rows.append(BlameRow(name, beta, kl, contribution, self._saved(name) if saved else None))
+            if progress is not None:
+                progress(done, len(names))
+        return rows
+
+    def _divergence(self, name: str) -> float:
+        """KL_a at mu*; 0 for a hard arc that holds."""
+        arc = self.pdg[name]
+        if not math.isfinite(self.upper) or not all(v.is_finite for v in arc.scope):
+            return math.nan
+        if self.attention.beta.get(name, 0.0) == math.inf:
+            return 0.0
+        return max(0.0, float(divergence(self.mu, arc, self.theta).detach()))
+
+    def _saved(self, name: str) -> float:
+        """How much lower the inconsistency would be without the arc: only its own component has to be solved again."""
+        mine = next((s for s in self.solutions if any(a.name == name for a in s.component.arcs)), None)
+        if mine is None:
+            return 0.0
+        if mine.upper == math.inf and sum(s.upper == math.inf for s in self.solutions) > 1:
+            return 0.0  # it would stay infinite
+        rest = PDG(*(a.arc for a in mine.component.arcs), variables=mine.component.variables)
+        without = inconsistency(
+            rest, mine.component.attention.without(name), theta=self.theta, solver=self.asked or "auto"
+        )
+        if mine.upper == math.inf:
+            return 0.0 if without.upper == math.inf else math.inf
+        return mine.upper - without.upper
+
+    def __repr__(self) -> str:
+        flag = "" if self.converged else ", NOT converged"
+        return (
+            f"Inconsistency({float(self.value):.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
+        )
+
+
+def inconsistency(
+    pdg: PDG,
+    attention: Attention | None = None,
+    *,
+    solver: Solver | str = "auto",
+    theta: Theta | None = None,
+) -> Inconsistency:
+    """<<phi . M>> = inf_mu OInc(mu) + gamma SDef(mu)          (eq. 3)
+
+    With no attention: beta = alpha = 1, gamma = 0. `theta` replaces the PDG's own parameters ("arc.parameter" keys).
+
+    The value is differentiable in every parameter: soft arcs by the envelope theorem, hard arcs through their
+    multipliers, pinned mu by substitution. At gamma = 0 the function has kinks, where the gradient of one of the
+    minimisers is returned. An infinite value has no gradient.
+    """
+    began = time.perf_counter()
+    attention = Attention.uniform(pdg) if attention is None else attention
+    chosen = by_name(solver) if isinstance(solver, str) else solver
+    problem = prepare(pdg, attention, theta)
+    solutions: list[Solution] = []
+    for component in problem.components:
+        solutions.append(chosen.solve(component))
+        if solutions[-1].lower == math.inf:
+            break
+    lower = problem.constant + _total(s.lower for s in solutions)
+    upper = problem.constant + _total(s.upper for s in solutions)
+    value = torch.tensor(upper, dtype=numerics.DTYPE)
+    if math.isfinite(upper) and torch.is_grad_enabled():
+        for s in solutions:
+            surrogate = s.surrogate(theta)
+            if surrogate.requires_grad:
+                value = value + (surrogate - surrogate.detach())
+    return Inconsistency(
+        value=value,
+        lower=lower,
+        upper=upper,
+        converged=all(s.converged for s in solutions),
+        solver=_names(solutions, chosen),
+        pdg=pdg,
+        attention=attention,
+        solutions=tuple(solutions),
+        theta=theta,
+        asked=chosen,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _total(values: Sequence[float] | object) -> float:
+    """The sum, +inf if any is +inf (a contradiction anywhere is a contradiction)."""
+    found = list(values)  # pyright: ignore[reportArgumentType]
+    return math.inf if math.inf in found else sum(found)
+
+
+def _names(solutions: Sequence[Solution], asked: Solver) -> str:
+    return " + ".join(sorted({s.solver for s in solutions})) or asked.name

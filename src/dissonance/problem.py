@@ -1,0 +1,202 @@
+"""An attended PDG made ready to solve: pruned, split into components, sized before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.distributions.tree import Scope, Tree, decompose
+from dissonance.errors import SizeError
+from dissonance.focus import Attention
+from dissonance.pdg import PDG, Arc, Theta
+from dissonance.variables import Variable
+
+Array = npt.NDArray[np.float64]
+Mechanism = tuple[frozenset[str], frozenset[str]]
+
+BUDGET = 4 * 2**30
+"""Bytes a solve may use by default."""
+
+BYTES_PER_CELL = 400
+"""What one cell of a cluster table costs an interior-point solve, roughly: it appears in every sparse matrix."""
+
+
+@dataclass(frozen=True)
+class Attended:
+    """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights."""
+
+    arc: Arc
+    log_p: Array
+    beta: float
+    alpha: float
+
+    @cached_property
+    def name(self) -> str:
+        """The arc's name."""
+        return self.arc.name
+
+    @cached_property
+    def sources(self) -> Scope:
+        """Names of the sources."""
+        return tuple(v.name for v in self.arc.sources)
+
+    @cached_property
+    def targets(self) -> Scope:
+        """Names of the targets."""
+        return tuple(v.name for v in self.arc.targets)
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The sources, then the targets."""
+        return (*self.sources, *self.targets)
+
+    @property
+    def hard(self) -> bool:
+        """Whether mu must satisfy the cpd."""
+        return self.beta == math.inf
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
+        return frozenset(self.sources), frozenset(self.targets)
+
+
+@dataclass(frozen=True)
+class Component:
+    """A connected part of the attended PDG: the inconsistency is the sum over components."""
+
+    variables: tuple[Variable, ...]
+    arcs: tuple[Attended, ...]
+    gamma: float
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many values each variable has."""
+        return {v.name: v.size for v in self.variables}
+
+    @cached_property
+    def attention(self) -> Attention:
+        """The weights of these arcs alone."""
+        return Attention({a.name: a.beta for a in self.arcs}, {a.name: a.alpha for a in self.arcs}, self.gamma)
+
+    @cached_property
+    def pdg(self) -> PDG:
+        """These arcs alone."""
+        return PDG(*(a.arc for a in self.arcs), variables=self.variables)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """A min-fill junction tree with a cluster for every arc."""
+        return decompose(self.sizes, [a.scope for a in self.arcs])
+
+    @cached_property
+    def weights(self) -> dict[Mechanism, float]:
+        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes.
+
+        The incompatibility is sum_m -w_m H(T|S) - gamma H(mu) + linear: convex if every w >= 0.
+        """
+        total: dict[Mechanism, float] = {}
+        for a in self.arcs:
+            if not a.hard:
+                total[a.mechanism] = total.get(a.mechanism, 0.0) + a.beta - self.gamma * a.alpha
+        for a in self.arcs:
+            if a.hard:
+                total.pop(a.mechanism, None)
+        return total
+
+    @property
+    def convex(self) -> bool:
+        """Whether the objective is convex, mechanism by mechanism."""
+        scale = max((abs(a.beta) for a in self.arcs if not a.hard), default=0.0)
+        return all(w >= -1e-12 * scale for w in self.weights.values())
+
+    @cached_property
+    def pinned(self) -> tuple[Attended, ...] | None:
+        """Hard arcs that determine mu, in an order in which sources come first; None if they do not.
+
+        Acyclic, with distinct targets, and every variable a target.
+        """
+        maker: dict[str, Attended] = {}
+        for a in self.arcs:
+            if a.hard:
+                if any(t in maker for t in a.targets):
+                    continue  # a second hard belief about a determined variable is a check, not a maker
+                maker |= dict.fromkeys(a.targets, a)
+        if len(maker) < len(self.sizes):
+            return None
+        graph = nx.DiGraph()
+        graph.add_nodes_from(a.name for a in maker.values())
+        graph.add_edges_from((maker[s].name, a.name) for a in maker.values() for s in a.sources)
+        if not nx.is_directed_acyclic_graph(graph):
+            return None
+        by_name = {a.name: a for a in maker.values()}
+        return tuple(by_name[n] for n in nx.topological_sort(graph))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Components to solve, variables nobody mentions, and what those cost: -gamma log|V| each."""
+
+    components: tuple[Component, ...]
+    free: tuple[Variable, ...]
+    gamma: float
+
+    @property
+    def constant(self) -> float:
+        """-gamma sum log|V| over the unmentioned variables."""
+        return -self.gamma * sum(math.log(v.size) for v in self.free)
+
+
+def check_size(tree: Tree, budget: int) -> None:
+    """Raise SizeError if a solve on this tree would not fit."""
+    need = tree.cells * BYTES_PER_CELL
+    if need > budget:
+        raise SizeError(
+            f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
+            f"{tree.cells:.3g} table cells, about {_bytes(need)}; the budget is {_bytes(budget)}. "
+            "Attend to fewer arcs (set beta to 0), or give the solver a larger budget."
+        )
+
+
+def _bytes(n: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if n < 1024:
+            return f"{n:.3g} {unit}"
+        n /= 1024
+    return f"{n:.3g} EiB"
+
+
+def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Problem:
+    """Drop what carries no weight, tabulate the rest, split it into connected components.
+
+    An arc is dropped when beta = 0 and gamma alpha = 0; a variable when no remaining arc mentions it.
+    """
+    attention.check(pdg)
+    gamma = attention.gamma
+    attended: list[Attended] = []
+    for arc in pdg.arcs:
+        beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
+        if beta == 0 and gamma * alpha == 0:
+            continue
+        log_p = arc.log_table(theta).detach().cpu().numpy()
+        attended.append(Attended(arc, log_p, beta, alpha))
+    graph: nx.Graph[str] = nx.Graph()
+    for a in attended:
+        nx.add_path(graph, a.scope)
+        graph.add_nodes_from(a.scope)
+    label = {v: i for i, part in enumerate(nx.connected_components(graph)) for v in part}
+    parts: dict[int, list[Attended]] = {}
+    for a in attended:
+        parts.setdefault(label[a.scope[0]], []).append(a)
+    variables: dict[int, list[Variable]] = {}
+    for v in pdg.variables:
+        if v.name in label:
+            variables.setdefault(label[v.name], []).append(v)
+    components = tuple(Component(tuple(variables[i]), tuple(arcs), gamma) for i, arcs in parts.items())
+    return Problem(components, tuple(v for v in pdg.variables if v.name not in label), gamma)

@@ -1,0 +1,74 @@
+"""Solvers of the infimum over mu, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dissonance.errors import DissonanceError, suggest
+from dissonance.problem import BUDGET, Component
+from dissonance.solvers.base import FEASIBLE, Solution, Solver
+from dissonance.solvers.concave_convex import ConcaveConvex
+from dissonance.solvers.direct import Pinned, SumProduct
+from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The right solver for each component: direct where mu is known, exact where convex, local otherwise."""
+
+    tol: float = 1e-8
+    budget: int = BUDGET
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return "auto"
+
+    def choose(self, component: Component) -> Solver:
+        """Pinned, factor graph, convex, or neither."""
+        if component.pinned is not None:
+            return Pinned(self.budget)
+        if SumProduct.fits(component):
+            return SumProduct(self.budget)
+        if component.convex:
+            return Newton(self.tol, self.budget)
+        return ConcaveConvex(budget=self.budget)
+
+    def solve(self, component: Component) -> Solution:
+        """Whatever the chosen solver finds."""
+        return self.choose(component).solve(component)
+
+
+SOLVERS: dict[str, type[Solver]] = {
+    "auto": Auto,
+    "newton": Newton,
+    "clique-tree": CliqueTree,
+    "joint": Joint,
+    "pinned": Pinned,
+    "sum-product": SumProduct,
+    "concave-convex": ConcaveConvex,
+}
+
+
+def by_name(name: str) -> Solver:
+    """The solver of that name, with its default options."""
+    if name not in SOLVERS:
+        raise DissonanceError(f"no solver named {name!r}.{suggest(name, SOLVERS)}")
+    return SOLVERS[name]()
+
+
+__all__ = [
+    "FEASIBLE",
+    "SOLVERS",
+    "Auto",
+    "CliqueTree",
+    "ConcaveConvex",
+    "Joint",
+    "Newton",
+    "Pinned",
+    "Solution",
+    "Solver",
+    "SumProduct",
+    "by_name",
+    "select",
+]

@@ -1,0 +1,92 @@
+"""What a solver returns, and what all of them share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions import CliqueTree, Tree
+from dissonance.pdg import Theta
+from dissonance.problem import Component
+from dissonance.variables import cells
+
+FEASIBLE = 1e-8
+"""Hard arcs count as satisfied when every mu(s,t) is this close to p(t|s) mu(s)."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The inconsistency of one component between bounds, and a mu that attains the upper one.
+
+    `tables` are mu's cluster marginals on `tree` (empty if the inconsistency is infinite); `multipliers` the Lagrange
+    multipliers of the hard arcs, shaped like their tables.
+    """
+
+    component: Component
+    lower: float
+    upper: float
+    solver: str
+    converged: bool = True
+    tree: Tree | None = None
+    tables: Sequence[Tensor] = ()
+    multipliers: dict[str, Tensor] = field(default_factory=dict)
+    steps: int = 0
+    residual: float = 0.0
+
+    @property
+    def mu(self) -> CliqueTree:
+        """The mu that attains the upper bound."""
+        assert self.tree is not None
+        return CliqueTree(self.component.variables, self.tree, self.tables)
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """A function of theta with the gradient of the inconsistency at the present theta (its value means nothing).
+
+        Soft arcs, by the envelope theorem: -beta E_mu[log p]. Hard arcs, through their multipliers:
+        sum lambda(s,t) mu(s) p(t|s), and the entropy terms that p fixes.
+        """
+        mu, gamma = self.mu, self.component.gamma
+        total = torch.zeros((), dtype=numerics.DTYPE)
+        fixed: set[object] = set()
+        for a in self.component.arcs:
+            log_p = a.arc.log_table(theta).reshape(cells(a.arc.sources), cells(a.arc.targets))
+            if not log_p.requires_grad:
+                fixed |= {a.mechanism} if a.hard else set()
+                continue
+            m = mu.rows(a.arc.sources, a.arc.targets).detach()
+            if not a.hard:
+                total = total - numerics.scale(a.beta, numerics.times(m, log_p).sum())
+                continue
+            multiplier = self.multipliers[a.name].reshape(log_p.shape)
+            total = total + (m.sum(-1, keepdim=True) * multiplier * log_p.exp()).sum()
+            weight = -gamma * a.alpha
+            if a.mechanism not in fixed:
+                fixed.add(a.mechanism)
+                same = (b for b in self.component.arcs if not b.hard and b.mechanism == a.mechanism)
+                weight += sum(b.beta - gamma * b.alpha for b in same)
+            total = total + numerics.scale(weight, numerics.times(m, log_p).sum())
+        return total
+
+
+def infinite(component: Component, solver: str, value: float = math.inf) -> Solution:
+    """The solution of a component whose beliefs contradict each other outright."""
+    return Solution(component, value, value, solver)
+
+
+class Solver(Protocol):
+    """Anything that can bound the inconsistency of a component."""
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        ...
+
+    def solve(self, component: Component) -> Solution:
+        """Bounds, and a mu that attains the upper one."""
+        ...

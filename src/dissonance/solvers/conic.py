@@ -1,0 +1,60 @@
+"""A program handed to Clarabel: an exponential cone for every entropy term, -log p in the linear cost.
+
+    m log(m/s) <= t   is   (-t, m, s) in K_exp = closure of {(x, y, z): y exp(x/y) <= z, y > 0}
+
+The dual of the cone's third entry is W m/s: the conditionals that certify.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from dissonance.errors import DissonanceError
+from dissonance.problem import Array
+from dissonance.solvers.newton import Iterate
+from dissonance.solvers.program import Program
+
+
+def conic(program: Program, tol: float) -> Iterate:
+    """Clarabel's last iterate, with l = log q; its own report on how good it is is not used."""
+    try:
+        import clarabel
+    except ImportError:
+        raise DissonanceError('the conic solver needs Clarabel: pip install "clarabel>=0.9".') from None
+    k, n, e = len(program.W), len(program.c), len(program.b)
+    rows = len(program.row_starts)
+    in_row = sp.csr_matrix((np.ones(k), (program.row, np.arange(k))), shape=(rows, k))
+    spread = in_row.T @ (in_row @ program.T)
+    cones = _interleave(
+        sp.hstack([sp.csr_matrix((k, n)), sp.identity(k)]),
+        sp.hstack([-program.T, sp.csr_matrix((k, k))]),
+        sp.hstack([-spread, sp.csr_matrix((k, k))]),
+    )
+    A = sp.vstack(
+        [
+            sp.hstack([program.A, sp.csr_matrix((e, k))]),
+            sp.hstack([-sp.identity(n), sp.csr_matrix((n, k))]),
+            cones,
+        ]
+    ).tocsc()
+    b = np.concatenate([program.b, np.zeros(n + 3 * k)])
+    kinds = [clarabel.ZeroConeT(e), clarabel.NonnegativeConeT(n)] + [clarabel.ExponentialConeT()] * k
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
+    settings.max_iter = 200
+    settings.max_threads = 1
+    cost = np.concatenate([program.c, program.W])
+    solution = clarabel.DefaultSolver(sp.csc_matrix((n + k, n + k)), cost, A, b, kinds, settings).solve()
+    x, dual = np.array(solution.x), np.array(solution.z)
+    q = np.maximum(dual[e + n :].reshape(k, 3)[:, 2], 1e-300) if k else np.zeros(0)
+    l = program.log_softmax(np.log(q))  # noqa: E741
+    return Iterate(x[:n], dual[e : e + n], l, -dual[:e], int(solution.iterations))
+
+
+def _interleave(*blocks: sp.csr_matrix) -> sp.csr_matrix:
+    """Row i of the first, row i of the second, ..., row i + 1 of the first, ..."""
+    count = blocks[0].shape[0]
+    order = np.arange(len(blocks) * count).reshape(len(blocks), count).T.reshape(-1)
+    return sp.vstack(blocks).tocsr()[order]
