@@ -111,7 +111,8 @@ class Variable:
     @property
     def size(self) -> int:
         """The number of values of a finite variable."""
-        return self.finite.size
+        domain = self.domain
+        return len(domain.labels) if isinstance(domain, Finite) else self.finite.size
 
     @property
     def finite(self) -> Finite:

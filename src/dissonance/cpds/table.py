@@ -21,7 +21,7 @@ EPSILON = sys.float_info.epsilon
 def own(values: object) -> Tensor:
     """A detached float64 copy of the values."""
     if isinstance(values, np.ndarray):
-        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
+        return torch.from_numpy(np.array(values, np.float64, order="C"))
     try:
         return numerics.real(values).detach().clone()
     except (TypeError, ValueError) as error:
@@ -35,11 +35,12 @@ def normalised(by_row: Tensor, sources: Variables) -> Tensor:
     """
     listed = by_row.tolist()  # for a small table plain numbers are many times faster than tensor operations
     sums = [sum(row) for row in listed]
+    rounding = len(listed[0]) * EPSILON
+    if all([abs(total - 1) <= rounding and min(row) >= 0 for row, total in zip(listed, sums, strict=True)]):
+        return by_row
     for i, (row, total) in enumerate(zip(listed, sums, strict=True)):
         if not abs(total - 1) <= SUM_TOLERANCE or min(row) < 0:
             raise DissonanceError(f"{describe_row(i, sources)} {_complaint(row)}.")
-    if all(abs(total - 1) <= len(listed[0]) * EPSILON for total in sums):
-        return by_row
     return by_row / by_row.new_tensor(sums)[:, None]
 
 
@@ -72,7 +73,7 @@ class Table(TableCPD):
 
     def __init__(self, p: object) -> None:
         super().__init__()
-        self.register_buffer("p", own(p))
+        self._buffers["p"] = own(p)  # what register_buffer does after looking for the name everywhere
 
     def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""
@@ -103,7 +104,7 @@ class SoftmaxTable(TableCPD):
         if (p is None) == (logits is None):
             raise DissonanceError("SoftmaxTable takes either a table of probabilities or logits=.")
         self._given = None if p is None else own(p)
-        self.logits = nn.Parameter(own(logits) if self._given is None else numerics.log(self._given))
+        self.logits = nn.Parameter(own(logits) if self._given is None else torch.log(self._given))
 
     def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""
@@ -115,11 +116,11 @@ class SoftmaxTable(TableCPD):
         p = normalised(by_row, sources)
         if p is not by_row and self._unmoved:
             self._given = p.reshape(self.table_shape)
-            self.logits.data.copy_(numerics.log(self._given))
+            self.logits.data.copy_(torch.log(self._given))
 
     @property
     def _unmoved(self) -> bool:
-        return self._given is not None and torch.equal(self.logits, numerics.log(self._given))
+        return self._given is not None and torch.equal(self.logits, torch.log(self._given))
 
     def table(self) -> Tensor:
         """The probabilities: those it was made from, bit for bit, as long as the logits have not moved."""

@@ -1,0 +1,64 @@
+"""The replicate files of the paper's authors: a graph, its cpds, and results that are not read here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dissonance.errors import FormatError, suggest
+from dissonance.focus import Attention, Focus
+from dissonance.io import strict
+from dissonance.pdg import PDG, Arc
+from dissonance.variables import Variable
+
+
+class VariableRecord(msgspec.Struct):
+    """A variable and the labels of its values."""
+
+    name: str
+    domain: list[str]
+
+
+class EdgeRecord(msgspec.Struct):
+    """An arc without its cpd."""
+
+    label: str
+    src_atoms: list[str]
+    tgt_atoms: list[str]
+    alpha: float = 1.0
+    beta: float = 1.0
+
+
+class GraphRecord(msgspec.Struct):
+    """The structure."""
+
+    variables: list[VariableRecord]
+    edges: list[EdgeRecord]
+
+
+class CpdRecord(msgspec.Struct):
+    """A cpd, by the label of its arc."""
+
+    label: str
+    values: msgspec.Raw
+
+
+class Replicate(msgspec.Struct):
+    """The part of a file that describes a PDG."""
+
+    graph: GraphRecord
+    cpds: list[CpdRecord]
+
+
+def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+    """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
+    replicate = strict.decode(content, Replicate)
+    known = strict.by_name(Variable(v.name, v.domain) for v in replicate.graph.variables)
+    tables = {c.label: c.values for c in replicate.cpds}
+    arcs: list[Arc] = []
+    for e in replicate.graph.edges:
+        if e.label not in tables:
+            raise FormatError(f"arc {e.label!r} has no cpd.{suggest(e.label, tables)}")
+        arcs.append(strict.arc(e.label, e.src_atoms, e.tgt_atoms, tables[e.label], known, learnable))
+    pdg = PDG(*arcs, variables=known.values())
+    edges = replicate.graph.edges
+    return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))

@@ -1,0 +1,59 @@
+"""Bytes in and out of files: every failure is one line, and nothing is ever half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import IO
+
+from dissonance.errors import FormatError
+from dissonance.io.strict import one_line
+
+Source = str | os.PathLike[str] | IO[bytes] | IO[str]
+
+
+def read(source: Source) -> tuple[bytes, str]:
+    """What the source holds, and its name for messages; "-" is standard input."""
+    if source == "-":
+        source = sys.stdin.buffer
+        where = "standard input"
+    elif isinstance(source, str | os.PathLike):
+        where = str(source)
+    else:
+        where = str(getattr(source, "name", "the input"))
+    try:
+        held = Path(source).read_bytes() if isinstance(source, str | os.PathLike) else source.read()
+        return held.encode() if isinstance(held, str) else held, where
+    except (OSError, ValueError) as error:
+        raise FormatError(one_line(f"{where}: cannot be read: {_reason(error)}.")) from None
+
+
+def write(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file all at once: it holds either what it held before or all of the content."""
+    try:
+        _replace(Path(path).resolve(), content)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise FormatError(one_line(f"{path}: cannot be written: {_reason(error)}.")) from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: there is nothing to replace
+        path.write_bytes(content)
+        return
+    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(content)
+        if path.is_file():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()

@@ -1,0 +1,195 @@
+"""The PDG file: JSON, version 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import torch
+from msgspec import UNSET, UnsetType
+
+from dissonance.errors import FormatError, suggest
+from dissonance.focus import Attention, Control, Focus
+from dissonance.io import strict
+from dissonance.pdg import PDG, Arc
+from dissonance.variables import Finite, Variable
+
+FORMAT = "dissonance.pdg"
+VERSION = 1
+MAX_VALUES = 1_000_000
+"""What the different sizes in a file may add up to: a size is a promise of labels, and promises are cheap to write."""
+
+
+class VariableRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A variable: its values, or how many there are."""
+
+    name: str
+    values: list[str] | UnsetType = UNSET
+    size: int | UnsetType = UNSET
+
+
+class ArcRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """An arc with its table and its weights."""
+
+    name: str
+    targets: list[str]
+    table: msgspec.Raw
+    sources: list[str] = []
+    alpha: float = 1.0
+    beta: float | str = 1.0
+    control: float | str | UnsetType = UNSET
+
+
+class Document(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    format: str
+    version: int
+    variables: list[VariableRecord]
+    arcs: list[ArcRecord]
+    gamma: float = 0.0
+
+
+class Header(msgspec.Struct):
+    """What must be right before anything else is looked at."""
+
+    format: str | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+    """The PDG and the focus of a file's content."""
+    _check_header(strict.decode(content, Header))
+    document = strict.decode(content, Document)
+    known = strict.by_name(_variables(document.variables))
+    beta: dict[str, float] = {}
+    alpha: dict[str, float] = {}
+    chi: dict[str, float] = {}
+    arcs: list[Arc] = []
+    for a in document.arcs:
+        if a.name in beta:
+            raise FormatError(f"two arcs are named {a.name!r}.")
+        beta[a.name], alpha[a.name] = _weight(a, "beta", a.beta), a.alpha
+        if a.control is not UNSET:
+            chi[a.name] = _weight(a, "control", a.control)
+        movable = learnable or chi.get(a.name, 0.0) > 0
+        arcs.append(strict.arc(a.name, a.sources, a.targets, a.table, known, movable))
+    return PDG(*arcs, variables=known.values()), Focus(Attention(beta, alpha, document.gamma), Control(chi))
+
+
+def _check_header(header: Header) -> None:
+    if header.format is UNSET:
+        raise FormatError(f'is not a PDG: it has no key "format"; a PDG file says "format": "{FORMAT}".')
+    if header.format != FORMAT:
+        raise FormatError(f'its "format" is {header.format!r}, not "{FORMAT}".{suggest(header.format, [FORMAT])}')
+    if header.version is UNSET:
+        raise FormatError(f'it has no key "version"; the present one is {VERSION}.')
+    if header.version > VERSION:
+        raise FormatError(
+            f'its "version" is {header.version}; this dissonance reads up to {VERSION}: install a newer one.'
+        )
+    if header.version < VERSION:
+        raise FormatError(f'its "version" is {header.version}; the first one is {VERSION}.')
+
+
+def _variables(records: Iterable[VariableRecord]) -> Iterator[Variable]:
+    """The variables, sharing one domain for each size."""
+    numbered: dict[int, Finite] = {}
+    for v in records:
+        if v.values is not UNSET and v.size is not UNSET:
+            raise FormatError(f'variable {v.name!r} has both "values" and "size"; leave one of them out.')
+        if v.values is not UNSET:
+            yield _labelled(v.name, v.values)
+        elif v.size is not UNSET:
+            if v.size not in numbered:
+                _check_size(v.name, v.size, sum(numbered))
+                numbered[v.size] = Finite(tuple(range(v.size)))
+            yield Variable(v.name, numbered[v.size])
+        else:
+            raise FormatError(f'variable {v.name!r} needs either "values" or "size".')
+
+
+def _check_size(name: str, size: int, others: int) -> None:
+    if size < 1:
+        raise FormatError(f"variable {name!r} has size {size}; it needs at least 1.")
+    if size + others > MAX_VALUES:
+        raise FormatError(f"variable {name!r} has size {size}; the sizes in a file add up to at most {MAX_VALUES}.")
+
+
+def _labelled(name: str, labels: list[str]) -> Variable:
+    if not labels:
+        raise FormatError(f"variable {name!r} has no values; it needs at least one.")
+    if len(set(labels)) != len(labels):
+        seen: set[str] = set()
+        twice = next(x for x in labels if x in seen or seen.add(x))
+        raise FormatError(f"variable {name!r} has the value {twice!r} twice.")
+    return Variable(name, labels)
+
+
+def _weight(record: ArcRecord, key: str, given: float | str) -> float:
+    if isinstance(given, float):
+        return given
+    if given != "inf":
+        raise FormatError(f'arc {record.name!r}: {key} is {given!r}; it must be a number or "inf".')
+    return math.inf
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write(pdg: PDG, focus: Focus) -> bytes:
+    """The content of a file that describes the PDG and the focus: a line for each variable and each arc."""
+    attention, control = focus.attention, focus.control
+    for name in (*attention.beta, *attention.alpha, *control.chi):
+        if name not in pdg:
+            raise FormatError(f"the focus names an arc {name!r} that the PDG does not have.")
+    variables = _lines(_variable_record(v) for v in pdg.variables)
+    arcs = _lines(_arc_record(a, attention, control) for a in pdg.arcs)
+    return (
+        f'{{\n  "format": "{FORMAT}",\n  "version": {VERSION},\n  "gamma": {attention.gamma!r},\n'
+        f'  "variables": {variables},\n  "arcs": {arcs}\n}}\n'
+    ).encode()
+
+
+def _lines(records: Iterable[dict[str, object]]) -> str:
+    lines = [msgspec.json.encode(r).decode() for r in records]
+    return "[\n    " + ",\n    ".join(lines) + "\n  ]" if lines else "[]"
+
+
+def _variable_record(v: Variable) -> dict[str, object]:
+    if not v.is_finite:
+        raise FormatError(f"variable {v.name!r} is {v.domain}; a JSON file holds finite variables only.")
+    labels = v.finite.labels
+    if all(type(x) is int for x in labels) and labels == tuple(range(v.size)):
+        return {"name": v.name, "size": v.size}
+    values = [str(x) for x in labels]
+    if len(set(values)) != len(values):
+        raise FormatError(f"variable {v.name!r} has two values that are written the same.")
+    return {"name": v.name, "values": values}
+
+
+def _arc_record(a: Arc, attention: Attention, control: Control) -> dict[str, object]:
+    p = a.cpd.table().detach()
+    if not torch.isfinite(p).all():
+        raise FormatError(f"{a} holds a number that is not finite.")
+    record: dict[str, object] = {
+        "name": a.name,
+        "sources": [v.name for v in a.sources],
+        "targets": [v.name for v in a.targets],
+        "alpha": attention.alpha.get(a.name, 0.0),
+        "beta": _written(attention.beta.get(a.name, 0.0)),
+    }
+    if a.name in control.chi:
+        chi = control[a.name]
+        if not isinstance(chi, float | int):
+            raise FormatError(f"{a} has a control for each component of its parameters; a file holds one number.")
+        record["control"] = _written(chi)
+    return record | {"table": p.tolist()}
+
+
+def _written(weight: float) -> float | str:
+    return "inf" if weight == math.inf else float(weight)
