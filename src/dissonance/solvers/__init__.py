@@ -16,7 +16,7 @@ from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
 class Auto:
     """The right solver for each component: direct where mu is known, exact where convex, local otherwise."""
 
-    tol: float = 1e-8
+    tol: float = 1e-7
     budget: int = BUDGET
 
     @property

@@ -48,7 +48,7 @@ def certify(program: Program, found: Iterate) -> Bounds:
     violation = np.abs(A @ consistent)
     price = float(np.abs(u_hard) @ violation)
     low = lower(program, log_q, u)
-    rounding = 8 * EPS * (abs(upper) + float(np.abs(program.c) @ consistent) + 1e-300)
+    rounding = 32 * EPS * (1.0 + float(np.abs(program.c) @ consistent) + float(program.W @ (program.T @ consistent)))
     return Bounds(low - rounding, upper + price + rounding, consistent, float(violation.max(initial=0.0)))
 
 

@@ -24,33 +24,36 @@ def conic(program: Program, tol: float) -> Iterate:
         raise DissonanceError('the conic solver needs Clarabel: pip install "clarabel>=0.9".') from None
     k, n, e = len(program.W), len(program.c), len(program.b)
     rows = len(program.row_starts)
-    in_row = sp.csr_matrix((np.ones(k), (program.row, np.arange(k))), shape=(rows, k))
-    spread = in_row.T @ (in_row @ program.T)
+    to_row = sp.csr_matrix((np.ones(k), (program.row, np.arange(k))), shape=(rows, k)) @ program.T
+    pick = sp.csr_matrix((np.ones(k), (np.arange(k), program.row)), shape=(k, rows))
+    # the unknowns: mu, a bound t on every term, the mass s of every row
     cones = _interleave(
-        sp.hstack([sp.csr_matrix((k, n)), sp.identity(k)]),
-        sp.hstack([-program.T, sp.csr_matrix((k, k))]),
-        sp.hstack([-spread, sp.csr_matrix((k, k))]),
+        sp.hstack([sp.csr_matrix((k, n)), sp.identity(k), sp.csr_matrix((k, rows))]),
+        sp.hstack([-program.T, sp.csr_matrix((k, k + rows))]),
+        sp.hstack([sp.csr_matrix((k, n + k)), -pick]),
     )
     A = sp.vstack(
         [
-            sp.hstack([program.A, sp.csr_matrix((e, k))]),
-            sp.hstack([-sp.identity(n), sp.csr_matrix((n, k))]),
+            sp.hstack([program.A, sp.csr_matrix((e, k + rows))]),
+            sp.hstack([to_row, sp.csr_matrix((rows, k)), -sp.identity(rows)]),
+            sp.hstack([-sp.identity(n), sp.csr_matrix((n, k + rows))]),
             cones,
         ]
     ).tocsc()
-    b = np.concatenate([program.b, np.zeros(n + 3 * k)])
-    kinds = [clarabel.ZeroConeT(e), clarabel.NonnegativeConeT(n)] + [clarabel.ExponentialConeT()] * k
+    b = np.concatenate([program.b, np.zeros(rows + n + 3 * k)])
+    kinds = [clarabel.ZeroConeT(e + rows), clarabel.NonnegativeConeT(n)] + [clarabel.ExponentialConeT()] * k
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
     settings.max_iter = 200
     settings.max_threads = 1
-    cost = np.concatenate([program.c, program.W])
-    solution = clarabel.DefaultSolver(sp.csc_matrix((n + k, n + k)), cost, A, b, kinds, settings).solve()
+    cost = np.concatenate([program.c, program.W, np.zeros(rows)])
+    size = len(cost)
+    solution = clarabel.DefaultSolver(sp.csc_matrix((size, size)), cost, A, b, kinds, settings).solve()
     x, dual = np.array(solution.x), np.array(solution.z)
-    q = np.maximum(dual[e + n :].reshape(k, 3)[:, 2], 1e-300) if k else np.zeros(0)
-    l = program.log_softmax(np.log(q))  # noqa: E741
-    return Iterate(x[:n], dual[e : e + n], l, -dual[:e], int(solution.iterations))
+    z, cone = dual[e + rows : e + rows + n], dual[e + rows + n :].reshape(k, 3)
+    l = program.log_softmax(np.log(np.maximum(cone[:, 2], 1e-300)))  # noqa: E741
+    return Iterate(x[:n], z, l, -dual[:e], int(solution.iterations))
 
 
 def _interleave(*blocks: sp.csr_matrix) -> sp.csr_matrix:

@@ -28,7 +28,7 @@ class Newton:
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
     """
 
-    tol: float = 1e-8
+    tol: float = 1e-7
     budget: int = BUDGET
 
     @property
@@ -59,11 +59,11 @@ class Newton:
         best: Bounds | None = None
         steps = 0
         for method in self.attempts(program):
-            tol = 1e-3 * self.tol * max(1.0, 0.0 if best is None else abs(best.upper))
+            tol = 1e-4 * self.tol * max(1.0, 0.0 if best is None else abs(best.upper))
             if method == "newton":
                 now = newton(program, cold(program), tol)
             elif method == "conic":
-                now = conic(program, min(1e-9, self.tol))
+                now = conic(program, 1e-2 * self.tol)
             else:
                 assert found is not None and best is not None
                 now = newton(program, warm(program, found, best.gap), tol)
@@ -72,7 +72,7 @@ class Newton:
                 return replace(infinite(component, self.name), steps=steps)
             bounds = certify(program, now)
             found, best = (now, bounds) if best is None else _better(found, best, now, bounds)
-            if self._close(best, 1e-2):
+            if self._close(best, 1e-3):
                 break
         assert found is not None and best is not None
         feasible = best.residual <= FEASIBLE

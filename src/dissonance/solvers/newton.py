@@ -72,11 +72,13 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
     moved = np.inf if settle < np.inf else 0.0
     for step in range(1, steps + 1):
         log_q = program.log_softmax(l)
-        r = program.slack(log_q, u) - z
+        slack = program.slack(log_q, u)
+        r = slack - z
+        below = -np.minimum(np.minimum.reduceat(slack, program.offsets[:-1]), 0.0).sum()
         off = np.abs(program.A @ mu - program.b).sum()
         if np.abs(u).max(initial=0.0) > runaway:
             return Iterate(mu, z, l, u, step - 1)
-        if mu @ z + mu @ np.abs(r) < tol and off < max(tol, 1e-12 * len(mu)) and moved < settle:
+        if mu @ z + mu @ np.abs(r) + below < tol and off < max(tol, 1e-12 * len(mu)) and moved < settle:
             return Iterate(mu, z, l, u, step - 1)
         try:
             solve, jacobian = system.factor(mu, z, np.exp(log_q))
@@ -119,7 +121,8 @@ def _reach(x: Array, dx: Array) -> float:
 class _System:
     """K = J' D J + B, with everything that does not change between steps worked out once.
 
-    Small systems are dense: below a few hundred unknowns the overhead of sparse matrices outweighs their savings.
+    Small systems are dense (below a few hundred unknowns the overhead of sparse matrices outweighs their savings), and
+    so are those whose K is nearly full, such as a joint with gamma > 0.
     """
 
     DENSE = 400
@@ -131,7 +134,9 @@ class _System:
         self.T = sp.diags(program.W) @ program.T
         self.spread = sp.diags(program.W) @ (in_row.T @ (in_row @ program.T))  # term x cell: the cell is in its row
         self.minus_A = -program.A
-        self.dense = k + len(program.b) <= self.DENSE
+        n = k + len(program.b)
+        per_cell = np.diff(self.spread.tocsc().indptr) + np.diff(program.A.tocsc().indptr)
+        self.dense = n <= self.DENSE or float(per_cell @ per_cell) > 0.1 * n * n
         if self.dense:
             self.T, self.spread, self.minus_A = (x.toarray() for x in (self.T, self.spread, self.minus_A))
         self.first, self.second = self._pairs()
@@ -177,10 +182,13 @@ class _System:
 
 
 def _refined(solve: Solve, K: Any, scale: Array) -> Solve:
-    """Solve the balanced system, with one step of iterative refinement, in the original scale."""
+    """Solve the balanced system, refined until the ridge leaves no trace, in the original scale."""
 
     def refined(rhs: Array) -> Array:
-        y = solve(scale * rhs)
-        return scale * (y + solve(scale * rhs - K @ y))
+        rhs = scale * rhs
+        y = solve(rhs)
+        for _ in range(3):
+            y = y + solve(rhs - (K @ y - RIDGE * y))
+        return scale * y
 
     return refined
