@@ -53,7 +53,11 @@ class Attention:
         return cls(dict.fromkeys(names, beta), dict.fromkeys(names, alpha), gamma)
 
     def replace(
-        self, *, beta: Mapping[str, float] | None = None, alpha: Mapping[str, float] | None = None, gamma: float | None = None
+        self,
+        *,
+        beta: Mapping[str, float] | None = None,
+        alpha: Mapping[str, float] | None = None,
+        gamma: float | None = None,
     ) -> Attention:
         """The same attention with some weights changed."""
         return Attention(
@@ -112,4 +116,3 @@ class Focus:
         """Raise if the focus names what the PDG does not have."""
         self.attention.check(pdg)
         self.control.check(pdg)
-

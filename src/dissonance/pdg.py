@@ -165,7 +165,9 @@ class PDG:
         graph = nx.DiGraph((p.name, v.name) for v, (parents, _) in cpds.items() for p in parents)
         if not nx.is_directed_acyclic_graph(graph):
             cycle = " -> ".join(a for a, _ in nx.find_cycle(graph))
-            raise DissonanceError(f"a Bayesian network has no directed cycles; found {cycle}. Use PDG(...) for beliefs.")
+            raise DissonanceError(
+                f"a Bayesian network has no directed cycles; found {cycle}. Use PDG(...) for beliefs."
+            )
         return cls(*(Arc(v.name, parents, v, cpd) for v, (parents, cpd) in cpds.items()), variables=cpds)
 
     @classmethod
