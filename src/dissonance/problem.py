@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.distributions.tree import Scope, Tree, decompose
-from dissonance.errors import SizeError
+from dissonance.errors import CapabilityError, SizeError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import Variable
@@ -150,7 +149,7 @@ class Problem:
     @property
     def constant(self) -> float:
         """-gamma sum log|V| over the unmentioned variables."""
-        return -self.gamma * sum(math.log(v.size) for v in self.free)
+        return -self.gamma * sum(math.log(v.size) for v in self.free) if self.gamma else 0.0
 
 
 def check_size(tree: Tree, budget: int) -> None:
@@ -172,6 +171,15 @@ def _bytes(n: float) -> str:
     return f"{n:.3g} EiB"
 
 
+def _tabulate(arc: Arc, theta: Theta | None) -> Array:
+    try:
+        return arc.log_table(theta).detach().cpu().numpy()
+    except CapabilityError as error:
+        raise CapabilityError(
+            f"{error} The exact solvers need every attended arc to be finite: set beta[{arc.name!r}] = 0 to leave it out."
+        ) from None
+
+
 def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Problem:
     """Drop what carries no weight, tabulate the rest, split it into connected components.
 
@@ -184,7 +192,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
         beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
         if beta == 0 and gamma * alpha == 0:
             continue
-        log_p = arc.log_table(theta).detach().cpu().numpy()
+        log_p = _tabulate(arc, theta)
         attended.append(Attended(arc, log_p, beta, alpha))
     graph: nx.Graph[str] = nx.Graph()
     for a in attended:

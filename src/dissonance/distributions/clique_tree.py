@@ -22,7 +22,8 @@ LARGEST_MARGINAL = 2**26
 class CliqueTree(Distribution):
     """mu(x) = prod_C mu_C(x_C) / prod_S mu_S(x_S), held as calibrated cluster marginals.
 
-    Neighbouring tables agree on their separator. Marginals inside a cluster cost one sum; others one pass over the tree.
+    Neighbouring tables agree on their separator. Marginals inside a cluster cost one sum, others one pass over the
+    tree.
     """
 
     def __init__(self, variables: Iterable[Variable], tree: Tree, tables: Sequence[Tensor]) -> None:
