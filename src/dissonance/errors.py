@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MAX_LINE = 600
+
 
 class DissonanceError(ValueError):
     """Base of every error the library raises on purpose."""
@@ -29,3 +31,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if close:
         return f" Did you mean {close[0]!r}?"
     return f" Known: {', '.join(names)}." if 0 < len(names) <= 12 else ""
+
+
+def one_line(message: str) -> str:
+    """The message without line breaks or control characters, and not too long to read."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in message)
+    return line if len(line) <= MAX_LINE else line[: MAX_LINE - 4] + " ..."

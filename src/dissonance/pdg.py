@@ -244,8 +244,10 @@ class PDG:
         return "\n".join(lines + ["  ..."] * (m > 20))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
         from dissonance.cpds.display import cpd_table
 
-        yield repr(self)
+        yield Text(repr(self))
         for a in self.arcs:
             yield cpd_table(a.name, a.sources, a.targets, a.cpd)

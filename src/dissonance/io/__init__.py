@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dissonance.errors import DissonanceError, FormatError
+from dissonance.errors import DissonanceError, FormatError, one_line
 from dissonance.focus import Attention, Focus
 from dissonance.io import authors, files, pdg_json, strict
 from dissonance.pdg import PDG
@@ -29,7 +29,7 @@ def load(source: files.Source, *, learnable: bool = False) -> tuple[PDG, Focus]:
         with _without_collecting():
             return READERS.get(suffix, _read_json)(content, learnable)
     except DissonanceError as error:
-        raise FormatError(strict.one_line(f"{where}: {error}")) from None
+        raise FormatError(one_line(f"{where}: {error}")) from None
 
 
 def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None) -> None:
@@ -41,7 +41,7 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None) -> 
     try:
         content = writer(pdg, Focus(Attention.uniform(pdg)) if focus is None else focus)
     except (DissonanceError, UnicodeEncodeError) as error:
-        raise FormatError(strict.one_line(f"{path}: cannot be written: {error}")) from None
+        raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
     files.write(path, content)
 
 

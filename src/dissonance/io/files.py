@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from dissonance.errors import FormatError
-from dissonance.io.strict import one_line
+from dissonance.errors import FormatError, one_line
 
 Source = str | os.PathLike[str] | IO[bytes] | IO[str]
 

@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 MAX_AXES = 32
 """How many variables an arc in a file may have: as many axes as an array may have."""
-MAX_LINE = 600
 
 _WORDS = {
     "array": "a list",
@@ -48,12 +47,6 @@ class _Named(msgspec.Struct):
 class _Names(msgspec.Struct):
     variables: list[_Named] = []
     arcs: list[_Named] = []
-
-
-def one_line(message: str) -> str:
-    """The message without line breaks or control characters, and not too long to read."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in message)
-    return line if len(line) <= MAX_LINE else line[: MAX_LINE - 4] + " ..."
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,5 @@
+"""`python -m dissonance` is the command `dissonance`."""
+
+from dissonance.cli import main
+
+main()

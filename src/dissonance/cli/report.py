@@ -1,0 +1,106 @@
+"""What `dissonance score` prints for people."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from dissonance.cli.score import Marginals, Unit
+    from dissonance.inconsistency import BlameRow, Inconsistency
+    from dissonance.pdg import Arc
+
+MAX_ARCS = 40
+MAX_VARIABLES = 20
+MAX_VALUES = 6
+WIDTH = 120
+"""Columns when the output is not a terminal."""
+
+
+def show(result: Inconsistency, rows: list[BlameRow], marginals: Marginals | None, unit: Unit, seconds: float) -> None:
+    """Print the inconsistency, the arcs by blame, and the marginals of the best compromise."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console.print(_headline(result, unit))
+    console.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
+    if rows:
+        console.print(_heading("Who is to blame", f"in {unit}"), _blame(result, rows, unit))
+    if marginals:
+        console.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, marginals))
+
+
+def _headline(result: Inconsistency, unit: Unit) -> Text:
+    line = Text(f"Inconsistency: {_shown(float(result.value), unit)}", style="bold")
+    if math.isfinite(result.upper):
+        return line.append(f" {unit}").append("" if result.converged else "   (NOT converged)", style="red")
+    why = "some beliefs contradict each other outright" if result.upper > 0 else "a disbelieved arc rules something out"
+    return line.append(f" ({why}: there is no best compromise)", style="not bold")
+
+
+def _bounds(result: Inconsistency, unit: Unit) -> str:
+    if not math.isfinite(result.upper):
+        return ""
+    if result.lower == -math.inf:
+        return "an upper bound only (the problem is not convex); "
+    return f"certified between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g}; "
+
+
+def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
+    """The arcs, the most to blame first."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column("arc", style="bold", overflow="fold")
+    table.add_column("belief", overflow="fold")
+    for title in ("beta", "divergence", "contribution", "saved if dropped"):
+        table.add_column(title, justify="right")
+    ranked = sorted(rows, key=_blameworthiness, reverse=True)
+    for r in ranked[:MAX_ARCS]:
+        saved = "-" if r.saved_if_dropped is None else _shown(r.saved_if_dropped, unit)
+        cost = (_shown(r.divergence, unit), _shown(r.contribution, unit), saved)
+        table.add_row(Text(r.name), Text(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost)
+    _count(table, len(ranked) - MAX_ARCS, "arc")
+    return table
+
+
+def _blameworthiness(row: BlameRow) -> tuple[float, float]:
+    saved = row.saved_if_dropped
+    return (-math.inf if math.isnan(row.contribution) else row.contribution, -math.inf if saved is None else saved)
+
+
+def _belief(arc: Arc) -> str:
+    left = ", ".join(v.name for v in arc.sources)
+    return f"{left}{' ' if left else ''}-> {', '.join(v.name for v in arc.targets)}"
+
+
+def _compromise(result: Inconsistency, marginals: Marginals) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False)
+    table.add_column("variable", style="bold", overflow="fold")
+    for _ in range(max(min(len(p), MAX_VALUES + 1) for p in marginals.values())):
+        table.add_column(overflow="fold")
+    for name, p in list(marginals.items())[:MAX_VARIABLES]:
+        labels = result.pdg.variable(name).finite.labels
+        shown = [Text(f"{x} {q:.4f}") for x, q in zip(labels[:MAX_VALUES], p, strict=False)]
+        if len(p) > MAX_VALUES:
+            shown.append(Text(f"... {len(p) - MAX_VALUES} more"))
+        table.add_row(Text(name), *shown)
+    _count(table, len(marginals) - MAX_VARIABLES, "variable")
+    return table
+
+
+def _heading(title: str, note: str) -> Text:
+    return Text.assemble("\n", (title, "bold"), f", {note}")
+
+
+def _count(table: Table, left_out: int, word: str) -> None:
+    if left_out > 0:
+        table.caption = f"{left_out} more {word}{'s' * (left_out > 1)} not shown; --json has them all"
+        table.caption_justify = "left"
+
+
+def _shown(nats: float, unit: Unit) -> str:
+    value = nats / unit.size
+    return "-" if math.isnan(value) else f"{value:.6g}" if abs(value) >= 1e-9 or not value else "0"

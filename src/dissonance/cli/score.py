@@ -1,0 +1,135 @@
+"""dissonance score: how inconsistent a model is, and who is to blame."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from dissonance.inconsistency import BlameRow, Inconsistency
+
+Marginals = dict[str, list[float]]
+
+MAX_ARCS_DROPPED = 100
+"""Up to how many arcs `saved_if_dropped` is computed unasked: it takes a solve for each."""
+
+
+class Unit(StrEnum):
+    """What information is measured in."""
+
+    nats = "nats"
+    bits = "bits"
+
+    @property
+    def size(self) -> float:
+        """The unit in nats."""
+        return math.log(2) if self is Unit.bits else 1.0
+
+
+def score(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
+    gamma: Annotated[
+        float | None, typer.Option(help="The weight of structure, in place of the file's.", metavar="G")
+    ] = None,
+    unit: Annotated[Unit, typer.Option(help="What information is measured in.")] = Unit.nats,
+    solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    saved: Annotated[
+        bool | None,
+        typer.Option(
+            "--saved/--no-saved",
+            help=f"Compute what dropping each arc would save, one solve an arc (by default up to {MAX_ARCS_DROPPED} arcs).",
+        ),
+    ] = None,
+) -> None:
+    """Say how inconsistent MODEL is, and which beliefs are to blame."""
+    import torch
+
+    from dissonance.inconsistency import inconsistency
+    from dissonance.io import load
+
+    pdg, focus = load(model)
+    attention = focus.attention if gamma is None else focus.attention.replace(gamma=gamma)
+    with torch.no_grad(), _progress() as progress:
+        began = time.perf_counter()
+        result = inconsistency(pdg, attention, solver=solver)
+        seconds = time.perf_counter() - began
+        rows = result.by_arc(saved=len(pdg) <= MAX_ARCS_DROPPED if saved is None else saved, progress=progress)
+        best = marginals(result)
+    _warn(result, unit)
+    if as_json:
+        sys.stdout.write(json.dumps(_record(result, rows, best, unit, seconds), allow_nan=False) + "\n")
+    else:
+        from dissonance.cli import report
+
+        report.show(result, rows, best, unit, seconds)
+
+
+def marginals(result: Inconsistency) -> Marginals | None:
+    """The marginals of the best compromise for every attended variable; None if there is no compromise."""
+    if not math.isfinite(result.upper):
+        return None
+    attention = result.attention
+    attended = {
+        v.name
+        for a in result.pdg.arcs
+        if attention.beta.get(a.name, 0.0) != 0 or attention.gamma * attention.alpha.get(a.name, 0.0) != 0
+        for v in a.scope
+    }
+    return {v.name: result.mu.marginal(v.name).tolist() for v in result.pdg.variables if v.name in attended}
+
+
+def _record(
+    result: Inconsistency, rows: list[BlameRow], best: Marginals | None, unit: Unit, seconds: float
+) -> dict[str, object]:
+    return {
+        "inconsistency": _number(float(result.value) / unit.size),
+        "lower": _number(result.lower / unit.size),
+        "upper": _number(result.upper / unit.size),
+        "unit": unit.value,
+        "gamma": result.gamma,
+        "converged": result.converged,
+        "solver": result.solver,
+        "arcs": [
+            {
+                "name": r.name,
+                "beta": _number(r.beta),
+                "divergence": _number(r.divergence / unit.size),
+                "contribution": _number(r.contribution / unit.size),
+                "saved_if_dropped": None if r.saved_if_dropped is None else _number(r.saved_if_dropped / unit.size),
+            }
+            for r in rows
+        ],
+        "marginals": best,
+        "seconds": seconds,
+    }
+
+
+def _number(x: float) -> float | str | None:
+    """A number as JSON has it: infinity is a string, and what is undefined is null."""
+    return x if math.isfinite(x) else None if math.isnan(x) else str(x)
+
+
+def _warn(result: Inconsistency, unit: Unit) -> None:
+    if not result.converged:
+        bounds = f"between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g} {unit}"
+        sys.stderr.write(f"dissonance: warning: the solver stopped early: the inconsistency is {bounds}.\n")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A callback that draws a bar on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("who is to blame")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
