@@ -146,10 +146,9 @@ class Inconsistency:
             return 0.0
         if mine.upper == math.inf and sum(s.upper == math.inf for s in self.solutions) > 1:
             return 0.0  # it would stay infinite
-        rest = PDG(*(a.arc for a in mine.component.arcs), variables=mine.component.variables)
-        without = inconsistency(
-            rest, mine.component.attention.without(name), theta=self.theta, solver=self.asked or "auto"
-        )
+        attention = mine.component.attention.without(name)
+        with torch.no_grad():
+            without = inconsistency(mine.component.pdg, attention, theta=self.theta, solver=self.asked or "auto")
         if mine.upper == math.inf:
             return 0.0 if without.upper == math.inf else math.inf
         return mine.upper - without.upper

@@ -111,7 +111,9 @@ class Component:
 
     @property
     def convex(self) -> bool:
-        """Whether the objective is convex, mechanism by mechanism."""
+        """Whether the objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
+        if any(a.beta < 0 and np.isneginf(a.log_p).any() for a in self.arcs):
+            return False
         scale = max((abs(a.beta) for a in self.arcs if not a.hard), default=0.0)
         return all(w >= -1e-12 * scale for w in self.weights.values())
 

@@ -53,7 +53,9 @@ def linear_cost(arc: Attended, fixed: Attended | None, gamma: float) -> Array:
     cost = _times(-gamma * arc.alpha if arc.hard else -arc.beta, arc.log_p)
     if fixed is not None and not arc.hard:
         order = [fixed.scope.index(v) for v in arc.scope]
-        cost = cost + _times(arc.beta - gamma * arc.alpha, fixed.log_p.transpose(order))
+        log_p = fixed.log_p.transpose(order)
+        possible = np.where(log_p > -np.inf, log_p, 0.0)  # a cell the hard arc forbids is dropped, whatever it costs
+        cost = cost + _times(arc.beta - gamma * arc.alpha, possible)
     return cost
 
 

@@ -81,7 +81,7 @@ class Pinned:
         residual = 0.0
         for a in component.arcs:
             if a.hard and a not in component.pinned:
-                m = mu.rows(a.arc.sources, a.arc.targets)
+                m = mu.rows(a.arc.sources, a.arc.targets).detach()
                 p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
                 residual = max(residual, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
         exact = float(value.detach())

@@ -165,7 +165,7 @@ def select(solution: Solution, gamma: float = 1e-6) -> tuple[list[Tensor], float
 
 
 def _not_convex(component: Component, name: str) -> str:
-    first = next(a for a in component.arcs if component.weights.get(a.mechanism, 0.0) < 0)
+    first = next(a for a in component.arcs if a.beta < component.gamma * a.alpha or a.beta < 0)
     return (
         f"{first.arc} has beta < gamma alpha (or beta < 0), so the incompatibility is not convex. "
         f'The {name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local minimum.'
