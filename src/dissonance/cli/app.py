@@ -78,10 +78,10 @@ def _verdict(error: Exception) -> tuple[str, int]:
     """What to say about an error, and the exit status."""
     if isinstance(error, DissonanceError):
         return _joined(str(error)), 2
-    if isinstance(error, typer.BadParameter.__mro__[1]):  # every kind of bad usage
+    if format_message := getattr(error, "format_message", None):  # bad usage
         context = getattr(error, "ctx", None)
         command = "dissonance" if context is None else context.command_path
-        complaint = _joined(error.format_message())
+        complaint = _joined(format_message())
         return f"{complaint}{'' if complaint.endswith(('.', '?')) else '.'} Try '{command} --help'.", 2
     return f"unexpected {type(error).__name__}: {_joined(str(error))} (--debug shows where)", 1
 

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +46,7 @@ def score(
         bool | None,
         typer.Option(
             "--saved/--no-saved",
-            help=f"Compute what dropping each arc would save, one solve an arc (by default up to {MAX_ARCS_DROPPED} arcs).",
+            help=f"Compute what dropping each arc would save (by default for up to {MAX_ARCS_DROPPED} arcs).",
         ),
     ] = None,
 ) -> None:
@@ -125,7 +125,7 @@ def _warn(result: Inconsistency, unit: Unit) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
+def _progress() -> Generator[Callable[[int, int], None], None, None]:
     """A callback that draws a bar on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress

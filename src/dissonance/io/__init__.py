@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,7 +59,7 @@ WRITERS: dict[str, Writer] = {".json": pdg_json.write}
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def _without_collecting() -> Generator[None, None, None]:
     """Hundreds of thousands of new objects, none of them garbage: looking for some halves the speed of a large load."""
     was_enabled = gc.isenabled()
     gc.disable()
