@@ -21,7 +21,7 @@ class Joint(Distribution):
         self.table = numerics.real(table)
         if tuple(self.table.shape) != shape(self.variables):
             raise DissonanceError(f"the table has shape {tuple(self.table.shape)}, not {shape(self.variables)}.")
-        total = float(self.table.sum())
+        total = float(self.table.detach().sum())
         if not abs(total - 1) <= 1e-6 or bool((self.table < 0).any()):
             raise DissonanceError(f"a joint distribution is non-negative and sums to 1; found the sum {total:.9g}.")
 

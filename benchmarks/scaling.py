@@ -1,0 +1,294 @@
+"""How the time of a certified solve grows with the size of the PDG, beside a dense baseline.
+
+    OMP_NUM_THREADS=1 python benchmarks/scaling.py [--quick]
+
+Every PDG is binary with random tables, attended with beta = alpha = 1 at gamma = 0. For each family and size:
+set-up (prepare, decompose, assemble), the two interior-point solvers on the same program (Newton and Clarabel), each
+followed by the same independent certificate, and the exponent of time in n fitted by least squares in log-log
+coordinates. Then Adam on the softmax of the dense joint, 350 iterations, for the sizes it can hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from dissonance import PDG, Arc, Attention, Table, Variable
+from dissonance.problem import Component, prepare
+from dissonance.solvers.assemble import assemble
+from dissonance.solvers.certificate import Bounds, certify
+from dissonance.solvers.conic import conic
+from dissonance.solvers.newton import Iterate, cold, newton
+from dissonance.solvers.program import Program
+
+T = TypeVar("T")
+TOL = 1e-7
+"""The gap to reach, relative to max(1, inconsistency): the library's default."""
+PATIENCE = 1.0
+"""What takes less than this many seconds in all is measured again, up to three times, and the fastest counts."""
+
+
+# -- families ----------------------------------------------------------------------------------------------------------
+
+
+class _Arcs:
+    """Collects arcs with random binary tables."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.arcs: list[Arc] = []
+
+    def add(self, source: Variable, target: Variable) -> None:
+        p = self.random.random((source.size, target.size))
+        self.arcs.append(Arc(f"a{len(self.arcs)}", source, target, Table(p / p.sum(1, keepdims=True))))
+
+
+def chain(n: int, seed: int) -> PDG:
+    """n variables; on every link one arc forward and one back."""
+    made = _Arcs(seed)
+    x = [Variable(f"X{i}", 2) for i in range(n)]
+    for a, b in itertools.pairwise(x):
+        made.add(a, b)
+        made.add(b, a)
+    return PDG(*made.arcs)
+
+
+def parallel_chain(n: int, seed: int) -> PDG:
+    """n variables; on every link two arcs forward."""
+    made = _Arcs(seed)
+    x = [Variable(f"X{i}", 2) for i in range(n)]
+    for a, b in itertools.pairwise(x):
+        made.add(a, b)
+        made.add(a, b)
+    return PDG(*made.arcs)
+
+
+def grid(height: int, n: int, seed: int) -> PDG:
+    """height x n variables; arcs right and down, and up from every third variable."""
+    made = _Arcs(seed)
+    x = [[Variable(f"X{i}_{j}", 2) for j in range(n)] for i in range(height)]
+    for i in range(height):
+        for j in range(n):
+            if j + 1 < n:
+                made.add(x[i][j], x[i][j + 1])
+            if i + 1 < height:
+                made.add(x[i][j], x[i + 1][j])
+                if (i + j) % 3 == 0:
+                    made.add(x[i + 1][j], x[i][j])
+    return PDG(*made.arcs)
+
+
+def three_tree(n: int, seed: int) -> PDG:
+    """n variables; each is joined to three of a random earlier clique of four, by arcs in random directions."""
+    made = _Arcs(seed)
+    x = [Variable(f"X{i}", 2) for i in range(n)]
+    cliques = [(0, 1, 2, 3)]
+    links = [(i, j) for i in range(4) for j in range(i)]
+    for v in range(4, n):
+        home = cliques[made.random.integers(len(cliques))]
+        near = tuple(made.random.permutation(home)[:3].tolist())
+        cliques.append((*near, v))
+        links += [(v, u) for u in near]
+    for a, b in links:
+        made.add(x[a], x[b]) if made.random.random() < 0.5 else made.add(x[b], x[a])
+    return PDG(*made.arcs)
+
+
+FAMILIES: dict[str, Callable[[int, int], PDG]] = {
+    "chain": chain,
+    "parallel chain": parallel_chain,
+    "3 x n grid": lambda n, seed: grid(3, n, seed),
+    "4 x n grid": lambda n, seed: grid(4, n, seed),
+    "treewidth 3": three_tree,
+}
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """What the work returns, and the seconds it took."""
+    best, spent = math.inf, 0.0
+    for _ in range(3):
+        began = time.perf_counter()
+        found = work()
+        seconds = time.perf_counter() - began
+        best, spent = min(best, seconds), spent + seconds
+        if spent > PATIENCE:
+            break
+    return found, best
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One solver on one program."""
+
+    solve: float
+    certify: float
+    bounds: Bounds
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """upper - lower, relative to max(1, upper) as the tolerance is."""
+        return self.bounds.gap / max(1.0, abs(self.bounds.upper))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One PDG: its size, the seconds of set-up, and what each solver did."""
+
+    n: int
+    variables: int
+    arcs: int
+    treewidth: int
+    setup: float
+    by_solver: dict[str, Solved]
+
+
+def set_up(pdg: PDG) -> tuple[list[Component], list[Program]]:
+    """From a PDG to the programs of its components."""
+    components = prepare(pdg, Attention.uniform(pdg)).components
+    programs = [assemble(c, c.tree) for c in components]
+    return list(components), [p for p in programs if p is not None]
+
+
+def solved(program: Program, solver: Callable[[Program], Iterate]) -> Solved:
+    """Solve and certify, timed apart."""
+    found, solve = timed(lambda: solver(program))
+    bounds, prove = timed(lambda: certify(program, found))
+    return Solved(solve, prove, bounds, found.steps)
+
+
+SOLVERS: dict[str, Callable[[Program], Iterate]] = {
+    "newton": lambda program: newton(program, cold(program), 1e-4 * TOL),
+    "clarabel": lambda program: conic(program, 1e-2 * TOL),
+}
+
+
+def measure(family: str, n: int, seed: int = 0) -> Measured:
+    """Both solvers on one PDG of a family."""
+    pdg = FAMILIES[family](n, seed)
+    (components, programs), setup = timed(lambda: set_up(pdg))
+    assert len(programs) == 1, "the families are connected and have no zeros"
+    by_solver = {name: solved(programs[0], solver) for name, solver in SOLVERS.items()}
+    return Measured(n, len(pdg.variables), len(pdg.arcs), components[0].tree.treewidth, setup, by_solver)
+
+
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    """The slope of log seconds in log n."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+# -- the dense baseline ------------------------------------------------------------------------------------------------
+
+
+def adam(pdg: PDG, iterations: int = 350, rate: float = 0.1) -> float:
+    """The observational incompatibility that Adam on the softmax of the joint reaches, from the uniform joint.
+
+    Every arc has one source and one target: their marginals mu(s, t) are stacked and scored at once.
+    """
+    axis = {v.name: i for i, v in enumerate(pdg.variables)}
+    pairs = [(axis[a.sources[0].name], axis[a.targets[0].name]) for a in pdg.arcs]
+    log_p = torch.stack([a.log_table() for a in pdg.arcs])  # (arcs, sources, targets)
+    logits = torch.zeros([v.size for v in pdg.variables], dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.Adam([logits], lr=rate)
+
+    def incompatibility() -> torch.Tensor:
+        joint = torch.softmax(logits.reshape(-1), 0).reshape(logits.shape)
+        marginals: dict[tuple[int, int], torch.Tensor] = {}
+        for s, t in pairs:
+            if (s, t) not in marginals:
+                pair = joint.sum([i for i in axis.values() if i not in (s, t)])
+                marginals[min(s, t), max(s, t)] = pair
+                marginals[max(s, t), min(s, t)] = pair.T
+        m = torch.stack([marginals[p] for p in pairs])
+        return (m * (m.log() - m.sum(-1, keepdim=True).log() - log_p)).sum()
+
+    for _ in range(iterations):
+        optimiser.zero_grad()
+        incompatibility().backward()
+        optimiser.step()
+    with torch.no_grad():
+        return float(incompatibility())
+
+
+def baseline(name: str, sizes: list[int]) -> Iterator[str]:
+    """Adam beside Newton: a line a size."""
+    for n in sizes:
+        pdg = FAMILIES[name](n, 0)
+        found, slow = timed(lambda pdg=pdg: adam(pdg))
+        (_, programs), setup = timed(lambda pdg=pdg: set_up(pdg))
+        exact = solved(programs[0], SOLVERS["newton"])
+        fast = setup + exact.solve + exact.certify
+        yield (
+            f"{name:<15}{n:6d}{2**n:8d}{slow:9.3f}{fast:10.4f}{slow / fast:8.1f}{exact.bounds.upper:13.9f}"
+            f"{exact.gap:10.1e}{found - exact.bounds.lower:14.1e}"
+        )
+
+
+# -- printing ----------------------------------------------------------------------------------------------------------
+
+
+def family(name: str, sizes: list[int]) -> Iterator[str]:
+    """A line a size and solver, then the exponents."""
+    rows: list[Measured] = []
+    for n in sizes:
+        rows.append(row := measure(name, n))
+        for solver, s in row.by_solver.items():
+            yield (
+                f"{name:<15}{n:6d}{row.variables:7d}{row.arcs:7d}{row.treewidth:4d}  {solver:<9}"
+                f"{row.setup:9.3f}{s.solve:9.3f}{s.certify:9.3f}{s.steps:7d}{s.gap:10.1e}"
+            )
+    if len(sizes) < 2:
+        return
+    setup = exponent(sizes, [r.setup for r in rows])
+    for solver in SOLVERS:
+        solve = exponent(sizes, [r.by_solver[solver].solve for r in rows])
+        prove = exponent(sizes, [r.by_solver[solver].certify for r in rows])
+        yield f"{name:<15}{'exponent of time in n':<24}  {solver:<9}{setup:9.2f}{solve:9.2f}{prove:9.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time certified solves over families of growing PDGs.")
+    parser.add_argument("--quick", action="store_true", help="small sizes only, in a few seconds")
+    parser.add_argument("--family", choices=list(FAMILIES), action="append", help="only this family (repeatable)")
+    parser.add_argument("--sizes", type=int, nargs="+", help="the values of n")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    sizes: list[int] = options.sizes or ([30, 100] if options.quick else [100, 300, 1000, 3000])
+    print(
+        f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
+        f"{os.cpu_count()} cores, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}"
+    )
+    print("\nCertified solves: seconds, steps, and the relative gap between the bounds that were proved")
+    print(
+        f"{'family':<15}{'n':>6}{'vars':>7}{'arcs':>7}{'tw':>4}  {'solver':<9}{'set-up':>9}{'solve':>9}{'certify':>9}"
+        f"{'steps':>7}{'gap':>10}"
+    )
+    for name in options.family or FAMILIES:
+        for line in family(name, sizes):
+            print(line, flush=True)
+    print("\nBeside it: Adam on the softmax of the dense joint, 350 iterations; newton with its set-up and proof")
+    print(
+        f"{'family':<15}{'n':>6}{'cells':>8}{'adam':>9}{'newton':>10}{'ratio':>8}{'exact':>13}{'gap':>10}"
+        f"{'adam - lower':>14}"
+    )
+    adam(chain(4, 0), iterations=3)  # torch loads its optimisers at the first step
+    for name in ("chain", "treewidth 3"):
+        for line in baseline(name, [4, 8] if options.quick else [4, 8, 12, 16]):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
