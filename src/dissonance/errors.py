@@ -36,4 +36,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def one_line(message: str) -> str:
     """The message without line breaks or control characters, and not too long to read."""
     line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in message)
-    return line if len(line) <= MAX_LINE else line[: MAX_LINE - 4] + " ..."
+    half = MAX_LINE // 2 - 3
+    return line if len(line) <= MAX_LINE else f"{line[:half]} ... {line[-half:]}"

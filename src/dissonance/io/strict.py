@@ -177,7 +177,10 @@ def arc(
 
 
 def _misfits(name: str, table: msgspec.Raw, scope: tuple[Variable, ...]) -> FormatError:
-    problem = _misfit(decode(table, Any), scope, "table")
+    try:
+        problem = _misfit(decode(table, Any), scope, "table")
+    except FormatError as error:
+        return FormatError(f"arc {name!r}: table {error}")
     wanted = " x ".join(f"{v.name} ({v.size})" for v in scope)
     return FormatError(f"arc {name!r}: {problem} The table must be {wanted}: the sources in order, then the targets.")
 
