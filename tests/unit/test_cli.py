@@ -1,0 +1,285 @@
+"""The command line: what it prints where, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dissonance import __version__, inconsistency
+from dissonance.cli import run
+from dissonance.io import load
+from dissonance.solvers import SOLVERS
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.json"))
+SMOKING = str(next(p for p in EXAMPLES if p.stem == "smoking"))
+COMMAND = [sys.executable, "-m", "dissonance"]
+FRONT_DOOR = sys.modules["dissonance.inconsistency"]
+
+
+def pdg_file(path: Path, *arcs: dict[str, Any], sizes: dict[str, int] | None = None, **keys: Any) -> str:
+    """A file with these arcs over binary variables X, Y (or others)."""
+    variables = [{"name": n, "size": k} for n, k in (sizes or {"X": 2, "Y": 2}).items()]
+    path.write_text(json.dumps({"format": "dissonance.pdg", "version": 1, "variables": variables, "arcs": arcs} | keys))
+    return str(path)
+
+
+def says(name: str, *table: float, **keys: Any) -> dict[str, Any]:
+    """An arc to X."""
+    return {"name": name, "targets": ["X"], "table": table} | keys
+
+
+@pytest.fixture
+def scored(capsys: pytest.CaptureFixture[str]):
+    """Runs `dissonance score --json` and returns its object."""
+
+    def scored(*args: str) -> dict[str, Any]:
+        assert run(["score", "--json", *args]) == 0
+        captured = capsys.readouterr()
+        assert captured.out.count("\n") == 1
+        return json.loads(captured.out)
+
+    return scored
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str, status: int = 2) -> str:
+    """The one line on standard error that a command fails with."""
+    assert run(args) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("dissonance: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+# -- score -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_json_object_has_the_promised_keys(scored):
+    record = scored(SMOKING)
+    assert list(record) == [
+        "inconsistency", "lower", "upper", "unit", "gamma", "converged", "solver", "arcs", "marginals", "seconds",
+    ]  # fmt: skip
+    assert list(record["arcs"][0]) == ["name", "beta", "divergence", "contribution", "saved_if_dropped"]
+    assert record["unit"] == "nats"
+
+
+def test_two_opinions_meet_at_the_normalised_geometric_mean(scored, tmp_path: Path):
+    record = scored(pdg_file(tmp_path / "m.json", says("p", 0.9, 0.1), says("q", 0.2, 0.8)))
+    both = [math.sqrt(0.9 * 0.2), math.sqrt(0.1 * 0.8)]
+    slack = record["upper"] - record["lower"] + 1e-9
+    assert record["inconsistency"] == pytest.approx(-2 * math.log(sum(both)), abs=slack)
+    assert record["marginals"] == {"X": pytest.approx([b / sum(both) for b in both], abs=1e-4)}
+    assert [a["name"] for a in record["arcs"]] == ["p", "q"]
+    assert sum(a["contribution"] for a in record["arcs"]) == pytest.approx(record["inconsistency"], abs=1e-6)
+    for arc in record["arcs"]:
+        assert arc["saved_if_dropped"] == pytest.approx(record["inconsistency"], abs=1e-8)
+
+
+def test_bits_are_nats_over_log_2(scored):
+    nats, bits = scored(SMOKING), scored(SMOKING, "--unit", "bits")
+    assert bits["unit"] == "bits"
+    for key in ("inconsistency", "lower", "upper"):
+        assert bits[key] * math.log(2) == pytest.approx(nats[key], rel=1e-12)
+    for b, n in zip(bits["arcs"], nats["arcs"], strict=True):
+        assert b["beta"] == n["beta"]
+        for key in ("divergence", "contribution", "saved_if_dropped"):
+            assert b[key] * math.log(2) == pytest.approx(n[key], rel=1e-12)
+    assert bits["marginals"] == nats["marginals"]
+
+
+def test_gamma_on_the_command_line_wins_over_the_file(scored, tmp_path: Path):
+    path = pdg_file(tmp_path / "m.json", says("p", 0.9, 0.1), gamma=0.5)
+    assert scored(path)["gamma"] == 0.5
+    assert scored(path, "--gamma", "0")["gamma"] == 0.0
+    record = scored(path, "--gamma", "2")
+    assert record["gamma"] == 2.0
+    assert record["inconsistency"] == pytest.approx(inconsistency(*_with_gamma(path, 2.0)).upper, abs=1e-9)
+
+
+def _with_gamma(path: str, gamma: float):
+    pdg, focus = load(path)
+    return pdg, focus.attention.replace(gamma=gamma)
+
+
+def test_the_solver_can_be_chosen(scored):
+    values = {name: scored(SMOKING, "--solver", name)["inconsistency"] for name in ("newton", "clique-tree")}
+    assert values["newton"] == pytest.approx(values["clique-tree"], abs=1e-6)
+
+
+def test_contradiction_is_infinite_and_no_error(scored, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = pdg_file(tmp_path / "m.json", says("p", 1, 0), says("q", 0, 1), says("r", 0.5, 0.5))
+    record = scored(path)
+    assert (record["inconsistency"], record["lower"], record["upper"]) == ("inf", "inf", "inf")
+    assert record["marginals"] is None
+    assert [a["saved_if_dropped"] for a in record["arcs"]] == ["inf", "inf", 0.0]
+    assert run(["score", path]) == 0
+    assert "Inconsistency: inf (some beliefs contradict each other outright" in capsys.readouterr().out
+
+
+def test_hard_arcs_have_beta_inf(scored, tmp_path: Path):
+    record = scored(pdg_file(tmp_path / "m.json", says("p", 0.9, 0.1, beta="inf"), says("q", 0.2, 0.8)))
+    assert record["arcs"][0]["beta"] == "inf"
+    assert record["arcs"][0]["contribution"] == 0.0
+    assert record["inconsistency"] == pytest.approx(0.9 * math.log(0.9 / 0.2) + 0.1 * math.log(0.1 / 0.8), abs=1e-8)
+
+
+def test_only_attended_variables_have_marginals(scored, tmp_path: Path):
+    unattended = {"name": "q", "targets": ["Y"], "table": [0.2, 0.8], "beta": 0}
+    assert list(scored(pdg_file(tmp_path / "m.json", says("p", 0.9, 0.1), unattended))["marginals"]) == ["X"]
+
+
+def test_no_arcs_are_no_inconsistency(scored, tmp_path: Path):
+    record = scored(pdg_file(tmp_path / "m.json"))
+    assert (record["inconsistency"], record["arcs"], record["marginals"]) == (0.0, [], {})
+
+
+def test_what_dropping_saves_is_left_out_of_large_models_unless_asked(scored, tmp_path: Path):
+    path = pdg_file(tmp_path / "m.json", *(says(f"p{i}", 0.5, 0.5) for i in range(101)))
+    assert {a["saved_if_dropped"] for a in scored(path)["arcs"]} == {None}
+    assert None not in {a["saved_if_dropped"] for a in scored(path, "--saved")["arcs"]}
+    assert {a["saved_if_dropped"] for a in scored(SMOKING, "--no-saved")["arcs"]} == {None}
+
+
+def test_a_result_that_did_not_converge_is_flagged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    hasty = SOLVERS["newton"](tol=1e-300)
+    monkeypatch.setitem(SOLVERS, "newton", lambda: hasty)
+    assert run(["score", SMOKING, "--solver", "newton", "--no-saved"]) == 0
+    captured = capsys.readouterr()
+    assert "dissonance: warning: the solver stopped early: the inconsistency is between" in captured.err
+    assert "NOT converged" in captured.out
+
+
+def test_people_see_the_value_its_bounds_the_blame_and_the_compromise(capsys: pytest.CaptureFixture[str]):
+    assert run(["score", SMOKING]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "\x1b" not in captured.out
+    lines = captured.out.splitlines()
+    assert lines[0].startswith("Inconsistency: 0.")
+    assert lines[0].endswith(" nats")
+    assert lines[1].startswith("certified between 0.")
+    blame = [line for line in lines if "->" in line]
+    contributions = [float(line.split()[-2]) for line in blame]
+    assert len(blame) == len(load(SMOKING)[0])
+    assert contributions == sorted(contributions, reverse=True)
+    compromise = [line.split() for line in lines[lines.index("The best compromise, marginal probabilities") + 1 :]]
+    assert [line[0] for line in compromise] == ["Smokes", "Tar", "Cancer"]
+    assert sum(map(float, compromise[0][2::2])) == pytest.approx(1, abs=2e-4)
+
+
+def test_large_models_are_shortened_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sizes = {f"V{i}": 9 for i in range(50)}
+    arcs = [{"name": f"p{i}", "targets": [v], "table": [1 / 9] * 9} for i, v in enumerate(sizes)]
+    assert run(["score", pdg_file(tmp_path / "m.json", *arcs, sizes=sizes), "--no-saved"]) == 0
+    out = capsys.readouterr().out
+    assert "10 more arcs not shown" in out
+    assert "30 more variables not shown" in out
+    assert "... 3 more" in out
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_the_examples_disagree_and_are_solved(example: Path, scored):
+    record = scored(str(example))
+    assert record["converged"]
+    assert record["inconsistency"] > 0.05
+    assert record["upper"] - record["lower"] < 1e-6
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+BAD_USAGE = {
+    "no command": ([], "Missing command. Try 'dissonance --help'."),
+    "unknown command": (["scor"], "No such command 'scor'"),
+    "no model": (["score"], "Missing argument 'MODEL'. Try 'dissonance score --help'."),
+    "two models": (["score", "a", "b"], "unexpected extra argument"),
+    "unknown option": (["score", "m.json", "--gama", "1"], "--gamma"),
+    "unknown unit": (["score", "m.json", "--unit", "dits"], "'dits' is not one of 'nats', 'bits'"),
+    "gamma a word": (["score", "m.json", "--gamma", "much"], "Invalid value for '--gamma'"),
+    "missing file": (["score", "missing.json"], "missing.json: cannot be read: no such file or directory."),
+    "a folder": (["score", "."], ".: cannot be read: is a directory."),
+    "negative gamma": (["score", SMOKING, "--gamma", "-1"], "gamma must be a finite number >= 0, found -1.0."),
+    "gamma nan": (["score", SMOKING, "--gamma", "nan"], "gamma must be a finite number >= 0, found nan."),
+    "unknown solver": (["score", SMOKING, "--solver", "newtn"], "no solver named 'newtn'. Did you mean 'newton'?"),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), BAD_USAGE.values(), ids=BAD_USAGE)
+def test_bad_usage_is_one_line_and_status_2(args: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert message in refused(capsys, *args)
+
+
+def test_an_unexpected_error_is_one_line_and_status_1(capsys, monkeypatch: pytest.MonkeyPatch):
+    def broken(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("division by\nzero")
+
+    monkeypatch.setattr(FRONT_DOOR, "inconsistency", broken)
+    line = refused(capsys, "score", SMOKING, status=1)
+    assert line == "dissonance: unexpected ZeroDivisionError: division by zero (--debug shows where)\n"
+
+
+@pytest.mark.parametrize("how", ["before", "after", "environment"])
+def test_debug_shows_the_traceback(how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    if how == "environment":
+        monkeypatch.setenv("DISSONANCE_DEBUG", "1")
+    args = {"before": ["--debug", "score", "missing.json"], "after": ["score", "missing.json", "--debug"]}
+    assert run(args.get(how, ["score", "missing.json"])) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FRONT_DOOR, "inconsistency", interrupted)
+    assert run(["score", SMOKING]) == 130
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_version_and_the_help_are_printed(capsys: pytest.CaptureFixture[str]):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"dissonance {__version__}\n"
+    assert run(["--help"]) == 0
+    assert "score" in capsys.readouterr().out
+    assert run(["score", "--help"]) == 0
+    assert "--gamma" in capsys.readouterr().out
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; from dissonance.cli import run; run(['--help']); run(['score', '--help']);"
+        "sys.exit(str({'torch', 'numpy', 'scipy', 'networkx', 'msgspec', 'rich'} & set(sys.modules) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
+def test_a_model_is_read_from_standard_input():
+    model = Path(SMOKING).read_text()
+    done = subprocess.run([*COMMAND, "score", "-", "--json"], input=model, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["converged"]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
+def test_a_reader_that_stops_reading_is_no_drama(form: list[str]):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        args = [*COMMAND, "score", SMOKING, *form]
+        done = subprocess.run(args, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
