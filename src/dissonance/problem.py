@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +19,8 @@ from dissonance.variables import Variable
 
 Array = npt.NDArray[np.float64]
 Mechanism = tuple[frozenset[str], frozenset[str]]
+
+EPS = float(np.finfo(np.float64).eps)
 
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
@@ -59,6 +62,11 @@ class Attended:
     def hard(self) -> bool:
         """Whether mu must satisfy the cpd."""
         return self.beta == math.inf
+
+    @cached_property
+    def deterministic(self) -> bool:
+        """Whether the targets are a function of the sources."""
+        return bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -121,7 +129,8 @@ class Component:
     def pinned(self) -> tuple[Attended, ...] | None:
         """Hard arcs that determine mu, in an order in which sources come first; None if they do not.
 
-        Acyclic, with distinct targets, and every variable a target.
+        Acyclic, with distinct targets, every variable a target, and nothing left to choose in the scope of any arc: two
+        hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
         """
         maker: dict[str, Attended] = {}
         for a in self.arcs:
@@ -137,7 +146,14 @@ class Component:
         if not nx.is_directed_acyclic_graph(graph):
             return None
         by_name = {a.name: a for a in maker.values()}
-        return tuple(by_name[n] for n in nx.topological_sort(graph))
+        makers = tuple(by_name[n] for n in nx.topological_sort(graph))
+        return makers if all(_determined(a.scope, makers) for a in self.arcs) else None
+
+    @property
+    def rounding(self) -> float:
+        """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights."""
+        soft = sum(abs(a.beta) for a in self.arcs if not a.hard)
+        return 8 * EPS * (soft + self.gamma * (1 + sum(abs(a.alpha) for a in self.arcs)))
 
 
 @dataclass(frozen=True)
@@ -152,6 +168,35 @@ class Problem:
     def constant(self) -> float:
         """-gamma sum log|V| over the unmentioned variables."""
         return -self.gamma * sum(math.log(v.size) for v in self.free) if self.gamma else 0.0
+
+
+def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
+    """Whether hard arcs, listed with sources first, leave only one choice of mu over a scope.
+
+    From the last maker back: a function of its sources may be replaced by them; any other target must have nothing of
+    the scope beside it but its sources and functions of them, since how it depends on the rest is free.
+    """
+    left = set(scope)
+    for a in reversed(makers):
+        if left.isdisjoint(a.targets):
+            continue
+        left -= set(a.targets)
+        if a.deterministic:
+            left |= set(a.sources)
+        elif left <= _functions(a.sources, makers):
+            left = set(a.sources)
+        else:
+            return False
+    return True
+
+
+def _functions(sources: Scope, makers: Sequence[Attended]) -> set[str]:
+    """The sources and every variable that is a function of them."""
+    known = set(sources)
+    for a in makers:
+        if a.deterministic and known.issuperset(a.sources):
+            known |= set(a.targets)
+    return known
 
 
 def check_size(tree: Tree, budget: int) -> None:

@@ -59,7 +59,7 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
 
 @dataclass(frozen=True)
 class Pinned:
-    """Hard acyclic arcs with distinct targets determine mu: nothing is left to optimise, whatever the other weights."""
+    """Hard acyclic arcs determine mu in the scope of every arc: nothing is left to optimise, whatever their weights."""
 
     budget: int = BUDGET
 
@@ -74,7 +74,11 @@ class Pinned:
             loose = sorted(set(component.sizes) - {t for a in component.arcs if a.hard for t in a.targets})
             raise CapabilityError(
                 "the pinned solver needs acyclic hard arcs (beta = inf) that determine every attended variable; "
-                + (f"none determines {loose[0]!r}." if loose else "here they form a cycle.")
+                + (
+                    f"none determines {loose[0]!r}."
+                    if loose
+                    else "here they form a cycle, or leave free how variables of one arc depend on each other."
+                )
             )
         check_size(component.tree, self.budget)
         value, mu = _evaluate(component, None)
@@ -89,7 +93,7 @@ class Pinned:
             return infinite(
                 component, self.name, -math.inf if residual <= FEASIBLE and exact == -math.inf else math.inf
             )
-        rounding = 1e-14 * max(1.0, abs(exact))
+        rounding = 1e-14 * max(1.0, abs(exact)) + component.rounding
         tables = tuple(t.detach() for t in mu.tables)
         return PinnedSolution(
             component, exact - rounding, exact + rounding, self.name, tree=mu.tree, tables=tables, residual=residual
@@ -132,5 +136,5 @@ class SumProduct:
         value = -gamma * float(log_z)
         if math.isinf(value):
             return infinite(component, self.name)
-        rounding = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters))
+        rounding = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters)) + component.rounding
         return Solution(component, value - rounding, value + rounding, self.name, tree=tree, tables=tables)

@@ -78,8 +78,8 @@ class Newton:
         feasible = best.residual <= FEASIBLE
         return Solution(
             component,
-            best.lower,
-            best.upper if feasible else math.inf,
+            best.lower - component.rounding,
+            best.upper + component.rounding if feasible else math.inf,
             self.name,
             converged=feasible and self._close(best),
             tree=program.tree,
