@@ -1,0 +1,44 @@
+"""What every test shares: fixed seeds, one thread, and the way to the shared vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+settings.load_profile("fixed")
+torch.set_num_threads(1)
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def shared_json(*parts: str) -> Any:
+    """A file under ../shared, or None where there is none (the tests that need it are then skipped)."""
+    path = SHARED.joinpath(*parts)
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder of shared vectors; skips the test if it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no shared vectors at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """Randomness with a fixed seed."""
+    return torch.Generator().manual_seed(20240517)

@@ -1,0 +1,1 @@
+"""Independent references: plain numpy and cvxpy, none of the package's numerics."""

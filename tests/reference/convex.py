@@ -1,0 +1,86 @@
+"""The inconsistency as one exponential-cone program over the dense joint, by cvxpy and Clarabel."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dissonance.focus import Attention
+from dissonance.pdg import PDG, Arc
+from reference.dense import incompatibility, table_of
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The optimal value by cvxpy, its minimiser, and whether the solver called itself accurate."""
+
+    value: float
+    mu: np.ndarray | None
+    accurate: bool = True
+
+
+def _summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
+    """The matrix that takes a flat joint to the flat mu(S, T)."""
+    shape = [v.size for v in pdg.variables]
+    grid = np.indices(shape).reshape(len(shape), -1)
+    axis = {v.name: i for i, v in enumerate(pdg.variables)}
+    flat = np.ravel_multi_index(tuple(grid[axis[v.name]] for v in arc.scope), tuple(v.size for v in arc.scope))
+    n = math.prod(shape)
+    return sp.csr_matrix((np.ones(n), (flat, np.arange(n))), shape=(math.prod(v.size for v in arc.scope), n))
+
+
+def solve(pdg: PDG, attention: Attention, tol: float = 1e-10) -> Reference:
+    """Minimise OInc + gamma SDef for beta >= gamma alpha arc by arc (beta may be inf, p may be 0)."""
+    shape = tuple(v.size for v in pdg.variables)
+    mu = cp.Variable(math.prod(shape), nonneg=True)
+    constraints = [cp.sum(mu) == 1]
+    objective: cp.Expression | float = -attention.gamma * cp.sum(cp.entr(mu)) if attention.gamma else 0.0
+    for arc in pdg.arcs:
+        beta = attention.beta.get(arc.name, 0.0)
+        alpha = attention.gamma * attention.alpha.get(arc.name, 0.0)
+        if beta == 0 and alpha == 0:
+            continue
+        p = table_of(arc)
+        joint = _summing(pdg, arc)
+        row = sp.kron(sp.identity(len(p)), np.ones((p.shape[1], 1))).tocsr()  # spreads a row over its cells
+        mass = row @ (row.T @ joint)
+        m, s, p = joint @ mu, mass @ mu, p.reshape(-1)
+        if beta > 0 and (p == 0).any():
+            constraints.append(m[np.flatnonzero(p == 0)] == 0)
+        keep = np.flatnonzero(p > 0) if beta > 0 else np.arange(len(p))
+        minus_log = -np.log(np.where(p > 0, p, 1.0))
+        if beta == math.inf:
+            constraints.append(m == cp.multiply(p, s))
+            objective = objective + alpha * (minus_log @ m)
+            continue
+        if beta < alpha - 1e-12:
+            raise ValueError(f"{arc} is not convex")
+        objective = objective + beta * (minus_log[keep] @ m[keep])
+        if beta > alpha:
+            objective = objective + (beta - alpha) * cp.sum(cp.rel_entr(m[keep], s[keep]))
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "solution may be inaccurate" is reported in the result instead
+        try:
+            problem.solve(
+                solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=300, canon_backend="SCIPY"
+            )
+        except cp.SolverError:
+            return Reference(math.nan, None, accurate=False)
+    if problem.status.startswith("infeasible"):
+        return Reference(math.inf, None, accurate=problem.status == "infeasible")
+    if mu.value is None:
+        return Reference(math.nan, None, accurate=False)
+    table = np.maximum(mu.value, 0.0)
+    return Reference(float(problem.value), (table / table.sum()).reshape(shape), accurate=problem.status == cp.OPTIMAL)
+
+
+def attained(pdg: PDG, attention: Attention, reference: Reference) -> float:
+    """The incompatibility of the reference's own minimiser, by the plain scorer: an upper bound if nothing is hard."""
+    assert reference.mu is not None
+    return incompatibility(pdg, attention, reference.mu, slack=1e-7)

@@ -1,0 +1,227 @@
+"""Preparation: pruning, components, weights, pinning, and the size before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    CapabilityError,
+    Deterministic,
+    DissonanceError,
+    Euclidean,
+    PointMass,
+    SizeError,
+    SoftmaxTable,
+    Variable,
+    inconsistency,
+)
+from dissonance.problem import BYTES_PER_CELL, Component, prepare
+from dissonance.solvers import Joint, Newton
+
+inf = math.inf
+A, B, C, D = Variable("A", 2), Variable("B", 3), Variable("C", 2), Variable("D", 2)
+
+
+def rows(*shape: int, seed: int = 0) -> np.ndarray:
+    """Random rows over the last axis."""
+    p = np.random.default_rng(seed).gamma(1.0, size=shape) + 0.05
+    return p / p.sum(-1, keepdims=True)
+
+
+def only(pdg: PDG, attention: Attention) -> Component:
+    """The one component of an attended PDG."""
+    (component,) = prepare(pdg, attention).components
+    return component
+
+
+# -- pruning and components --------------------------------------------------------------------------------------------
+
+
+def test_an_arc_without_weight_is_dropped_with_the_variables_only_it_mentions():
+    pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", A, B, rows(2, 3)))
+    problem = prepare(pdg, Attention({"a": 1.0}, {"b": 1.0}, gamma=0.0))
+    assert [a.name for c in problem.components for a in c.arcs] == ["a"]
+    assert problem.free == (B,)
+
+
+def test_an_arc_with_structural_weight_only_is_kept_when_gamma_is_positive():
+    pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", A, B, rows(2, 3)))
+    problem = prepare(pdg, Attention({"a": 1.0}, {"b": 1.0}, gamma=0.5))
+    assert [a.name for c in problem.components for a in c.arcs] == ["a", "b"]
+    assert problem.free == ()
+
+
+def test_every_unmentioned_variable_costs_minus_gamma_log_of_its_size():
+    pdg = PDG(Arc("a", (), A, rows(2)), variables=(A, B, C))
+    assert prepare(pdg, Attention({"a": 1.0}, gamma=0.7)).constant == pytest.approx(-0.7 * math.log(6), abs=1e-15)
+    assert prepare(pdg, Attention({"a": 1.0}, gamma=0.0)).constant == 0
+
+
+def test_arcs_that_share_no_variable_are_in_different_components():
+    pdg = PDG(
+        Arc("ab", A, B, rows(2, 3)), Arc("c", (), C, rows(2)), Arc("b", (), B, rows(3)), Arc("cd", C, D, rows(2, 2))
+    )
+    parts = [{a.name for a in c.arcs} for c in prepare(pdg, Attention.uniform(pdg)).components]
+    assert parts == [{"ab", "b"}, {"c", "cd"}]
+
+
+def test_the_variables_of_a_component_keep_the_order_of_the_pdg():
+    pdg = PDG(Arc("cb", C, B, rows(2, 3)), Arc("a", A, C, rows(2, 2)), variables=(A, B, C))
+    assert only(pdg, Attention.uniform(pdg)).variables == (A, B, C)
+
+
+def test_preparing_does_not_touch_the_arguments():
+    pdg = PDG(Arc("a", (), A, SoftmaxTable([0.3, 0.7])))
+    before = pdg["a"].cpd.logits.clone()
+    prepare(pdg, Attention.uniform(pdg)).components[0].arcs[0].log_p.copy()
+    assert (pdg["a"].cpd.logits == before).all()
+
+
+# -- weights and convexity ---------------------------------------------------------------------------------------------
+
+
+def test_weights_of_arcs_with_the_same_sources_and_targets_add_up():
+    pdg = PDG(Arc("p", A, (B, C), rows(2, 6).reshape(2, 3, 2)), Arc("q", A, (C, B), rows(2, 6).reshape(2, 2, 3)))
+    component = only(pdg, Attention({"p": 0.2, "q": 1.5}, {"p": 1.0, "q": 0.5}, gamma=0.6))
+    assert component.weights == {(frozenset("A"), frozenset("BC")): pytest.approx(1.7 - 0.6 * 1.5)}
+    assert component.convex  # though p alone would not be
+
+
+def test_a_hard_arc_takes_the_entropy_term_of_its_mechanism_away():
+    pdg = PDG(Arc("p", A, B, rows(2, 3)), Arc("q", A, B, rows(2, 3, seed=1)), Arc("a", (), A, rows(2)))
+    component = only(pdg, Attention({"p": inf, "q": -1.0, "a": 1.0}, {"p": 1.0}, gamma=0.3))
+    assert set(component.weights) == {(frozenset(), frozenset("A"))}
+    assert component.convex
+
+
+@pytest.mark.parametrize(
+    ("beta", "gamma", "convex"), [(1.0, 1.0, True), (0.9, 1.0, False), (-0.1, 0.0, False), (0.0, 0.1, False)]
+)
+def test_convex_means_beta_at_least_gamma_alpha(beta: float, gamma: float, convex: bool):
+    pdg = PDG(Arc("p", A, B, rows(2, 3)), Arc("a", (), A, rows(2)))
+    assert only(pdg, Attention({"p": beta, "a": 1.0}, {"p": 1.0}, gamma)).convex is convex
+
+
+def test_disbelief_in_the_impossible_is_not_convex():
+    pdg = PDG(Arc("p", (), A, [0.0, 1.0]), Arc("q", (), A, [0.5, 0.5]))
+    assert not only(pdg, Attention({"p": -0.5, "q": 1.0})).convex
+
+
+# -- pinning -----------------------------------------------------------------------------------------------------------
+
+
+def pinned(pdg: PDG, **beta: float) -> list[str] | None:
+    """The names of the arcs that pin mu, or None."""
+    found = only(pdg, Attention({a.name: beta.get(a.name, inf) for a in pdg.arcs})).pinned
+    return None if found is None else [a.name for a in found]
+
+
+def test_a_hard_bayesian_network_pins_mu_with_sources_first():
+    pdg = PDG(Arc("bc", (A, B), C, rows(2, 3, 2)), Arc("ab", A, B, rows(2, 3)), Arc("a", (), A, rows(2)))
+    assert pinned(pdg) == ["a", "ab", "bc"]
+    assert pinned(pdg, bc=1.0) is None  # C is not determined
+
+
+def test_two_hard_marginals_do_not_pin_what_a_third_arc_says_about_both():
+    pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", (), B, rows(3)), Arc("ab", A, B, rows(2, 3)))
+    assert pinned(pdg, ab=1.0) is None
+    assert pinned(pdg, ab=-1.0) is None
+    assert pinned(pdg, ab=inf) is None
+
+
+def test_a_hard_chain_pins_its_links_but_not_its_ends():
+    chain = (Arc("a", (), A, rows(2)), Arc("ab", A, B, rows(2, 3)), Arc("bc", B, C, rows(3, 2)))
+    assert pinned(PDG(*chain, Arc("link", C, B, rows(2, 3))), link=1.0) == ["a", "ab", "bc"]
+    assert pinned(PDG(*chain, Arc("ends", C, A, rows(2, 2))), ends=1.0) is None
+
+
+def test_functions_and_constants_leave_nothing_free():
+    xor = Deterministic(lambda a, c: (a + c) % 2)
+    hard = (Arc("a", (), A, rows(2)), Arc("c", A, C, rows(2, 2)), Arc("d", (A, C), D, xor))
+    assert pinned(PDG(*hard, Arc("soft", D, C, rows(2, 2))), soft=-1.0) == ["a", "c", "d"]
+    constant = (Arc("a", (), A, PointMass(1)), Arc("c", (), C, rows(2)))
+    assert pinned(PDG(*constant, Arc("soft", A, C, rows(2, 2))), soft=1.0) == ["a", "c"]
+    # a function of two free variables does not couple them: D = A xor C with C a marginal leaves (A, C) free
+    free = (Arc("a", (), A, rows(2)), Arc("c", (), C, rows(2)), Arc("d", (A, C), D, xor))
+    assert pinned(PDG(*free, Arc("soft", (), D, rows(2))), soft=1.0) is None
+
+
+def test_what_is_a_function_of_the_sources_may_stand_beside_them():
+    copy = Deterministic(lambda a: a)
+    pdg = PDG(Arc("a", (), A, rows(2)), Arc("c", A, C, copy), Arc("b", A, B, rows(2, 3)), Arc("soft", C, B, rows(2, 3)))
+    assert pinned(pdg, soft=1.0) == ["a", "c", "b"]
+
+
+def test_a_cycle_of_hard_arcs_does_not_pin_mu():
+    pdg = PDG(Arc("ab", A, B, rows(2, 3)), Arc("ba", B, A, rows(3, 2)))
+    assert pinned(pdg) is None
+
+
+def test_a_second_hard_belief_is_a_check_and_not_a_maker():
+    pdg = PDG(Arc("a", (), A, rows(2)), Arc("again", (), A, rows(2)))
+    assert pinned(pdg) == ["a"]
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+
+
+def clique(n: int) -> PDG:
+    """Arcs between all pairs of n binary variables."""
+    v = [Variable(f"V{i}", 2) for i in range(n)]
+    return PDG(*(Arc(f"{i}-{j}", v[i], v[j], [[0.9, 0.1], [0.1, 0.9]]) for i in range(n) for j in range(i)))
+
+
+@pytest.mark.parametrize("solver", ["auto", "newton", "clique-tree", "joint", "concave-convex"])
+def test_a_fifty_variable_clique_is_refused_quickly_and_without_memory(solver: str):
+    pdg = clique(50)
+    tracemalloc.start()
+    began = time.perf_counter()
+    with pytest.raises(SizeError, match=r"treewidth 49.*1\.13e\+15 table cells.*PiB.*beta to 0.*budget"):
+        inconsistency(pdg, solver=solver)
+    seconds, (_, peak) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seconds < 10
+    assert peak < 64 * 2**20
+
+
+def test_the_budget_is_respected_to_the_byte():
+    pdg = clique(4)
+    need = 16 * BYTES_PER_CELL
+    assert inconsistency(pdg, solver=Newton(budget=need)).converged
+    with pytest.raises(SizeError):
+        inconsistency(pdg, solver=Newton(budget=need - 1))
+
+
+def test_a_long_chain_fits_on_its_tree_but_not_as_one_joint():
+    v = [Variable(f"V{i}", 2) for i in range(60)]
+    pdg = PDG(*(Arc(f"p{i}", v[i], v[i + 1], [[0.8, 0.2], [0.3, 0.7]]) for i in range(59)))
+    assert inconsistency(pdg).upper == pytest.approx(0, abs=1e-7)
+    with pytest.raises(SizeError, match="treewidth 59"):
+        inconsistency(pdg, solver=Joint())
+
+
+# -- what cannot be prepared -------------------------------------------------------------------------------------------
+
+
+def test_an_attended_continuous_arc_is_named_in_the_error_and_may_be_left_out():
+    x = Variable("X", Euclidean(3))
+    pdg = PDG(Arc("at", (), x, PointMass([0.0, 1.0, 2.0])), Arc("a", (), A, rows(2)))
+    with pytest.raises(
+        CapabilityError, match=r"arc 'at' \(-> X\) cannot be tabulated: X is Euclidean\(3\).*beta\['at'\]"
+    ):
+        inconsistency(pdg)
+    assert inconsistency(pdg, Attention({"a": 1.0})).upper == pytest.approx(0, abs=1e-12)
+
+
+def test_attention_to_an_unknown_arc_suggests_the_nearest():
+    pdg = PDG(Arc("study", (), A, rows(2)))
+    with pytest.raises(DissonanceError, match=r"no arc named 'studdy'. Did you mean 'study'"):
+        prepare(pdg, Attention({"studdy": 1.0}))
