@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, shared_json
 
+from conftest import SHARED, shared_json
 from dissonance import (
     PDG,
     Arc,
