@@ -59,8 +59,8 @@ def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
         table.add_column(title, justify="right")
     ranked = sorted(rows, key=_blameworthiness, reverse=True)
     for r in ranked[:MAX_ARCS]:
-        saved = "-" if r.saved_if_dropped is None else _shown(r.saved_if_dropped, unit)
-        cost = (_shown(r.divergence, unit), _shown(r.contribution, unit), saved)
+        saved = math.nan if r.saved_if_dropped is None else r.saved_if_dropped
+        cost = (_shown(x, unit, digits=4) for x in (r.divergence, r.contribution, saved))
         table.add_row(Text(r.name), Text(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost)
     _count(table, len(ranked) - MAX_ARCS, "arc")
     return table
@@ -101,6 +101,6 @@ def _count(table: Table, left_out: int, word: str) -> None:
         table.caption_justify = "left"
 
 
-def _shown(nats: float, unit: Unit) -> str:
+def _shown(nats: float, unit: Unit, digits: int = 6) -> str:
     value = nats / unit.size
-    return "-" if math.isnan(value) else f"{value:.6g}" if abs(value) >= 1e-9 or not value else "0"
+    return "-" if math.isnan(value) else "0" if abs(value) < 1e-9 else f"{value:.{digits}g}"

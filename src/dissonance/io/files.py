@@ -17,8 +17,9 @@ Source = str | os.PathLike[str] | IO[bytes] | IO[str]
 def read(source: Source) -> tuple[bytes, str]:
     """What the source holds, and its name for messages; "-" is standard input."""
     if source == "-":
-        source = sys.stdin.buffer
-        where = "standard input"
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise FormatError("standard input is closed; give a file.")
+        source, where = sys.stdin.buffer, "standard input"
     elif isinstance(source, str | os.PathLike):
         where = str(source)
     else:

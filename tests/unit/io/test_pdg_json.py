@@ -137,6 +137,12 @@ def test_standard_input_is_named_in_errors(monkeypatch: pytest.MonkeyPatch):
         load("-")
 
 
+def test_a_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(FormatError, match="standard input is closed"):
+        load("-")
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 WRONG_ARCS: dict[str, tuple[dict[str, Any], str]] = {
