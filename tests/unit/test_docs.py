@@ -1,0 +1,50 @@
+"""The documents: their python blocks run, the numbers they promise are printed, their links lead somewhere."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+def code(page: Path) -> str:
+    """The python blocks of a page, each line where it stands on the page."""
+    kept, inside = [], False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        fence = line.startswith("```")
+        inside = line == "```python" if fence else inside
+        kept.append(line if inside and not fence else "")
+    return "\n".join(kept)
+
+
+def promised(line: str) -> list[str]:
+    """The numbers and truth values in the comment after a print."""
+    return re.findall(r"-?\b\d+\.\d+(?:e-?\d+)?|\b(?:True|False|inf)\b", line.partition(")  # ")[2])
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if code(p).strip()], ids=lambda p: p.name)
+def test_the_python_blocks_of_a_page_run_and_print_what_they_promise(page: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    source = code(page)
+    printed: dict[int, str] = {}
+
+    def record(*values: object) -> None:
+        line = sys._getframe(1).f_lineno
+        printed[line] = printed.get(line, "") + " ".join(map(str, values)) + "\n"
+
+    exec(compile(source, str(page), "exec"), {"__name__": "document", "print": record})
+    for number, line in enumerate(source.splitlines(), 1):
+        for promise in promised(line) if line.lstrip().startswith("print(") else []:
+            assert promise in printed.get(number, ""), f"{page.name}:{number} printed {printed.get(number)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_links_of_a_page_lead_somewhere(page: Path):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert "://" in target or (page.parent / target).exists(), target
