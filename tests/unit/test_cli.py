@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dissonance import __version__, inconsistency
-from dissonance.cli import run
+from dissonance.cli.app import run
 from dissonance.io import load
 from dissonance.solvers import SOLVERS
 
@@ -259,7 +259,7 @@ def test_the_version_and_the_help_are_printed(capsys: pytest.CaptureFixture[str]
 
 def test_help_imports_nothing_heavy():
     program = (
-        "import sys; from dissonance.cli import run; run(['--help']); run(['score', '--help']);"
+        "import sys; from dissonance.cli.app import run; run(['--help']); run(['score', '--help']);"
         "sys.exit(str({'torch', 'numpy', 'scipy', 'networkx', 'msgspec', 'rich'} & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

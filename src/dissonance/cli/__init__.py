@@ -1,5 +1,18 @@
 """The command line: reads files, asks the library, prints what it says."""
 
-from dissonance.cli.app import main, run
+from __future__ import annotations
 
-__all__ = ["main", "run"]
+import contextlib
+import sys
+
+
+def main() -> None:
+    """Run the command line of this process; an interrupt is quiet from the first import on."""
+    try:
+        from dissonance.cli.app import run
+
+        with contextlib.suppress(AttributeError, ValueError):
+            sys.stdout.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -6,7 +6,6 @@ runs: `dissonance --help` answers at once, and in plain text for the same reason
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
@@ -44,13 +43,6 @@ def options(
     ] = False,
 ) -> None:
     """Measure how inconsistent a set of probabilistic beliefs is, and say which belief is to blame."""
-
-
-def main() -> None:
-    """Run the command line of this process."""
-    with contextlib.suppress(AttributeError, ValueError):
-        sys.stdout.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str]) -> int:

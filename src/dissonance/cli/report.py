@@ -66,9 +66,11 @@ def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
     return table
 
 
-def _blameworthiness(row: BlameRow) -> tuple[float, float]:
-    saved = row.saved_if_dropped
-    return (-math.inf if math.isnan(row.contribution) else row.contribution, -math.inf if saved is None else saved)
+def _blameworthiness(row: BlameRow) -> tuple[float, ...]:
+    """The contribution, then what dropping the arc would save; differences too small to be shown do not count."""
+    return tuple(
+        -math.inf if x is None or math.isnan(x) else round(x, 9) for x in (row.contribution, row.saved_if_dropped)
+    )
 
 
 def _belief(arc: Arc) -> str:

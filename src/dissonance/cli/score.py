@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,6 +52,7 @@ def score(
     ] = None,
 ) -> None:
     """Say how inconsistent MODEL is, and which beliefs are to blame."""
+    import_module("numpy")  # before torch, which would swallow an interrupt of this import
     import torch
 
     from dissonance.inconsistency import inconsistency

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissonance.cli import run
+from dissonance.cli.app import run
 from dissonance.errors import FormatError
 from dissonance.io import load
 
