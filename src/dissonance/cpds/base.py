@@ -83,9 +83,9 @@ class TableCPD(CPD):
 
     def by_row(self, table: Tensor) -> Tensor:
         """A table of this cpd's shape seen as (source settings, target settings)."""
-        sizes = self.table_shape
-        if len(sizes) == 2 and self.target_axes == 1 and table.shape == sizes:
+        if self.target_axes == 1 and table.dim() == 2:
             return table
+        sizes = self.table_shape
         return table.reshape(-1, prod(sizes[len(sizes) - (self.target_axes or 1) :]))
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
