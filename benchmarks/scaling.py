@@ -118,15 +118,13 @@ FAMILIES: dict[str, Callable[[int, int], PDG]] = {
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
     """What the work returns, and the seconds it took."""
-    best, spent = math.inf, 0.0
-    for _ in range(3):
+    spent: list[float] = []
+    while True:
         began = time.perf_counter()
         found = work()
-        seconds = time.perf_counter() - began
-        best, spent = min(best, seconds), spent + seconds
-        if spent > PATIENCE:
-            break
-    return found, best
+        spent.append(time.perf_counter() - began)
+        if sum(spent) > PATIENCE or len(spent) == 3:
+            return found, min(spent)
 
 
 @dataclass(frozen=True)

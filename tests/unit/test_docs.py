@@ -1,6 +1,7 @@
 """The documents: their python blocks run, the numbers they promise are printed, their links lead somewhere."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def test_the_python_blocks_of_a_page_run_and_print_what_they_promise(page: Path,
 def test_the_links_of_a_page_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_the_benchmark_runs():
+    command = [sys.executable, ROOT / "benchmarks" / "scaling.py", "--quick", "--sizes", "6", "12"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("exponent of time in n") == 10
