@@ -55,8 +55,10 @@ def certify(program: Program, found: Iterate) -> Bounds:
 def lower(program: Program, log_q: Array, u: Array) -> float:
     """A lower bound from any conditionals and any multipliers of the hard arcs."""
     k, h = program.structural, program.first_hard
-    cost = program.c + program.T[:k].T @ (program.W[:k] * log_q[:k]) - program.A[h:].T @ u[h:]
-    return aggregate(program, cost, program.gamma)
+    terms, hard = program.W[:k] * log_q[:k], program.A[h:]
+    cost = program.c + program.T[:k].T @ terms - hard.T @ u[h:]
+    size = np.abs(program.c) + program.T[:k].T @ np.abs(terms) + abs(hard).T @ np.abs(u[h:])
+    return aggregate(program, cost - 8 * EPS * size, program.gamma)
 
 
 def contradiction(program: Program, u: Array) -> bool:
