@@ -81,6 +81,7 @@ class Component:
     variables: tuple[Variable, ...]
     arcs: tuple[Attended, ...]
     gamma: float
+    theta: Theta | None = None
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -253,5 +254,5 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     for v in pdg.variables:
         if v.name in label:
             variables.setdefault(label[v.name], []).append(v)
-    components = tuple(Component(tuple(variables[i]), tuple(arcs), gamma) for i, arcs in parts.items())
+    components = tuple(Component(tuple(variables[i]), tuple(arcs), gamma, theta) for i, arcs in parts.items())
     return Problem(components, tuple(v for v in pdg.variables if v.name not in label), gamma)

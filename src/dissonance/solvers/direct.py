@@ -81,7 +81,7 @@ class Pinned:
                 )
             )
         check_size(component.tree, self.budget)
-        value, mu = _evaluate(component, None)
+        value, mu = _evaluate(component, component.theta)
         residual = 0.0
         for a in component.arcs:
             if a.hard and a not in component.pinned:
