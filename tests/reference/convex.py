@@ -17,14 +17,25 @@ from reference.dense import incompatibility, table_of
 
 @dataclass(frozen=True)
 class Reference:
-    """The optimal value by cvxpy, its minimiser, and whether the solver called itself accurate."""
+    """The optimal value by cvxpy, its minimiser, and the tolerance it was found with (inf: it was not)."""
 
     value: float
     mu: np.ndarray | None
-    accurate: bool = True
+    tol: float
+
+    @property
+    def accurate(self) -> bool:
+        """Whether the solver was content at any tolerance."""
+        return self.tol < math.inf
+
+    @property
+    def slop(self) -> float:
+        """How far the value may be off: each state's mass may be, by the tolerance, at a price of about -log of it."""
+        states = 1 if self.mu is None else self.mu.size
+        return -math.log(self.tol) * states * self.tol * max(1.0, abs(self.value))
 
 
-def _summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
+def summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
     """The matrix that takes a flat joint to the flat mu(S, T)."""
     shape = [v.size for v in pdg.variables]
     grid = np.indices(shape).reshape(len(shape), -1)
@@ -34,7 +45,7 @@ def _summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
     return sp.csr_matrix((np.ones(n), (flat, np.arange(n))), shape=(math.prod(v.size for v in arc.scope), n))
 
 
-def solve(pdg: PDG, attention: Attention, tol: float = 1e-10) -> Reference:
+def solve(pdg: PDG, attention: Attention) -> Reference:
     """Minimise OInc + gamma SDef for beta >= gamma alpha arc by arc (beta may be inf, p may be 0)."""
     shape = tuple(v.size for v in pdg.variables)
     mu = cp.Variable(math.prod(shape), nonneg=True)
@@ -46,7 +57,7 @@ def solve(pdg: PDG, attention: Attention, tol: float = 1e-10) -> Reference:
         if beta == 0 and alpha == 0:
             continue
         p = table_of(arc)
-        joint = _summing(pdg, arc)
+        joint = summing(pdg, arc)
         row = sp.kron(sp.identity(len(p)), np.ones((p.shape[1], 1))).tocsr()  # spreads a row over its cells
         mass = row @ (row.T @ joint)
         m, s, p = joint @ mu, mass @ mu, p.reshape(-1)
@@ -63,21 +74,31 @@ def solve(pdg: PDG, attention: Attention, tol: float = 1e-10) -> Reference:
         objective = objective + beta * (minus_log[keep] @ m[keep])
         if beta > alpha:
             objective = objective + (beta - alpha) * cp.sum(cp.rel_entr(m[keep], s[keep]))
-    problem = cp.Problem(cp.Minimize(objective), constraints)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "solution may be inaccurate" is reported in the result instead
-        try:
-            problem.solve(
-                solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=300, canon_backend="SCIPY"
-            )
-        except cp.SolverError:
-            return Reference(math.nan, None, accurate=False)
-    if problem.status.startswith("infeasible"):
-        return Reference(math.inf, None, accurate=problem.status == "infeasible")
-    if mu.value is None:
-        return Reference(math.nan, None, accurate=False)
-    table = np.maximum(mu.value, 0.0)
-    return Reference(float(problem.value), (table / table.sum()).reshape(shape), accurate=problem.status == cp.OPTIMAL)
+    return _solved(cp.Problem(cp.Minimize(objective), constraints), mu, shape)
+
+
+def _solved(problem: cp.Problem, mu: cp.Variable, shape: tuple[int, ...]) -> Reference:
+    """The sharpest tolerance at which Clarabel itself is content."""
+    for tol in (1e-10, 1e-9, 1e-8):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "solution may be inaccurate" is reported in the result instead
+            try:
+                problem.solve(
+                    solver=cp.CLARABEL,
+                    tol_gap_abs=tol,
+                    tol_gap_rel=tol,
+                    tol_feas=tol,
+                    max_iter=300,
+                    canon_backend="SCIPY",
+                )
+            except cp.SolverError:
+                continue
+        if problem.status == cp.INFEASIBLE:
+            return Reference(math.inf, None, tol)
+        if problem.status == cp.OPTIMAL:
+            table = np.maximum(mu.value, 0.0)
+            return Reference(float(problem.value), (table / table.sum()).reshape(shape), tol)
+    return Reference(math.nan, None, math.inf)
 
 
 def attained(pdg: PDG, attention: Attention, reference: Reference) -> float:

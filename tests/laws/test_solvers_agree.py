@@ -1,0 +1,107 @@
+"""Solvers agree within their bounds, and the bounds contain what an independent solver finds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+from dissonance import Attention, inconsistency
+from dissonance.errors import CapabilityError
+from dissonance.inconsistency import Inconsistency
+from dissonance.solvers import SOLVERS
+from reference import convex
+from strategies import MIXED, SOFT, STRUCTURED, Case, Style, cases, random_case
+
+PHASES = (Phase.explicit, Phase.generate)  # shrinking takes minutes, and the seeds are fixed
+EXACT = [name for name in SOLVERS if name != "concave-convex"]
+STYLES = {
+    "soft": SOFT,
+    "structured": STRUCTURED,
+    "mixed": MIXED,
+    "factor graph": Style(gammas=(0.5, 1.0)),
+    "hard": Style(hard=0.8, gammas=(0.0, 0.5)),
+}
+
+
+def by_every_solver(case: Case) -> dict[str, Inconsistency]:
+    """The results of all solvers that can take the case."""
+    found = {}
+    for name in EXACT:
+        try:
+            found[name] = inconsistency(case.pdg, case.attention, solver=name)
+        except CapabilityError:
+            assert name in {"pinned", "sum-product"}
+    return found
+
+
+def as_factor_graph(case: Case) -> Case:
+    """The same arcs with beta = gamma alpha."""
+    alpha = {n: a + 0.5 for n, a in case.attention.alpha.items()}
+    gamma = case.attention.gamma
+    return Case(case.pdg, Attention({n: gamma * a for n, a in alpha.items()}, alpha, gamma))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_no_lower_bound_is_above_anothers_upper_bound(style: str):
+    took = set()
+    for seed in range(40):
+        case = random_case(seed, STYLES[style])
+        case = as_factor_graph(case) if style == "factor graph" else case
+        results = by_every_solver(case)
+        took |= set(results)
+        assert all(r.converged for r in results.values()), case
+        assert max(r.lower for r in results.values()) <= min(r.upper for r in results.values()), (seed, results)
+    assert {"newton", "clique-tree", "joint", "auto"} <= took
+    assert style != "factor graph" or "sum-product" in took
+    assert style != "hard" or "pinned" in took
+
+
+def assert_bracketed(case: Case, result: Inconsistency) -> None:
+    """The bracket contains the value that cvxpy reports, to the accuracy it reports it with."""
+    reference = convex.solve(case.pdg, case.attention)
+    assert reference.accurate, "the reference itself gave up"
+    if reference.value == math.inf:
+        assert result.lower == result.upper == math.inf
+        return
+    assert result.lower - reference.slop <= reference.value <= result.upper + reference.slop
+    if not any(b == math.inf for b in case.attention.beta.values()):
+        assert convex.attained(case.pdg, case.attention, reference) >= result.lower
+
+
+@given(cases(SOFT))
+@settings(max_examples=40, phases=PHASES)
+def test_the_bracket_contains_the_reference_without_structure(case: Case):
+    assert_bracketed(case, inconsistency(case.pdg, case.attention))
+
+
+@given(cases(STRUCTURED))
+@settings(max_examples=40, phases=PHASES)
+def test_the_bracket_contains_the_reference_with_structure(case: Case):
+    assert_bracketed(case, inconsistency(case.pdg, case.attention))
+
+
+@given(cases(Style(zeros=0.15, hard=0.4, gammas=(0.0, 0.3))))
+@settings(max_examples=60, phases=PHASES)
+def test_the_bracket_contains_the_reference_with_hard_arcs_and_zeros(case: Case):
+    assert_bracketed(case, inconsistency(case.pdg, case.attention))
+
+
+@given(cases(Style(zeros=0.3, hard=0.5, contradict=0.5, gammas=(0.0, 0.3)), most=3))
+@settings(max_examples=60, phases=PHASES)
+def test_contradictions_are_infinite_and_nothing_else_is(case: Case):
+    assert_bracketed(case, inconsistency(case.pdg, case.attention))
+
+
+@pytest.mark.parametrize("solver", ["newton", "clique-tree", "joint"])
+def test_the_unique_minimiser_with_structure_is_the_references(solver: str):
+    for seed in range(12):
+        case = random_case(seed, STRUCTURED)
+        reference = convex.solve(case.pdg, case.attention)
+        mu = inconsistency(case.pdg, case.attention, solver=solver).mu
+        # -gamma H is strongly convex: a value within e of the optimum is within sqrt(2 e / gamma) in total variation
+        error = math.sqrt(2 * reference.slop / case.attention.gamma)
+        found = mu.marginal(*(v.name for v in case.pdg.variables)).numpy()
+        assert 0.5 * np.abs(found - reference.mu).sum() <= 2 * error
