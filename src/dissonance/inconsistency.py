@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -17,9 +18,9 @@ from dissonance.distributions.tree import Tree, forest, single
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Theta
-from dissonance.problem import prepare
+from dissonance.problem import Component, Problem, prepare
 from dissonance.scores import divergence
-from dissonance.solvers import Solution, Solver, by_name, select
+from dissonance.solvers import Solution, Solver, by_name, select, solve_together
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Inconsistency:
     pdg: PDG
     attention: Attention
     solutions: tuple[Solution, ...] = field(repr=False)
+    asked: Solver = field(repr=False)
     theta: Theta | None = field(default=None, repr=False)
-    asked: Solver | None = field(default=None, repr=False)
     seconds: float = 0.0
 
     @property
@@ -106,7 +107,7 @@ class Inconsistency:
 
     @property
     def mu(self) -> Distribution:
-        """mu*, the best compromise; at gamma = 0 the gamma -> 0+ selection among the minimisers (computed on demand)."""
+        """mu*, the best compromise; at gamma = 0 the gamma -> 0+ selection among the minimisers, found on demand."""
         return self._selected[0]
 
     @property
@@ -117,17 +118,14 @@ class Inconsistency:
     def by_arc(self, saved: bool = True, progress: Callable[[int, int], None] | None = None) -> list[BlameRow]:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
 
-        `saved` asks for `saved_if_dropped`, one solve an arc; `progress(done, total)` is called after each.
+        `saved` asks for `saved_if_dropped`, one solve an arc; `progress(done, total)` is called now and then.
         """
+        lower_by = self._saved(progress) if saved else {}
         rows: list[BlameRow] = []
-        names = [a.name for a in self.pdg.arcs]
-        for done, name in enumerate(names, 1):
-            beta = self.attention.beta.get(name, 0.0)
-            kl = self._divergence(name)
+        for arc in self.pdg.arcs:
+            beta, kl = self.attention.beta.get(arc.name, 0.0), self._divergence(arc.name)
             contribution = 0.0 if beta == 0 or kl == 0 else beta * kl
-            rows.append(BlameRow(name, beta, kl, contribution, self._saved(name) if saved else None))
-            if progress is not None:
-                progress(done, len(names))
+            rows.append(BlameRow(arc.name, beta, kl, contribution, lower_by.get(arc.name, 0.0) if saved else None))
         return rows
 
     def _divergence(self, name: str) -> float:
@@ -139,19 +137,18 @@ class Inconsistency:
             return 0.0
         return max(0.0, float(divergence(self.mu, arc, self.theta).detach()))
 
-    def _saved(self, name: str) -> float:
-        """How much lower the inconsistency would be without the arc: only its own component has to be solved again."""
-        mine = next((s for s in self.solutions if any(a.name == name for a in s.component.arcs)), None)
-        if mine is None:
-            return 0.0
-        if mine.upper == math.inf and sum(s.upper == math.inf for s in self.solutions) > 1:
-            return 0.0  # it would stay infinite
-        attention = mine.component.attention.without(name)
-        with torch.no_grad():
-            without = inconsistency(mine.component.pdg, attention, theta=self.theta, solver=self.asked or "auto")
-        if mine.upper == math.inf:
-            return 0.0 if without.upper == math.inf else math.inf
-        return mine.upper - without.upper
+    def _saved(self, progress: Callable[[int, int], None] | None) -> dict[str, float]:
+        """How much lower the inconsistency would be without each attended arc: only its component is solved again."""
+        contradictions = sum(s.upper == math.inf for s in self.solutions)
+        asked: list[tuple[str, Solution, Component]] = []
+        for s in self.solutions:
+            if contradictions - (s.upper == math.inf) == 0:  # else it would stay infinite
+                asked += [(a.name, s, s.component.without(a.name)) for a in s.component.arcs]
+        without = solve_together(self.asked, [c for _, _, c in asked], progress)
+        saved = {a.name: 0.0 for s in self.solutions for a in s.component.arcs}
+        for (name, s, _), w in zip(asked, without, strict=True):
+            saved[name] = s.upper - w.upper if w.upper < math.inf else 0.0
+        return saved
 
     def __repr__(self) -> str:
         flag = "" if self.converged else ", NOT converged"
@@ -175,17 +172,47 @@ def inconsistency(
     multipliers, pinned mu by substitution. At gamma = 0 the function has kinks, where the gradient of one of the
     minimisers is returned. An infinite value has no gradient.
     """
+    return inconsistencies([pdg], [attention], solver=solver, thetas=[theta])[0]
+
+
+def inconsistencies(
+    pdgs: Sequence[PDG],
+    attentions: Sequence[Attention | None] | None = None,
+    *,
+    solver: Solver | str = "auto",
+    thetas: Sequence[Theta | None] | None = None,
+) -> list[Inconsistency]:
+    """The inconsistency of each of many attended PDGs: those that differ in their numbers only are solved together.
+
+    For replicates, seeds, foci or parameter settings of one PDG this is many times faster than one after another.
+    """
     began = time.perf_counter()
-    attention = Attention.uniform(pdg) if attention is None else attention
     chosen = by_name(solver) if isinstance(solver, str) else solver
-    problem = prepare(pdg, attention, theta)
-    solutions: list[Solution] = []
-    for component in problem.components:
-        solutions.append(chosen.solve(component))
-        if solutions[-1].lower == math.inf:
-            break
-    lower = problem.constant + _total(s.lower for s in solutions)
-    upper = problem.constant + _total(s.upper for s in solutions)
+    nothing = [None] * len(pdgs)
+    given = zip(pdgs, attentions or nothing, strict=True)
+    attended = [Attention.uniform(p) if a is None else a for p, a in given]
+    thetas = thetas or nothing
+    problems = [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
+    solved = iter(solve_together(chosen, [c for p in problems for c in p.components]))
+    found = [tuple(islice(solved, len(p.components))) for p in problems]
+    seconds = (time.perf_counter() - began) / max(1, len(pdgs))
+    return [
+        _result(pdg, a, t, problem, solutions, chosen, seconds)
+        for pdg, a, t, problem, solutions in zip(pdgs, attended, thetas, problems, found, strict=True)
+    ]
+
+
+def _result(
+    pdg: PDG,
+    attention: Attention,
+    theta: Theta | None,
+    problem: Problem,
+    solutions: tuple[Solution, ...],
+    asked: Solver,
+    seconds: float,
+) -> Inconsistency:
+    lower = problem.constant + _total([s.lower for s in solutions])
+    upper = problem.constant + _total([s.upper for s in solutions])
     value = torch.tensor(upper, dtype=numerics.DTYPE)
     if math.isfinite(upper) and torch.is_grad_enabled():
         for s in solutions:
@@ -197,21 +224,16 @@ def inconsistency(
         lower=lower,
         upper=upper,
         converged=all(s.converged for s in solutions),
-        solver=_names(solutions, chosen),
+        solver=" + ".join(sorted({s.solver for s in solutions})) or asked.name,
         pdg=pdg,
         attention=attention,
-        solutions=tuple(solutions),
+        solutions=solutions,
+        asked=asked,
         theta=theta,
-        asked=chosen,
-        seconds=time.perf_counter() - began,
+        seconds=seconds,
     )
 
 
-def _total(values: Sequence[float] | object) -> float:
+def _total(values: Sequence[float]) -> float:
     """The sum, +inf if any is +inf (a contradiction anywhere is a contradiction)."""
-    found = list(values)  # pyright: ignore[reportArgumentType]
-    return math.inf if math.inf in found else sum(found)
-
-
-def _names(solutions: Sequence[Solution], asked: Solver) -> str:
-    return " + ".join(sorted({s.solver for s in solutions})) or asked.name
+    return math.inf if math.inf in values else sum(values)

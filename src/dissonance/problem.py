@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import networkx as nx
@@ -126,6 +126,14 @@ class Component:
         scale = max((abs(a.beta) for a in self.arcs if not a.hard), default=0.0)
         return all(w >= -1e-12 * scale for w in self.weights.values())
 
+    def without(self, name: str) -> Component:
+        """The same variables with one arc out of mind: it stays with weight 0 (a hard one goes), so that components
+        without one soft arc or another still look alike."""
+        arcs = (
+            replace(a, beta=0.0, alpha=0.0) if a.name == name else a for a in self.arcs if a.name != name or not a.hard
+        )
+        return Component(self.variables, tuple(arcs), self.gamma)
+
     @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
         """Hard arcs that determine mu, in an order in which sources come first; None if they do not.
@@ -224,7 +232,8 @@ def _tabulate(arc: Arc, theta: Theta | None) -> Array:
         return arc.log_table(theta).detach().cpu().numpy()
     except CapabilityError as error:
         raise CapabilityError(
-            f"{error} The exact solvers need every attended arc to be finite: set beta[{arc.name!r}] = 0 to leave it out."
+            f"{error} The exact solvers need every attended arc to be finite: "
+            f"set beta[{arc.name!r}] = 0 to leave it out."
         ) from None
 
 

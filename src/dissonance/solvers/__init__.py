@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dissonance.errors import DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import FEASIBLE, Solution, Solver
+from dissonance.solvers.batch import alike
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
@@ -37,6 +39,30 @@ class Auto:
     def solve(self, component: Component) -> Solution:
         """Whatever the chosen solver finds."""
         return self.choose(component).solve(component)
+
+
+TOGETHER = 256
+"""At most so many components are solved in one batch."""
+
+
+def solve_together(
+    solver: Solver, components: Sequence[Component], progress: Callable[[int, int], None] | None = None
+) -> list[Solution]:
+    """One solution a component; those that differ in their numbers only are solved as a batch."""
+    groups: dict[object, list[int]] = {}
+    chosen = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
+    for i, (c, s) in enumerate(zip(components, chosen, strict=True)):
+        groups.setdefault((s, alike(c)) if isinstance(s, Newton) else i, []).append(i)
+    found: dict[int, Solution] = {}
+    for group in groups.values():
+        for at in range(0, len(group), TOGETHER):
+            part = group[at : at + TOGETHER]
+            s = chosen[part[0]]
+            some = [components[i] for i in part]
+            found |= zip(part, s.solve_many(some) if isinstance(s, Newton) else map(s.solve, some), strict=True)
+            if progress is not None:
+                progress(len(found), len(components))
+    return [found[i] for i in range(len(components))]
 
 
 SOLVERS: dict[str, type[Solver]] = {
@@ -71,4 +97,5 @@ __all__ = [
     "SumProduct",
     "by_name",
     "select",
+    "solve_together",
 ]

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dissonance.errors import DissonanceError
-from dissonance.problem import Array
 from dissonance.solvers.newton import Iterate
 from dissonance.solvers.program import Program
 

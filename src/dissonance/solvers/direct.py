@@ -127,7 +127,7 @@ class SumProduct:
         """One calibration of the junction tree; exact but for rounding."""
         if not self.fits(component):
             raise CapabilityError(
-                "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and no hard or negative arcs."
+                "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."
             )
         tree, gamma = component.tree, component.gamma
         check_size(tree, self.budget)

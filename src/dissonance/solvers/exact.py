@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,18 +13,33 @@ from torch import Tensor
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
+from dissonance.numerics import DTYPE
 from dissonance.problem import BUDGET, Array, Component, check_size
 from dissonance.solvers.assemble import assemble
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
+from dissonance.solvers.batch import Arcs
+from dissonance.solvers.bounds import certify as certify_batch
+from dissonance.solvers.bounds import contradiction as contradiction_batch
 from dissonance.solvers.certificate import Bounds, agree, certify, contradiction
 from dissonance.solvers.conic import conic
+from dissonance.solvers.interior import cold as cold_batch
+from dissonance.solvers.interior import interior
 from dissonance.solvers.newton import Iterate, cold, newton, warm
 from dissonance.solvers.program import Program
+
+SMALL = 4000
+"""Cells below which one problem is quicker through its dual, with small dense matrices."""
+
+BYTES_PER_FRONT_CELL = 64
+"""What the batched solver holds for every pair of cells of a cluster: a few matrices and their factors."""
+
+WIDE = 1024
+"""Cells of the widest cluster the batched solver takes: its work grows with their cube, the dual's with its terms'."""
 
 
 @dataclass(frozen=True)
 class Newton:
-    """Dual interior-point Newton on the junction tree; Clarabel if that leaves a gap. The default.
+    """Interior-point Newton on the junction tree; Clarabel if that leaves a gap. The default.
 
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
     """
@@ -40,58 +56,118 @@ class Newton:
         """The tree whose cluster marginals are solved for."""
         return component.tree
 
-    def attempts(self, program: Program) -> list[str]:
-        """Which methods to try, in this order, until the bounds are close enough."""
-        return ["newton", "conic", "polish"]
-
     def solve(self, component: Component) -> Solution:
         """Bounds on the inconsistency, each with its proof, and the mu that attains the upper one."""
-        if not component.convex:
-            raise CapabilityError(_not_convex(component, self.name))
-        tree = self.tree(component)
-        check_size(tree, self.budget)
-        program = assemble(component, tree)
-        return infinite(component, self.name) if program is None else self.run(component, program)
+        return self.solve_many([component])[0]
 
-    def run(self, component: Component, program: Program) -> Solution:
-        """Try the methods in turn and keep the best bounds each has proved."""
-        found: Iterate | None = None
-        best: Bounds | None = None
-        steps = 0
-        for method in self.attempts(program):
-            tol = 1e-4 * self.tol * max(1.0, 0.0 if best is None else abs(best.upper))
-            if method == "newton":
-                now = newton(program, cold(program), tol)
+    def solve_many(self, components: Sequence[Component]) -> list[Solution]:
+        """The same for components that differ in their numbers only, together: see `batch.alike`."""
+        for c in components:
+            if not c.convex:
+                raise CapabilityError(_not_convex(c, self.name))
+        tree = self.tree(components[0])
+        check_size(tree, self.budget)
+        return [self._insist(s, tree) for s in self.first(components, tree)]
+
+    def first(self, components: Sequence[Component], tree: Tree) -> list[Solution | Component]:
+        """The batched solver, where its overhead pays: many problems, or a large one without very wide clusters."""
+        sizes = [math.prod(s) for s in tree.shapes]
+        fronts = BYTES_PER_FRONT_CELL * len(components) * sum(n * n for n in sizes)
+        if len(components) * tree.cells < SMALL or max(sizes) > WIDE or fronts > self.budget:
+            return list(components)
+        arcs = Arcs.of(components)
+        batch, possible = arcs.batch(arcs.structure(tree))
+        state = interior(batch, cold_batch(batch), torch.full((len(batch),), 1e-3 * self.tol, dtype=DTYPE))
+        bounds = certify_batch(batch, state.mu, state.l, state.lam)
+        impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
+        lows, ups, residuals = bounds.lower.tolist(), bounds.upper.tolist(), bounds.residual.tolist()
+        found: list[Solution | Component] = []
+        for k, c in enumerate(components):
+            if impossible[k]:
+                found.append(replace(infinite(c, self.name), steps=int(state.steps[k])))
+                continue
+            bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
+            tables = [
+                bounds.mu[g][k, m].reshape(shape)
+                for (g, m), shape in zip(batch.structure.where, tree.shapes, strict=True)
+            ]
+            multipliers = {
+                a.name: state.lam[g][which][k, m].reshape(a.log_p.shape)
+                for a, (g, m, which) in zip((a for a in c.arcs if a.hard), batch.structure.hard_places, strict=True)
+            }
+            found.append(self._solution(c, bound, tree, tables, multipliers, int(state.steps[k])))
+        return found
+
+    def _insist(self, found: Solution | Component, tree: Tree) -> Solution:
+        """If a solution is missing or not close, try the dual, Clarabel, and the dual from where Clarabel stopped."""
+        if isinstance(found, Solution):
+            if found.lower == math.inf or self._close(found, 1e-2):
+                return found
+            best, component = found, found.component
+        else:
+            best, component = None, found
+        program = assemble(component, tree)
+        if program is None:
+            return infinite(component, self.name)
+        last: Iterate | None = None
+        for method in self.methods():
+            tol = 1e-4 * self.tol * max(1.0, abs(best.upper) if best is not None and best.upper < math.inf else 0.0)
+            if method == "dual":
+                last = newton(program, cold(program), tol)
             elif method == "conic":
-                now = conic(program, 1e-2 * self.tol)
+                last = conic(program, 1e-2 * self.tol)
             else:
-                assert found is not None and best is not None
-                now = newton(program, warm(program, found, best.gap), tol)
-            steps += now.steps
-            if contradiction(program, now.u):
-                return replace(infinite(component, self.name), steps=steps)
-            bounds = certify(program, now)
-            found, best = (now, bounds) if best is None else _better(found, best, now, bounds)
+                assert last is not None
+                last = newton(program, warm(program, last, certify(program, last).gap), tol)
+            if contradiction(program, last.u):
+                return replace(infinite(component, self.name), steps=last.steps)
+            bounds = certify(program, last)
+            multipliers = {h.arc.name: torch.from_numpy(h.multipliers(last.u)) for h in program.hard}
+            now = self._solution(component, bounds, tree, dense(program, bounds.mu), multipliers, last.steps)
+            best = now if best is None else self._better(best, now)
             if self._close(best, 1e-3):
                 break
-        assert found is not None and best is not None
-        feasible = best.residual <= FEASIBLE
-        return Solution(
-            component,
-            best.lower - component.rounding,
-            best.upper + component.rounding if feasible else math.inf,
-            self.name,
-            converged=feasible and self._close(best),
-            tree=program.tree,
-            tables=dense(program, best.mu),
-            multipliers={h.arc.name: torch.from_numpy(h.multipliers(found.u)) for h in program.hard},
-            steps=steps,
-            residual=best.residual,
-        )
+        assert best is not None
+        return best
 
-    def _close(self, bounds: Bounds, margin: float = 1.0) -> bool:
+    def methods(self) -> list[str]:
+        """What to try on a single component, in this order, until the bounds are close enough."""
+        return ["dual", "conic", "polish"]
+
+    def _solution(
+        self, component: Component, bounds: Bounds, tree: Tree, tables: list[Tensor], multipliers: dict, steps: int
+    ) -> Solution:
+        feasible = bounds.residual <= FEASIBLE
+        found = Solution(
+            component,
+            bounds.lower - component.rounding,
+            bounds.upper + component.rounding if feasible else math.inf,
+            self.name,
+            tree=tree,
+            tables=tables,
+            multipliers=multipliers,
+            steps=steps,
+            residual=bounds.residual,
+        )
+        return self._judged(found)
+
+    def _judged(self, found: Solution) -> Solution:
+        """`converged` as it is. A lower bound above the cost of mu means mu does not quite satisfy the hard arcs.
+
+        They then contradict each other by less than FEASIBLE, and no upper bound is proved.
+        """
+        if found.lower > found.upper:
+            found = replace(found, upper=math.inf)
+        return replace(found, converged=self._close(found))
+
+    def _close(self, found: Solution, margin: float = 1.0) -> bool:
         """Whether the bounds meet; stopping asks for a margin, because mu is only as good as the root of the gap."""
-        return bounds.gap <= margin * self.tol * max(1.0, abs(bounds.upper)) and bounds.residual <= FEASIBLE
+        return found.upper - found.lower <= margin * self.tol * max(1.0, abs(found.upper))
+
+    def _better(self, a: Solution, b: Solution) -> Solution:
+        """The solution with the lower cost, and the best of both lower bounds (each is valid on its own)."""
+        chosen = b if not a.upper <= b.upper else a
+        return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
 
 
 @dataclass(frozen=True)
@@ -103,9 +179,13 @@ class CliqueTree(Newton):
         """What the result calls it."""
         return "clique-tree"
 
-    def attempts(self, program: Program) -> list[str]:
+    def first(self, components: Sequence[Component], tree: Tree) -> list[Solution | Component]:
+        """Straight to Clarabel."""
+        return list(components)
+
+    def methods(self) -> list[str]:
         """Clarabel first."""
-        return ["conic", "polish", "newton"]
+        return ["conic", "polish", "dual"]
 
 
 @dataclass(frozen=True)
@@ -120,15 +200,6 @@ class Joint(Newton):
     def tree(self, component: Component) -> Tree:
         """One cluster."""
         return single(component.sizes)
-
-
-def _better(a: Iterate | None, bounds_a: Bounds, b: Iterate, bounds_b: Bounds) -> tuple[Iterate, Bounds]:
-    """The iterate with the smaller gap, and the best of both lower bounds (each is valid on its own)."""
-    assert a is not None
-    chosen, bounds = (
-        (b, bounds_b) if bounds_b.gap + bounds_b.residual < bounds_a.gap + bounds_a.residual else (a, bounds_a)
-    )
-    return chosen, replace(bounds, lower=max(bounds_a.lower, bounds_b.lower))
 
 
 def dense(program: Program, mu: Array) -> list[Tensor]:

@@ -1,9 +1,10 @@
-"""A dual interior-point Newton method on a program, with valid bounds at every iterate.
+"""A dual interior-point Newton method on the program of one component.
 
-Unknowns y = (l, u) with q = softmax(l), and the pair mu, z > 0 with z -> slack(l, u). With J = d slack / dy, D = mu/z and
-r = slack - z, one step solves
+Unknowns y = (l, u) with q = softmax(l), and the pair mu, z > 0 with z -> slack(l, u). With J = d slack / dy, D = mu/z
+and r = slack - z, one step solves
 
-    K dy = J' ((tau - dz dmu)/z - D r) + (0, b),     K = J' D J + B,     B = W mu(s) (diag qt - qt qt' + 1 1') row by row
+    K dy = J' ((tau - dz dmu)/z - D r) + (0, b)
+    K = J' D J + B,     B = W mu(s) (diag qt - qt qt' + 1 1') row by row
     dz = J dy + r,     mu + dmu = (tau - dz dmu)/z - D dz
 
 with qt = (q + mu(t|s))/2; 1 1' fixes the gauge of the softmax. Mehrotra's predictor-corrector chooses tau.
@@ -86,7 +87,7 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
             break
         D = mu / z
 
-        def direction(target: Array, z=z, D=D, r=r, solve=solve, jacobian=jacobian):  # noqa: ANN001, ANN202
+        def direction(target: Array, z=z, D=D, r=r, solve=solve, jacobian=jacobian):
             rhs = jacobian @ (target / z - D * r)
             rhs[k:] += program.b
             dy = solve(rhs)
