@@ -1,0 +1,201 @@
+"""The batched interior point: what a problem gives alone it gives in a batch, shallow trees and deep ones alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
+from dissonance.inconsistency import inconsistencies, inconsistency
+from dissonance.problem import Component, prepare
+from dissonance.solvers import CliqueTree, Newton, Solution, exact, structure
+from dissonance.solvers.batch import Arcs, Batch, alike
+from dissonance.solvers.bounds import certify
+from dissonance.solvers.interior import cold, interior, warm
+from dissonance.solvers.support import supports
+
+
+def rows(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> np.ndarray:
+    p = rng.random(shape)
+    p[rng.random(shape) < zeros] = 0.0
+    p[..., 0] += 0.05
+    return p / p.sum(-1, keepdims=True)
+
+
+def loop(rng: np.random.Generator, zeros: float = 0.0) -> PDG:
+    """Four variables in a loop with a chord, and a marginal: two clusters of three variables."""
+    a, b, c, d = (Variable(n, k) for n, k in zip("ABCD", (2, 3, 2, 3), strict=True))
+    return PDG(
+        Arc("ab", a, b, rows(rng, 2, 3, zeros=zeros)),
+        Arc("bc", b, c, rows(rng, 3, 2, zeros=zeros)),
+        Arc("cd", c, d, rows(rng, 2, 3, zeros=zeros)),
+        Arc("da", d, a, rows(rng, 3, 2, zeros=zeros)),
+        Arc("bd", (), (b, d), rows(rng, 9, zeros=zeros).reshape(3, 3)),
+    )
+
+
+@pytest.fixture
+def through_the_batch(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Component]], list[Solution]]:
+    """Solve components as one batch, however small they are."""
+
+    def solve(components: list[Component]) -> list[Solution]:
+        monkeypatch.setattr(exact, "SMALL", 0)
+        found = Newton().solve_many(components)
+        monkeypatch.undo()
+        return found
+
+    return solve
+
+
+def component(pdg: PDG, attention: Attention | None = None) -> Component:
+    return prepare(pdg, attention or Attention.uniform(pdg)).components[0]
+
+
+def batch_of(components: list[Component]) -> Batch:
+    arcs = Arcs.of(components)
+    return arcs.batch(arcs.structure(components[0].tree))[0]
+
+
+def tolerance(batch: Batch, value: float = 1e-10) -> torch.Tensor:
+    return torch.full((len(batch),), value, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "zeros", "hard"), [(0.0, 0.0, ()), (0.4, 0.0, ()), (0.0, 0.2, ()), (0.3, 0.2, ("ab",))]
+)
+def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(
+    gamma: float, zeros: float, hard: tuple[str, ...], through_the_batch: Callable[[list[Component]], list[Solution]]
+) -> None:
+    rng = np.random.default_rng(5)
+    pdgs = [loop(rng, zeros) for _ in range(12)]
+    attentions = [
+        Attention.uniform(p, beta=1 + i / 4, gamma=gamma).replace(beta=dict.fromkeys(hard, math.inf))
+        for i, p in enumerate(pdgs)
+    ]
+    components = [component(p, a) for p, a in zip(pdgs, attentions, strict=True)]
+    assert len({alike(c) for c in components}) == 1
+    assert len(components) * components[0].tree.cells < exact.SMALL  # alone, each takes the dual road
+    for c, s in zip(components, through_the_batch(components), strict=True):
+        alone = CliqueTree().solve(c)
+        assert s.converged == alone.converged
+        assert s.lower <= alone.upper and alone.lower <= s.upper
+        assert s.upper == pytest.approx(alone.upper, abs=1e-7)
+
+
+def test_a_deep_tree_is_solved_through_its_spine_and_agrees_with_the_dual(
+    through_the_batch: Callable[[list[Component]], list[Solution]],
+) -> None:
+    rng = np.random.default_rng(6)
+    xs = [Variable(f"X{i}", 2) for i in range(90)]
+    arcs = [Arc(f"f{i}", xs[i], xs[i + 1], rows(rng, 2, 2)) for i in range(89)]
+    arcs += [Arc(f"b{i}", xs[i + 1], xs[i], rows(rng, 2, 2)) for i in range(89)]
+    arcs += [Arc(f"side{i}", xs[i], Variable(f"Y{i}", 2), rows(rng, 2, 2)) for i in range(0, 90, 7)]
+    c = component(PDG(*arcs))
+    batch = batch_of([c])
+    assert batch.structure.spines and max(b.height for b in batch.structure.blocks) > structure.SHALLOW
+    s = through_the_batch([c])[0]
+    reference = Newton().solve(c)
+    assert s.converged
+    assert s.upper == pytest.approx(reference.upper, abs=1e-7)
+
+
+def test_a_hub_with_many_children_is_no_harder_than_a_chain(
+    through_the_batch: Callable[[list[Component]], list[Solution]],
+) -> None:
+    rng = np.random.default_rng(7)
+    hub = Variable("Hub", 3)
+    leaves = [Variable(f"L{i}", 2) for i in range(60)]
+    arcs = [Arc(f"out{i}", hub, leaf, rows(rng, 3, 2)) for i, leaf in enumerate(leaves)]
+    arcs += [Arc(f"in{i}", leaf, hub, rows(rng, 2, 3)) for i, leaf in enumerate(leaves)]
+    c = component(PDG(*arcs))
+    assert through_the_batch([c])[0].upper == pytest.approx(Newton().solve(c).upper, abs=1e-6)
+
+
+def test_a_warm_start_takes_fewer_steps_and_ends_where_a_cold_one_does() -> None:
+    rng = np.random.default_rng(8)
+    pdgs = [loop(rng) for _ in range(10)]
+    batch = batch_of([component(p) for p in pdgs])
+    state = interior(batch, cold(batch), tolerance(batch))
+
+    def nudged(p: PDG) -> PDG:
+        return p.replace(*(Arc(a.name, a.sources, a.targets, _nudge(a, rng)) for a in p.arcs))
+
+    moved = batch_of([component(nudged(p)) for p in pdgs])
+    gap = certify(moved, state.mu, state.l, state.lam).gap
+    again = interior(moved, warm(moved, state, gap), tolerance(moved))
+    fresh = interior(moved, cold(moved), tolerance(moved))
+    assert again.steps.double().mean() < 0.75 * fresh.steps.double().mean()
+    a, b = (certify(moved, s.mu, s.l, s.lam) for s in (again, fresh))
+    assert torch.allclose(a.upper, b.upper, atol=1e-8)
+
+
+def _nudge(arc: Arc, rng: np.random.Generator) -> np.ndarray:
+    p = arc.log_table().exp().numpy() * np.exp(0.002 * rng.standard_normal(arc.log_table().shape))
+    axes = tuple(range(len(arc.sources), p.ndim))
+    return p / p.sum(axes, keepdims=True)
+
+
+def test_bounds_hold_for_any_iterate_of_any_problem_of_a_batch() -> None:
+    rng = np.random.default_rng(9)
+    pdgs = [loop(rng, zeros=0.1) for _ in range(6)]
+    for gamma in (0.0, 0.5):
+        components = [component(p, Attention.uniform(p, gamma=gamma)) for p in pdgs]
+        batch = batch_of(components)
+        exact_values = torch.tensor([Newton().solve(c).upper for c in components])
+        state = cold(batch)
+        for _ in range(10):
+            mu = state.mu * torch.from_numpy(rng.random(state.mu.shape))
+            garbage = [[x + torch.from_numpy(rng.standard_normal(x.shape)) for x in xs] for xs in state.l]
+            bounds = certify(batch, mu, garbage, state.lam)
+            assert (bounds.lower <= exact_values + 1e-9).all()
+            assert (bounds.upper >= exact_values - 1e-9).all()
+
+
+def test_dead_cells_are_found_as_the_single_solver_finds_them() -> None:
+    rng = np.random.default_rng(10)
+    for _ in range(20):
+        pdg = loop(rng, zeros=0.4)
+        c = component(pdg, Attention.uniform(pdg).replace(beta={"cd": math.inf}))
+        arcs = Arcs.of([c])
+        batch, possible = arcs.batch(arcs.structure(c.tree))
+        found = supports(c, c.tree)
+        assert bool(possible) == (found is not None)
+        if found is not None and batch.alive is not None:
+            flat = np.concatenate([o + s for o, s in zip(batch.structure.offsets, found, strict=False)])
+            assert np.array_equal(np.flatnonzero(batch.alive[0].numpy()), flat)
+
+
+def test_many_pdgs_at_once_give_what_each_gives_alone_with_gradients_and_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(11)
+    pdgs = [loop(rng) for _ in range(8)]
+    pdgs = [
+        p.replace(Arc("ab", p["ab"].sources, p["ab"].targets, SoftmaxTable(p["ab"].log_table().exp()))) for p in pdgs
+    ]
+    monkeypatch.setattr(exact, "SMALL", 100)
+    many = inconsistencies(pdgs)
+    monkeypatch.undo()
+    for pdg, result in zip(pdgs, many, strict=True):
+        alone = inconsistency(pdg)
+        assert float(result.value.detach()) == pytest.approx(float(alone.value.detach()), abs=1e-7)
+        gradients = [torch.autograd.grad(r.value, list(pdg.parameters()))[0] for r in (result, alone)]
+        assert torch.allclose(*gradients, atol=1e-4)
+        assert [r.saved_if_dropped for r in result.by_arc()] == pytest.approx(
+            [r.saved_if_dropped for r in alone.by_arc()], abs=1e-7
+        )
+
+
+def test_contradictory_hard_arcs_are_infinite_for_one_problem_and_leave_the_others_alone(
+    through_the_batch: Callable[[list[Component]], list[Solution]],
+) -> None:
+    x = Variable("X", 3)
+    tables = [([0.2, 0.3, 0.5], [0.2, 0.3, 0.5]), ([0.2, 0.3, 0.5], [0.3, 0.3, 0.4])]
+    pdgs = [PDG(Arc("p", (), x, p), Arc("q", (), x, q), Arc("r", (), x, [0.1, 0.1, 0.8])) for p, q in tables]
+    hard = Attention(beta={"p": math.inf, "q": math.inf, "r": 1.0})
+    found = through_the_batch([component(p, hard) for p in pdgs])
+    assert found[1].lower == math.inf
+    wanted = sum(a * math.log(a / b) for a, b in zip(tables[0][0], [0.1, 0.1, 0.8], strict=True))
+    assert found[0].upper == pytest.approx(wanted, abs=1e-7)
