@@ -160,7 +160,7 @@ class SimplexTable(TableCPD):
         p = by_row + (1 - by_row.sum(-1, keepdim=True)) / by_row.shape[-1]
         if (p < -1e-12).any():
             raise DissonanceError(
-                f"a SimplexTable has left the simplex (smallest entry {float(p.min()):.3g}): "
+                f"a SimplexTable has left the simplex (smallest entry {float(p.detach().min()):.3g}): "
                 "call retract() after each optimiser step, or use SoftmaxTable."
             )
         return numerics.log(torch.where(p < 1e-15, 0.0, p)).reshape(self.table_shape)
