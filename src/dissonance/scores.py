@@ -5,6 +5,7 @@ Differentiable in the parameters of the PDG (through its cpds, or `theta`) and i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,9 @@ from dissonance.distributions import Distribution
 from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import cells
+
+FEASIBLE = 1e-8
+"""Hard arcs count as satisfied when every mu(s,t) is this close to p(t|s) mu(s), and 0 where p is 0."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,13 @@ def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
 
 
+def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
+    """Whether mu satisfies an arc, up to `FEASIBLE`."""
+    joint, p = mu.rows(arc.sources, arc.targets).detach(), _log_rows(arc, theta).detach().exp()
+    off = (joint - joint.sum(-1, keepdim=True) * p).abs()
+    return bool((off <= FEASIBLE).all()) and not bool(((p == 0) & (joint > 0)).any())
+
+
 def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, ArcScore]:
     """Divergence and conditional entropy of every arc."""
     return {
@@ -47,15 +58,19 @@ def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, the
 
     OInc(mu) = sum_a beta_a KL( mu(T,S) || p_a(T|S) mu(S) )          (eq. 1)
 
-    A hard arc (beta = inf) that mu does not satisfy exactly makes it infinite; an unattended arc never does.
+    A hard arc (beta = inf) costs nothing if it `holds` and makes it infinite otherwise; an unattended arc never does.
     """
     total = torch.zeros((), dtype=numerics.DTYPE)
+    impossible = False  # and then disbelief in something else does not help
     for arc in pdg.arcs:
         weight = beta.get(arc.name, 0.0)
-        if weight:
-            kl = divergence(mu, arc, theta)
-            total = total + numerics.times(torch.as_tensor(weight, dtype=kl.dtype), kl)
-    return total
+        if weight == math.inf:
+            impossible |= not holds(mu, arc, theta)
+        elif weight:
+            cost = weight * divergence(mu, arc, theta)
+            impossible |= bool(cost == math.inf)
+            total = total + cost
+    return torch.full_like(total, math.inf) if impossible else total
 
 
 def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights) -> Tensor:

@@ -14,10 +14,8 @@ from dissonance import numerics
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.pdg import Theta
 from dissonance.problem import Component
+from dissonance.scores import FEASIBLE as FEASIBLE
 from dissonance.variables import cells
-
-FEASIBLE = 1e-8
-"""Hard arcs count as satisfied when every mu(s,t) is this close to p(t|s) mu(s)."""
 
 
 @dataclass(frozen=True)
