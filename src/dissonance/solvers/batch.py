@@ -202,7 +202,7 @@ class Arcs:
             for row in W:
                 row[-1] += self.gamma[:, None]
         made = Batch(
-            s,
+            s if torch.device(device).type == "cpu" else s.to(device),
             torch.from_numpy(np.where(alive, c, 0.0)).to(device),
             None if alive.all() else torch.from_numpy(alive).to(device),
             [[torch.from_numpy(x)[..., None, None].to(device) for x in row] for row in W],

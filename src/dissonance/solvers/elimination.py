@@ -51,12 +51,13 @@ class Step:
 class _Front:
     """Eliminated clusters that look alike, (P, members, ., .): mu = G^-1 (g + X d) under A mu = a.
 
-    `Y` is G^-1 X projected onto A mu = 0; `YA` is G^-1 A'; `LS` a factor of A G^-1 A'.
+    `Y` is G^-1 X projected onto A mu = 0; `YA` is G^-1 A'; `LS` a factor of A G^-1 A'. Without hard arcs `F` is the
+    inverse of G itself (the matrices are small and many, and refinement takes care of its rounding), else its factor.
     """
 
     group: int
     members: Tensor
-    L: Tensor
+    F: Tensor
     X: Tensor
     Y: Tensor
     A: Tensor | None
@@ -65,9 +66,11 @@ class _Front:
 
     def start(self, g: Sequence[Tensor], a: Tables) -> tuple[Tensor, Tensor]:
         """mu and lam at d = 0."""
-        y = torch.cholesky_solve(g[self.group][:, self.members][..., None], self.L)
+        here = g[self.group][:, self.members][..., None]
         if self.A is None:
+            y = self.F @ here
             return y, y
+        y = torch.cholesky_solve(here, self.F)
         wanted = torch.cat([x[:, self.members].flatten(-2) for x in a[self.group]], -1)[..., None]
         lam = torch.cholesky_solve(wanted - self.A @ y, self.LS)
         return y + self.YA @ lam, lam
@@ -150,15 +153,16 @@ class Elimination:
             A = None if A is None else A * live[..., None, :]
         X = X.expand(*G.shape[:2], *X.shape[-2:])
         L = _factor(G)
-        Y = torch.cholesky_solve(X, L)
         if A is None:
-            return _Front(group, members, L, X, Y, None, Y, Y)
-        YA = torch.cholesky_solve(A.mT, L)
+            inverse = torch.cholesky_inverse(L)
+            Y = inverse @ X
+            return _Front(group, members, inverse, X, Y, None, Y, Y)
+        Y, YA = torch.cholesky_solve(torch.cat([X, A.mT], -1), L).split([X.shape[-1], A.shape[-2]], -1)
         S = A @ YA
         LS = _factor(S + _gauge(g, S))
         return _Front(group, members, L, X, Y - YA @ torch.cholesky_solve(A @ Y, LS), A, YA, LS)
 
-    def solve(self, g: list[Tensor]) -> Step:
+    def solve(self, g: list[Tensor], refinements: int) -> Step:
         """The step for a right-hand side g by group, with roots of mass 1 and hard arcs that hold."""
         s = self.batch.structure
         e = [x.new_zeros(len(x), gr.count, gr.separator.rows) for x, gr in zip(g, s.groups, strict=True)]
@@ -166,7 +170,7 @@ class Elimination:
             if b.parent_group < 0:
                 e[b.group][:, b.members] = 1.0
         step = self._solve(g, e, [[torch.zeros_like(p) for p in ps] for ps in self.batch.p])
-        for _ in range(3 if any(self.batch.p) else 1):
+        for _ in range(refinements):
             step = step + self._solve(*self._residual(g, step))
         return step
 
@@ -226,9 +230,9 @@ def _pairs(unknowns: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 def _factor(G: Tensor) -> Tensor:
     """A Cholesky factor; where rounding has made G indefinite, of a G with the lightest extra diagonal that has one."""
+    L, bad = torch.linalg.cholesky_ex(G)
     diagonal = G.diagonal(dim1=-2, dim2=-1)
-    L, bad = torch.linalg.cholesky_ex(G + torch.diag_embed(1e-15 * diagonal))
-    ridge = 1e-13
+    ridge = 1e-15
     while bad.any() and ridge < 1:
         again, still = torch.linalg.cholesky_ex(G + torch.diag_embed(ridge * diagonal))
         L = torch.where((bad > 0)[..., None, None], again, L)
@@ -256,9 +260,10 @@ def _rows(g: Group, tables: list[Tensor]) -> Tensor:
 def _gauge(g: Group, S: Tensor) -> Tensor:
     """What to add to A G^-1 A' to make it regular, on the scale of each row.
 
-    The equations of a row of a hard arc add up to nothing: 1 1' fixes the multiplier that is free. Dead ones get a 1.
+    The equations of a row of a hard arc add up to nothing: 1 1' fixes the multiplier that is free. Dead ones get a 1,
+    and a ridge keeps the multipliers of arcs that repeat each other from running off.
     """
     rows = torch.block_diag(*(torch.ones(r.width, r.width) for r in g.hard for _ in range(r.rows))).to(S)
     diagonal = S.diagonal(dim1=-2, dim2=-1)
     size = ((diagonal @ rows) / rows.sum(-1)).sqrt()
-    return rows * size[..., None] * size[..., None, :] + torch.diag_embed((diagonal <= 0).to(S))
+    return rows * size[..., None] * size[..., None, :] + torch.diag_embed(torch.where(diagonal > 0, RIDGE * diagonal, 1.0))

@@ -151,8 +151,8 @@ def _newton_step(batch: Batch, state: State, log_q: Tables, r: Tensor, tol: Tens
     H, curvature = _hessian(batch, s.split(mu), q)
     system = Elimination(batch, [h + torch.diag_embed(b / a) for h, a, b in zip(H, parts, s.split(z), strict=True)])
 
-    def direction(target: Tensor) -> tuple[Tensor, Tensor, Step]:
-        step = system.solve(s.split(target / safe - r))
+    def direction(target: Tensor, refinements: int) -> tuple[Tensor, Tensor, Step]:
+        step = system.solve(s.split(target / safe - r), refinements)
         ahead = s.join(step.mu)
         dz = target / safe - z / safe * ahead
         if live is not None:
@@ -160,12 +160,12 @@ def _newton_step(batch: Batch, state: State, log_q: Tables, r: Tensor, tol: Tens
         return ahead - mu, dz, step
 
     count = s.cells if live is None else live.sum(-1)
-    dmu, dz, _ = direction(torch.zeros_like(mu))
+    dmu, dz, _ = direction(torch.zeros_like(mu), 0)
     gap = (mu * z).sum(-1) / count
     ahead = ((mu + _reach(mu, dmu) * dmu) * (z + _reach(z, dz) * dz)).sum(-1) / count
     floor = torch.maximum(0.1 * (mu * r.abs()).sum(-1), 0.1 * tol) / count
     tau = torch.maximum((ahead / gap) ** 3 * gap, floor)[:, None]
-    dmu, dz, step = direction(tau - torch.clamp(dz * dmu, -gap[:, None], gap[:, None]))
+    dmu, dz, step = direction(tau - torch.clamp(dz * dmu, -gap[:, None], gap[:, None]), 3 if any(batch.p) else 1)
     dl = _dual_direction(batch, step.mu, q, curvature)
     longest = torch.zeros_like(gap)
     for x in (y for ys in dl for y in ys):

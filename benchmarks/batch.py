@@ -1,0 +1,135 @@
+"""Many small PDGs at once: the batched solver against Clarabel one at a time, cold and warm, on the CPU or a GPU.
+
+python benchmarks/batch.py                       200 PDGs, 50 of each of the paper's four structures
+python benchmarks/batch.py --problems 100000 --device cuda --no-clarabel
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from dissonance.focus import Attention
+from dissonance.pdg import PDG, Arc
+from dissonance.problem import Component, prepare
+from dissonance.solvers.batch import Arcs, Batch
+from dissonance.solvers.bounds import certify
+from dissonance.solvers.interior import State, cold, interior, warm
+from dissonance.variables import Variable
+
+STRUCTURES = {
+    "chain_4v_3e": ("A2 B2 C2 D3", "AB BC CB"),
+    "chain_5v_4e": ("A3 B2 C2 D3 E3", "AB BC CB DC"),
+    "chain_6v_5e": ("A3 B2 C3 D2 E3 F2", "AB BC DC FC FB"),
+    "chain_7v_6e": ("A2 B3 C3 D3 E2 F3 G2", "AB BC CD EA GD EC"),
+}
+
+
+def rows(rng: np.random.Generator, count: int, s: int, t: int) -> np.ndarray:
+    """Tables of `count` problems: every row is numbers from U[0,1] divided by their sum."""
+    p = rng.random((count, s, t))
+    return p / p.sum(-1, keepdims=True)
+
+
+def problems(name: str, count: int, seed: int = 0) -> tuple[list[Component], Arcs]:
+    """`count` random PDGs of one structure, as arrays; the first few also as components, for Clarabel."""
+    rng = np.random.default_rng(seed)
+    sizes, arcs = STRUCTURES[name]
+    variables = {v[0]: Variable(v[0], int(v[1:])) for v in sizes.split()}
+    ends = [(variables[a], variables[b]) for a, b in arcs.split()]
+    tables = [rows(rng, count, a.size, b.size) for a, b in ends]
+
+    def component(k: int) -> Component:
+        pdg = PDG(*(Arc(f"p{i}", a, b, t[k]) for i, ((a, b), t) in enumerate(zip(ends, tables, strict=True), 1)))
+        return prepare(pdg, Attention.uniform(pdg)).components[0]
+
+    some = [component(k) for k in range(min(count, 50))]
+    ones = np.ones((count, len(ends)))
+    return some, Arcs(some[0], [np.log(t) for t in tables], ones, ones, np.zeros(count))
+
+
+def nudged(arcs: Arcs, size: float, seed: int = 1) -> Arcs:
+    """The same problems with slightly changed tables, as after a step of LIR."""
+    rng = np.random.default_rng(seed)
+    moved = [x + size * rng.standard_normal(x.shape) for x in arcs.log_p]
+    logs = [x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in moved]
+    return Arcs(arcs.like, logs, arcs.beta, arcs.alpha, arcs.gamma)
+
+
+def timed(run: Callable[[], object], device: str) -> tuple[float, object]:
+    """Seconds, and what came out."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    out = run()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began, out
+
+
+def certified(batch: Batch, start: State, tol: float) -> tuple[State, float]:
+    """Solve, certify, and report the largest gap."""
+    target = torch.full((len(batch),), 0.1 * tol, dtype=torch.float64, device=batch.c.device)
+    state = interior(batch, start, target)
+    return state, float(certify(batch, state.mu, state.l, state.lam).gap.max())
+
+
+def main() -> None:
+    """Print one row a structure, and the totals with their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=200, help="in all, a quarter of each structure")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tol", type=float, default=1e-7)
+    parser.add_argument("--clarabel", action=argparse.BooleanOptionalAction, default=True)
+    options = parser.parse_args()
+    device, count = options.device, options.problems // 4
+    print(f"{options.problems} PDGs, certified to {options.tol:g}, on {device}; milliseconds")
+    print(f"{'structure':<14}{'set-up':>9}{'cold':>9}{'steps':>7}{'warm':>9}{'steps':>7}{'gap':>10}{'Clarabel':>10}")
+    total = np.zeros(3)
+    for name in STRUCTURES:
+        some, arcs = problems(name, count)
+        batch = arcs.batch(arcs.structure(some[0].tree), device)[0]
+        few = batch.take(torch.arange(min(count, 2), device=device))
+        certified(few, cold(few), options.tol)  # warms the libraries up
+        setup, made = timed(lambda a=arcs, c=some[0]: a.batch(a.structure(c.tree), device)[0], device)
+        seconds, (state, gap) = timed(lambda b=made: certified(b, cold(b), options.tol), device)
+        moved = nudged(arcs, 1e-3).batch(arcs.structure(some[0].tree), device)[0]
+
+        def again(b: Batch = moved, s: State = state) -> tuple[State, float]:
+            far = certify(b, s.mu, s.l, s.lam).gap
+            return certified(b, warm(b, s, far), options.tol)
+
+        warm_seconds, (after, warm_gap) = timed(again, device)
+        clarabel = _clarabel(some) * count if options.clarabel else float("nan")
+        total += setup + seconds, warm_seconds, clarabel
+        print(
+            f"{name:<14}{1e3 * setup:>9.1f}{1e3 * seconds:>9.1f}{state.steps.double().mean():>7.1f}"
+            f"{1e3 * warm_seconds:>9.1f}{after.steps.double().mean():>7.1f}{max(gap, warm_gap):>10.1e}"
+            f"{1e3 * clarabel:>10.0f}"
+        )
+    print(f"cold, set-up included: {1e3 * total[0]:.0f} ms, {options.problems / total[0]:.0f} PDGs a second")
+    print(f"warm: {1e3 * total[1]:.0f} ms, {total[1] / total[0]:.2f} of cold")
+    if options.clarabel:
+        print(f"Clarabel one at a time on the tree: {1e3 * total[2]:.0f} ms, {total[2] / total[0]:.1f} times cold")
+
+
+def _clarabel(components: list[Component]) -> float:
+    """Seconds for one PDG: assemble, solve at 1e-8, certify."""
+    from dissonance.solvers.assemble import assemble
+    from dissonance.solvers.certificate import certify as certify_one
+    from dissonance.solvers.conic import conic
+
+    began = time.perf_counter()
+    for c in components:
+        program = assemble(c, c.tree)
+        assert program is not None
+        certify_one(program, conic(program, 1e-8))
+    return (time.perf_counter() - began) / len(components)
+
+
+if __name__ == "__main__":
+    main()
