@@ -266,4 +266,6 @@ def _gauge(g: Group, S: Tensor) -> Tensor:
     rows = torch.block_diag(*(torch.ones(r.width, r.width) for r in g.hard for _ in range(r.rows))).to(S)
     diagonal = S.diagonal(dim1=-2, dim2=-1)
     size = ((diagonal @ rows) / rows.sum(-1)).sqrt()
-    return rows * size[..., None] * size[..., None, :] + torch.diag_embed(torch.where(diagonal > 0, RIDGE * diagonal, 1.0))
+    return rows * size[..., None] * size[..., None, :] + torch.diag_embed(
+        torch.where(diagonal > 0, RIDGE * diagonal, 1.0)
+    )

@@ -154,10 +154,11 @@ class Newton:
     def _judged(self, found: Solution) -> Solution:
         """`converged` as it is. A lower bound above the cost of mu means mu does not quite satisfy the hard arcs.
 
-        They then contradict each other by less than FEASIBLE, and no upper bound is proved.
+        If by more than rounding, they contradict each other by less than FEASIBLE, and no upper bound is proved.
         """
         if found.lower > found.upper:
-            found = replace(found, upper=math.inf)
+            crossed = found.lower - found.upper > 1e-10 * max(1.0, abs(found.upper))
+            found = replace(found, lower=found.upper, upper=math.inf if crossed else found.lower)
         return replace(found, converged=self._close(found))
 
     def _close(self, found: Solution, margin: float = 1.0) -> bool:
