@@ -5,8 +5,8 @@ lower   For any conditionals q and multipliers lambda of the hard arcs, with
         every feasible mu costs at least min_x g(x) (gamma = 0), or -gamma log sum_x exp(-g(x)/gamma).
         Both are one pass over the tree.
 upper   The incompatibility of a mu whose clusters agree exactly: mu(rest | separator) is carried down the tree. Where
-        there are hard arcs, mu is first moved onto them: a mu that breaks them by 1e-10 can cost less than any that does
-        not, and proves nothing.
+        there are hard arcs, mu is first moved onto them: a mu that breaks them by 1e-10 can cost less than any that
+        does not, and proves nothing.
 """
 
 from __future__ import annotations
