@@ -92,7 +92,7 @@ class Inconsistency:
         for s in self.solutions:
             assert s.tree is not None
             chosen: Sequence[Tensor] = s.tables
-            if self.gamma == 0 and s.component.pinned is None and s.component.convex:
+            if self.gamma == 0 and s.converged and s.component.pinned is None and s.component.convex:
                 chosen, off = select(s)
                 error = max(error, off)
             trees.append(s.tree)

@@ -12,6 +12,7 @@ from dissonance.solvers.batch import alike
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
+from dissonance.solvers.paper import Paper
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "pinned": Pinned,
     "sum-product": SumProduct,
     "concave-convex": ConcaveConvex,
+    "paper": Paper,
 }
 
 
@@ -91,6 +93,7 @@ __all__ = [
     "ConcaveConvex",
     "Joint",
     "Newton",
+    "Paper",
     "Pinned",
     "Solution",
     "Solver",
