@@ -153,7 +153,7 @@ class Inconsistency:
     def __repr__(self) -> str:
         flag = "" if self.converged else ", NOT converged"
         return (
-            f"Inconsistency({float(self.value):.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
+            f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
         )
 
 
