@@ -20,6 +20,7 @@ settings.register_profile(
 )
 settings.load_profile("fixed")
 torch.set_num_threads(1)
+torch.set_warn_always(True)  # a warning that torch gives once would fail whichever test came first
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
