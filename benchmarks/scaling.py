@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/scaling.py [--quick]
 
 Every PDG is binary with random tables, attended with beta = alpha = 1 at gamma = 0. For each family and size:
-set-up (prepare, decompose, assemble), the two interior-point solvers on the same program (Newton and Clarabel), each
-followed by the same independent certificate, and the exponent of time in n fitted by least squares in log-log
-coordinates. Then Adam on the softmax of the dense joint, 350 iterations, for the sizes it can hold.
+set-up (prepare, decompose, assemble), solve and certificate of each interior-point method on its own (batched, dual,
+Clarabel) and of the library's default, `newton`, which picks among them; and the exponent of time in n, fitted by least
+squares in log-log coordinates. Then Adam on the softmax of the dense joint, 350 iterations, for sizes it can hold.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import itertools
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,9 +25,15 @@ import torch
 from dissonance import PDG, Arc, Attention, Table, Variable
 from dissonance.problem import Component, prepare
 from dissonance.solvers.assemble import assemble
-from dissonance.solvers.certificate import Bounds, certify
+from dissonance.solvers.batch import Arcs, Batch
+from dissonance.solvers.bounds import certify as bounds_of_batch
+from dissonance.solvers.certificate import certify
 from dissonance.solvers.conic import conic
-from dissonance.solvers.newton import Iterate, cold, newton
+from dissonance.solvers.exact import Newton
+from dissonance.solvers.interior import State, interior
+from dissonance.solvers.interior import cold as batched_start
+from dissonance.solvers.newton import Iterate, newton
+from dissonance.solvers.newton import cold as dual_start
 from dissonance.solvers.program import Program
 
 T = TypeVar("T")
@@ -127,59 +133,89 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 @dataclass(frozen=True)
-class Solved:
-    """One solver on one program."""
+class Method:
+    """How a solver is set up on a component, how it solves, and how its answer is certified (None: by itself)."""
 
-    solve: float
-    certify: float
-    bounds: Bounds
-    steps: int
+    set_up: Callable[[Component], Any]
+    solve: Callable[[Any], Any]
+    certify: Callable[[Any, Any], tuple[float, float]] | None
 
-    @property
-    def gap(self) -> float:
-        """upper - lower, relative to max(1, upper) as the tolerance is."""
-        return self.bounds.gap / max(1.0, abs(self.bounds.upper))
+
+def _batch(component: Component) -> Batch:
+    arcs = Arcs.of([component])
+    return arcs.batch(arcs.structure(component.tree))[0]
+
+
+def _batch_bounds(batch: Batch, state: State) -> tuple[float, float]:
+    bounds = bounds_of_batch(batch, state.mu, state.l, state.lam)
+    return float(bounds.lower), float(bounds.upper)
+
+
+def _program(component: Component) -> Program:
+    program = assemble(component, component.tree)
+    assert program is not None, "the families have no zeros"
+    return program
+
+
+def _program_bounds(program: Program, iterate: Iterate) -> tuple[float, float]:
+    bounds = certify(program, iterate)
+    return bounds.lower, bounds.upper
+
+
+def _decomposed(component: Component) -> Component:
+    assert component.tree.clusters
+    return component
+
+
+METHODS = {
+    "batched": Method(
+        _batch,
+        lambda batch: interior(batch, batched_start(batch), torch.full((1,), 1e-3 * TOL, dtype=torch.float64)),
+        _batch_bounds,
+    ),
+    "dual": Method(_program, lambda program: newton(program, dual_start(program), 1e-4 * TOL), _program_bounds),
+    "clarabel": Method(_program, lambda program: conic(program, 1e-2 * TOL), _program_bounds),
+    "newton": Method(_decomposed, Newton(TOL).solve, None),
+}
+"""`newton` is the library's default: it assembles, takes one of the first two by size, certifies, and tries the others
+where the bounds do not meet: all of that is its solve."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One PDG: its size, the seconds of set-up, and what each solver did."""
+    """One method on one PDG: seconds of set-up, solve and certificate, steps, bounds, and the treewidth."""
 
-    n: int
-    variables: int
-    arcs: int
+    times: tuple[float, ...]
+    steps: int
+    lower: float
+    upper: float
     treewidth: int
-    setup: float
-    by_solver: dict[str, Solved]
+
+    @property
+    def seconds(self) -> float:
+        """From the PDG to its proof."""
+        return sum(self.times)
+
+    @property
+    def gap(self) -> float:
+        """upper - lower, relative to max(1, upper) as the tolerance is."""
+        return (self.upper - self.lower) / max(1.0, abs(self.upper))
 
 
-def set_up(pdg: PDG) -> tuple[list[Component], list[Program]]:
-    """From a PDG to the programs of its components."""
-    components = prepare(pdg, Attention.uniform(pdg)).components
-    programs = [assemble(c, c.tree) for c in components]
-    return list(components), [p for p in programs if p is not None]
+def measure(pdg: PDG, method: Method) -> Measured:
+    """One method on one PDG."""
 
+    def set_up() -> tuple[Component, Any]:
+        (component,) = prepare(pdg, Attention.uniform(pdg)).components
+        return component, method.set_up(component)
 
-def solved(program: Program, solver: Callable[[Program], Iterate]) -> Solved:
-    """Solve and certify, timed apart."""
-    found, solve = timed(lambda: solver(program))
-    bounds, prove = timed(lambda: certify(program, found))
-    return Solved(solve, prove, bounds, found.steps)
-
-
-SOLVERS: dict[str, Callable[[Program], Iterate]] = {
-    "newton": lambda program: newton(program, cold(program), 1e-4 * TOL),
-    "clarabel": lambda program: conic(program, 1e-2 * TOL),
-}
-
-
-def measure(family: str, n: int, seed: int = 0) -> Measured:
-    """Both solvers on one PDG of a family."""
-    pdg = FAMILIES[family](n, seed)
-    (components, programs), setup = timed(lambda: set_up(pdg))
-    assert len(programs) == 1, "the families are connected and have no zeros"
-    by_solver = {name: solved(programs[0], solver) for name, solver in SOLVERS.items()}
-    return Measured(n, len(pdg.variables), len(pdg.arcs), components[0].tree.treewidth, setup, by_solver)
+    (component, made), first = timed(set_up)
+    found, second = timed(lambda: method.solve(made))
+    prove, steps, width = method.certify, int(found.steps), component.tree.treewidth
+    if prove is None:
+        return Measured((first, second), steps, found.lower, found.upper, width)
+    (lower, upper), third = timed(lambda: prove(made, found))
+    return Measured((first, second, third), steps, lower, upper, width)
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
@@ -225,12 +261,10 @@ def baseline(name: str, sizes: list[int]) -> Iterator[str]:
     for n in sizes:
         pdg = FAMILIES[name](n, 0)
         found, slow = timed(lambda pdg=pdg: adam(pdg))
-        (_, programs), setup = timed(lambda pdg=pdg: set_up(pdg))
-        exact = solved(programs[0], SOLVERS["newton"])
-        fast = setup + exact.solve + exact.certify
+        exact = measure(pdg, METHODS["newton"])
         yield (
-            f"{name:<15}{n:6d}{2**n:8d}{slow:9.3f}{fast:10.4f}{slow / fast:8.1f}{exact.bounds.upper:13.9f}"
-            f"{exact.gap:10.1e}{found - exact.bounds.lower:14.1e}"
+            f"{name:<15}{n:6d}{2**n:8d}{slow:9.3f}{exact.seconds:10.4f}{slow / exact.seconds:8.1f}{exact.upper:13.9f}"
+            f"{exact.gap:10.1e}{found - exact.lower:14.1e}"
         )
 
 
@@ -238,22 +272,26 @@ def baseline(name: str, sizes: list[int]) -> Iterator[str]:
 
 
 def family(name: str, sizes: list[int]) -> Iterator[str]:
-    """A line a size and solver, then the exponents."""
-    rows: list[Measured] = []
+    """A line a size and method, then the exponents."""
+    rows: dict[str, list[Measured]] = {method: [] for method in METHODS}
     for n in sizes:
-        rows.append(row := measure(name, n))
-        for solver, s in row.by_solver.items():
+        pdg = FAMILIES[name](n, 0)
+        for method in METHODS:
+            rows[method].append(m := measure(pdg, METHODS[method]))
             yield (
-                f"{name:<15}{n:6d}{row.variables:7d}{row.arcs:7d}{row.treewidth:4d}  {solver:<9}"
-                f"{row.setup:9.3f}{s.solve:9.3f}{s.certify:9.3f}{s.steps:7d}{s.gap:10.1e}"
+                f"{name:<15}{n:6d}{len(pdg.variables):7d}{len(pdg.arcs):7d}{m.treewidth:4d}  {method:<9}"
+                f"{_columns(m.times, 3)}{m.steps:7d}{m.gap:10.1e}"
             )
     if len(sizes) < 2:
         return
-    setup = exponent(sizes, [r.setup for r in rows])
-    for solver in SOLVERS:
-        solve = exponent(sizes, [r.by_solver[solver].solve for r in rows])
-        prove = exponent(sizes, [r.by_solver[solver].certify for r in rows])
-        yield f"{name:<15}{'exponent of time in n':<24}  {solver:<9}{setup:9.2f}{solve:9.2f}{prove:9.2f}"
+    for method, found in rows.items():
+        slopes = [exponent(sizes, list(seconds)) for seconds in zip(*(m.times for m in found), strict=True)]
+        yield f"{name:<15}{'exponent of time in n':<24}  {method:<9}{_columns(slopes, 2)}"
+
+
+def _columns(numbers: Sequence[float], digits: int) -> str:
+    """Three columns; a dash where there is no number."""
+    return "".join(f"{x:9.{digits}f}" for x in numbers) + f"{'-':>9}" * (3 - len(numbers))
 
 
 def main() -> None:
