@@ -79,13 +79,13 @@ class Batch:
             return parts
         return [torch.where(a, x, value) for a, x in zip(self.structure.split(self.alive), parts, strict=True)]
 
-    def misfit(self, mu: Sequence[Tensor]) -> tuple[list[Tensor], Tables]:
-        """How far mu is from its equations: separators (and 1 - mass at roots) by group, hard arcs by group."""
+    def misfit(self, mu: Sequence[Tensor], mass: float = 1.0) -> tuple[list[Tensor], Tables]:
+        """How far mu is from its equations: separators (at roots, the mass) by group, hard arcs by group."""
         s = self.structure
         own = [x @ g.separator.row_sums for x, g in zip(mu, s.groups, strict=True)]
         miss = [torch.empty_like(x) for x in own]
         for b in s.links:
-            wanted = 1.0 if b.parent_group < 0 else s.above(b, mu)
+            wanted = mass if b.parent_group < 0 else s.above(b, mu)
             miss[b.group][:, b.members] = wanted - own[b.group][:, b.members]
         hard: Tables = []
         for i, g in enumerate(s.groups):

@@ -162,19 +162,19 @@ class Elimination:
         LS = _factor(S + _gauge(g, S))
         return _Front(group, members, L, X, Y - YA @ torch.cholesky_solve(A @ Y, LS), A, YA, LS)
 
-    def solve(self, g: list[Tensor], refinements: int) -> Step:
-        """The step for a right-hand side g by group, with roots of mass 1 and hard arcs that hold."""
+    def solve(self, g: list[Tensor], refinements: int, mass: float = 1.0) -> Step:
+        """The step for a right-hand side g by group, with roots of this mass and hard arcs that hold."""
         s = self.batch.structure
         e = [x.new_zeros(len(x), gr.count, gr.separator.rows) for x, gr in zip(g, s.groups, strict=True)]
         for b in s.links:
             if b.parent_group < 0:
-                e[b.group][:, b.members] = 1.0
+                e[b.group][:, b.members] = mass
         step = self._solve(g, e, [[torch.zeros_like(p) for p in ps] for ps in self.batch.p])
         for _ in range(refinements):
-            step = step + self._solve(*self._residual(g, step))
+            step = step + self._solve(*self._residual(g, step, mass))
         return step
 
-    def _residual(self, g: list[Tensor], step: Step) -> tuple[list[Tensor], list[Tensor], Tables]:
+    def _residual(self, g: list[Tensor], step: Step, mass: float) -> tuple[list[Tensor], list[Tensor], Tables]:
         s = self.batch.structure
         left: list[Tensor] = []
         for i, gr in enumerate(s.groups):
@@ -185,7 +185,7 @@ class Elimination:
             left.append(x)
         for b in s.links:
             s.to_parents(b, -step.d[b.group][:, b.members], left)
-        return left, *self.batch.misfit(step.mu)
+        return left, *self.batch.misfit(step.mu, mass)
 
     def _solve(self, g: list[Tensor], e: list[Tensor], a: Tables) -> Step:
         """Up the tree, then down."""

@@ -148,7 +148,7 @@ def _newton_step(batch: Batch, state: State, log_q: Tables, r: Tensor, tol: Tens
         for a, b in zip(state.l, log_q, strict=True)
     ]
     parts = s.split(safe)
-    H, curvature = _hessian(batch, s.split(mu), q)
+    H, curvature = hessian(batch, s.split(mu), q)
     system = Elimination(batch, [h + torch.diag_embed(b / a) for h, a, b in zip(H, parts, s.split(z), strict=True)])
 
     def direction(target: Tensor, refinements: int) -> tuple[Tensor, Tensor, Step]:
@@ -184,7 +184,7 @@ def _newton_step(batch: Batch, state: State, log_q: Tables, r: Tensor, tol: Tens
     return moved, (primal * dmu).abs().sum(-1)
 
 
-def _hessian(batch: Batch, mu: list[Tensor], q: Tables) -> tuple[list[Tensor], Tables]:
+def hessian(batch: Batch, mu: list[Tensor], q: Tables) -> tuple[list[Tensor], Tables]:
     """sum H by group, (P, count, n, n), and 1/(s qt) by group and term (0 at dead terms)."""
     found: list[Tensor] = []
     curvature: Tables = []

@@ -1,0 +1,167 @@
+"""Differentiating the minimiser itself: mu* as a function of theta and of the attention, for gamma > 0.
+
+At gamma > 0 (and beta >= gamma alpha) mu* is unique, and its optimality conditions
+
+    grad F(mu) = A'u,     A mu = b
+
+define it implicitly. For a function of mu with gradient v, the adjoint system  F'' w - A'nu = v,  A w = 0  is the same
+quadratic programme a Newton step solves, and gives every derivative at once:
+
+    d/d log p_a = beta_a w(s,t)
+    d/d beta_a  = - sum w(s,t) log mu(t|s)/p_a(t|s)
+    d/d alpha_a = gamma sum w(s,t) log mu(t|s)
+    d/d gamma   = - sum w ( log mu(rest | separator) of every cluster - sum_a alpha_a log mu(t|s) )
+    hard arcs:  d/d p_a = - lambda_a(s,t) w(s) - nu_a(s,t) mu(s)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions import CliqueTree
+from dissonance.distributions.tree import forest, single
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.focus import Attention
+from dissonance.pdg import PDG, Theta
+from dissonance.problem import Attended, prepare
+from dissonance.solvers import Newton, Solution
+from dissonance.solvers.batch import Arcs
+from dissonance.solvers.elimination import Elimination
+from dissonance.solvers.interior import hessian
+
+BARRIER = 1e-11
+"""Keeps the Hessian regular where a whole separator state could move; refinement removes its trace."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The attention as tensors, so that it can be learned: scalars keyed by arc, and gamma."""
+
+    beta: Mapping[str, Tensor]
+    alpha: Mapping[str, Tensor]
+    gamma: Tensor
+
+    @classmethod
+    def of(cls, attention: Attention) -> Weights:
+        """An attention's numbers as tensors without gradient."""
+        return cls(
+            {k: numerics.real(v) for k, v in attention.beta.items()},
+            {k: numerics.real(v) for k, v in attention.alpha.items()},
+            numerics.real(attention.gamma),
+        )
+
+    @property
+    def attention(self) -> Attention:
+        """The present numbers."""
+        return Attention(
+            {k: float(v.detach()) for k, v in self.beta.items()},
+            {k: float(v.detach()) for k, v in self.alpha.items()},
+            float(self.gamma.detach()),
+        )
+
+
+def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None = None) -> CliqueTree:
+    """mu*, differentiable in the parameters of the PDG (or `theta`) and in the attention if it is made of tensors.
+
+    Needs gamma > 0 and beta >= gamma alpha, where mu* is unique and smooth as long as its support does not change.
+    """
+    weights = attention if isinstance(attention, Weights) else Weights.of(attention)
+    now = weights.attention
+    if now.gamma == 0:
+        raise CapabilityError("mu* is differentiable for gamma > 0 only: at gamma = 0 it is not unique.")
+    problem = prepare(pdg, now, theta)
+    trees, tables = [], []
+    for component in problem.components:
+        solution = Newton().solve(component)
+        if not math.isfinite(solution.upper):
+            raise DissonanceError("the inconsistency is infinite: there is no mu to differentiate.")
+        names = [a.name for a in component.arcs]
+        zero = numerics.real(0.0)
+        live = [a.arc.log_table(theta) for a in component.arcs]
+        live += [weights.beta.get(n, zero) for n in names] + [weights.alpha.get(n, zero) for n in names]
+        found = _Minimiser.apply(solution, len(solution.tables), weights.gamma, *live)
+        assert solution.tree is not None
+        trees.append(solution.tree)
+        tables += found
+    for v in problem.free:
+        trees.append(single({v.name: v.size}))
+        tables.append(torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE))
+    return CliqueTree((v for v in pdg.variables if v.is_finite), forest(trees), tables)
+
+
+class _Minimiser(torch.autograd.Function):
+    """The cluster tables of a solution, as a function of gamma, the log tables, the betas and the alphas."""
+
+    @staticmethod
+    def forward(ctx: Any, solution: Solution, count: int, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
+        ctx.solution = solution
+        return tuple(t.clone() for t in solution.tables)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        gamma, logs, betas, alphas = adjoint(ctx.solution, gradients)
+        return (None, None, gamma, *logs, *betas, *alphas)
+
+
+def adjoint(solution: Solution, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """From d/d(cluster tables) to d/d gamma, d/d(log p of each arc), d/d(beta of each), d/d(alpha of each)."""
+    component, tree = solution.component, solution.tree
+    assert tree is not None
+    arcs = Arcs.of([component])
+    batch = arcs.batch(arcs.structure(tree))[0]
+    s = batch.structure
+
+    def flat(tables: Sequence[Tensor]) -> list[Tensor]:
+        return batch.masked(s.split(torch.cat([t.reshape(-1) for t in tables])[None]), 0.0)
+
+    mu = flat(solution.tables)
+    q = []
+    for g, x in zip(s.groups, mu, strict=True):
+        m = [role.collect(x) for role in g.terms]
+        q.append([torch.where(y > 0, y / y.sum(-1, keepdim=True).clamp(min=1e-300), 0.0) for y in m])
+    safe = [torch.where(x > 0, x, 1.0) for x in mu]
+    curved, _ = hessian(batch, mu, q)
+    system = Elimination(batch, [h + torch.diag_embed(BARRIER / x) for h, x in zip(curved, safe, strict=True)])
+    step = system.solve(flat(gradients), 4, mass=0.0)
+    joined = s.join(step.mu)[0]
+    parts = [joined[a:b].reshape(shape) for a, b, shape in zip(s.offsets, s.offsets[1:], tree.shapes, strict=False)]
+    w = CliqueTree(component.variables, tree, parts)
+    hard = [a.name for a in component.arcs if a.hard]
+    nu = {n: step.lam[g][which][0, member] for n, (g, member, which) in zip(hard, s.hard_places, strict=True)}
+    each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
+    logs, betas, alphas = ([x[i] for x in each] for i in range(3))
+    gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))
+    gamma += sum(a.alpha * float(x) / component.gamma for a, x in zip(component.arcs, alphas, strict=True))
+    return numerics.real(gamma), logs, betas, alphas
+
+
+def _log_conditional(solution: Solution, cluster: int) -> Tensor:
+    """log mu(rest | separator) of a cluster, 0 where mu is 0."""
+    mu = solution.mu
+    inside, separator, table = mu.tree.clusters[cluster], mu.tree.separators[cluster], mu.tables[cluster]
+    total = table.sum([i for i, v in enumerate(inside) if v not in separator], keepdim=True)
+    return torch.where(table > 0, numerics.log(table / total.clamp(min=1e-300)), 0.0)
+
+
+def _arc(solution: Solution, w: CliqueTree, a: Attended, nu: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """d/d log p, d/d beta and d/d alpha of one arc; `nu` are the adjoint multipliers of a hard one."""
+    component, gamma = solution.component, solution.component.gamma
+    here, m = (x.rows(a.arc.sources, a.arc.targets) for x in (w, solution.mu))
+    log_p = torch.from_numpy(a.log_p).reshape(m.shape)
+    log_m = torch.where(m > 0, numerics.log(numerics.conditional(m)), 0.0)
+    alpha = gamma * (here * log_m).sum()
+    if nu is None:
+        beta = -(here * (log_m - torch.where(m > 0, log_p, 0.0))).sum()
+        return (a.beta * here).reshape(a.log_p.shape), beta, alpha
+    lam = solution.multipliers[a.name].reshape(m.shape)
+    d_p = -lam * here.sum(-1, keepdim=True) - nu.reshape(m.shape) * m.sum(-1, keepdim=True)
+    same = (b for b in component.arcs if not b.hard and b.mechanism == a.mechanism)
+    weight = sum((b.beta - gamma * b.alpha for b in same), -gamma * a.alpha)
+    return (log_p.exp() * d_p - weight * here).reshape(a.log_p.shape), numerics.real(0.0), alpha
