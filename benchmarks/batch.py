@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from dissonance.solvers.batch import Arcs, Batch
 from dissonance.solvers.bounds import certify
 from dissonance.solvers.interior import State, cold, interior, warm
 from dissonance.variables import Variable
+
+T = TypeVar("T")
 
 STRUCTURES = {
     "chain_4v_3e": ("A2 B2 C2 D3", "AB BC CB"),
@@ -60,7 +63,7 @@ def nudged(arcs: Arcs, size: float, seed: int = 1) -> Arcs:
     return Arcs(arcs.like, logs, arcs.beta, arcs.alpha, arcs.gamma)
 
 
-def timed(run: Callable[[], object], device: str) -> tuple[float, object]:
+def timed(run: Callable[[], T], device: str) -> tuple[float, T]:
     """Seconds, and what came out."""
     if device != "cpu":
         torch.cuda.synchronize()

@@ -152,9 +152,7 @@ class Inconsistency:
 
     def __repr__(self) -> str:
         flag = "" if self.converged else ", NOT converged"
-        return (
-            f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
-        )
+        return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 
 def inconsistency(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -183,5 +184,5 @@ class _Assembly:
         )
 
 
-def _join(parts: list, dtype: type) -> npt.NDArray:
+def _join(parts: list[Any], dtype: type) -> npt.NDArray[Any]:
     return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype=dtype)

@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -219,7 +221,7 @@ def alike(component: Component) -> object:
     return tuple(component.sizes.items()), arcs, component.gamma > 0
 
 
-def _over(x: Array, table: Array) -> Array:
+def _over(x: npt.NDArray[Any], table: Array) -> npt.NDArray[Any]:
     """One number a problem, shaped to broadcast over its table."""
     return x.reshape(-1, *[1] * (table.ndim - 1))
 

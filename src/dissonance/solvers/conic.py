@@ -7,6 +7,9 @@ The dual of the cone's third entry is W m/s: the conditionals that certify.
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -18,7 +21,7 @@ from dissonance.solvers.program import Program
 def conic(program: Program, tol: float) -> Iterate:
     """Clarabel's last iterate, with l = log q; its own report on how good it is is not used."""
     try:
-        import clarabel
+        clarabel: Any = importlib.import_module("clarabel")
     except ImportError:
         raise DissonanceError('the conic solver needs Clarabel: pip install "clarabel>=0.9".') from None
     k, n, e = len(program.W), len(program.c), len(program.b)
@@ -55,7 +58,7 @@ def conic(program: Program, tol: float) -> Iterate:
     return Iterate(x[:n], z, l, -dual[:e], int(solution.iterations))
 
 
-def _interleave(*blocks: sp.csr_matrix) -> sp.csr_matrix:
+def _interleave(*blocks: Any) -> Any:
     """Row i of the first, row i of the second, ..., row i + 1 of the first, ..."""
     count = blocks[0].shape[0]
     order = np.arange(len(blocks) * count).reshape(len(blocks), count).T.reshape(-1)

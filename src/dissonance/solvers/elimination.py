@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -91,7 +92,7 @@ class _SpineSystem:
 
     spines: tuple[Spine, ...]
     fronts: list[_Front] = field(default_factory=list)
-    factors: list = field(default_factory=list)
+    factors: list[Any] = field(default_factory=list[Any])
 
     def factor(self) -> None:
         """Assemble and factor K from the fronts."""

@@ -135,7 +135,13 @@ class Newton:
         return ["dual", "conic", "polish"]
 
     def _solution(
-        self, component: Component, bounds: Bounds, tree: Tree, tables: list[Tensor], multipliers: dict, steps: int
+        self,
+        component: Component,
+        bounds: Bounds,
+        tree: Tree,
+        tables: list[Tensor],
+        multipliers: dict[str, Tensor],
+        steps: int,
     ) -> Solution:
         feasible = bounds.residual <= FEASIBLE
         found = Solution(

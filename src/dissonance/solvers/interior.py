@@ -132,8 +132,9 @@ def _value(batch: Batch, state: State) -> Tensor:
 def _equations(batch: Batch, state: State) -> tuple[Tensor, Tensor]:
     """How far mu is from its equations, and how far the multipliers of hard arcs have run, (P,) each."""
     miss, hard = batch.misfit(batch.structure.split(state.mu))
-    off = sum(x.abs().sum((1, 2)) for x in miss) + sum(x.abs().sum((1, 2, 3)) for xs in hard for x in xs)
-    far = torch.zeros_like(off)
+    off, far = torch.zeros_like(batch.gamma), torch.zeros_like(batch.gamma)
+    for x in (*miss, *(y.flatten(2) for ys in hard for y in ys)):
+        off = off + x.abs().sum((1, 2))
     for x in (y for ys in state.lam for y in ys):
         far = torch.maximum(far, x.abs().amax((1, 2, 3)))
     return off, far

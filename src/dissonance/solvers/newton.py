@@ -85,14 +85,15 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
             solve, jacobian = system.factor(mu, z, np.exp(log_q))
         except (LinAlgError, RuntimeError):  # singular to working precision: the last iterate stands
             break
-        D = mu / z
 
-        def direction(target: Array, z=z, D=D, r=r, solve=solve, jacobian=jacobian):
-            rhs = jacobian @ (target / z - D * r)
+        def direction(
+            target: Array, mu: Array = mu, z: Array = z, r: Array = r, solve: Solve = solve, jacobian: Any = jacobian
+        ) -> tuple[Array, Array, Array]:
+            rhs = jacobian @ (target / z - mu / z * r)
             rhs[k:] += program.b
             dy = solve(rhs)
             dz = jacobian.T @ dy + r
-            return dy, dz, target / z - D * dz
+            return dy, dz, target / z - mu / z * dz
 
         _, dz, mu_next = direction(np.zeros_like(mu))
         dmu = mu_next - mu
@@ -132,9 +133,11 @@ class _System:
         self.program = program
         k = len(program.W)
         in_row = sp.csr_matrix((np.ones(k), (program.row, np.arange(k))), shape=(len(program.row_starts), k))
-        self.T = sp.diags(program.W) @ program.T
-        self.spread = sp.diags(program.W) @ (in_row.T @ (in_row @ program.T))  # term x cell: the cell is in its row
-        self.minus_A = -program.A
+        self.T: Any = sp.diags(program.W) @ program.T
+        self.spread: Any = sp.diags(program.W) @ (
+            in_row.T @ (in_row @ program.T)
+        )  # term x cell: the cell is in its row
+        self.minus_A: Any = -program.A
         n = k + len(program.b)
         per_cell = np.diff(self.spread.tocsc().indptr) + np.diff(program.A.tocsc().indptr)
         self.dense = n <= self.DENSE or float(per_cell @ per_cell) > 0.1 * n * n

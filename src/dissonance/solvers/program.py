@@ -64,7 +64,7 @@ class Program:
     @cached_property
     def first_hard(self) -> int:
         """The first row of A that belongs to a hard arc."""
-        return self.hard[0].first if self.hard else self.A.shape[0]
+        return self.hard[0].first if self.hard else len(self.b)
 
     @cached_property
     def row_starts(self) -> Ints:

@@ -75,8 +75,8 @@ def _insist(tree: Tree, cluster: int, arc: Attended, alive: Bools) -> bool:
     where = settings(tree, cluster, arc.scope)
     live = np.zeros(arc.log_p.size, dtype=np.bool_)
     live[where[alive]] = True
-    wanted = arc.log_p.reshape(-1) > -np.inf
-    broken = (wanted & ~live).reshape(-1, width).any(1)
+    wanted = np.greater(arc.log_p.reshape(-1), -np.inf)
+    broken: Bools = np.any((wanted & ~live).reshape(-1, width), axis=1)
     doomed = alive & broken[where // width]
     alive[doomed] = False
     return bool(doomed.any())
