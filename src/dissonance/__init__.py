@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from dissonance.distributions import CliqueTree, Joint
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
     from dissonance.focus import Attention, Control, Focus, full_control
-    from dissonance.inconsistency import inconsistency
+    from dissonance.implicit import minimiser
+    from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.io import load, save
     from dissonance.pdg import PDG, Arc
     from dissonance.scores import incompatibility, observational_incompatibility, structural_deficiency
@@ -34,7 +35,8 @@ _HOME = {
     "distributions": ("CliqueTree", "Joint"),
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
     "focus": ("Attention", "Control", "Focus", "full_control"),
-    "inconsistency": ("inconsistency",),
+    "implicit": ("minimiser",),
+    "inconsistency": ("inconsistencies", "inconsistency"),
     "io": ("load", "save"),
     "pdg": ("PDG", "Arc"),
     "scores": ("incompatibility", "observational_incompatibility", "structural_deficiency"),
@@ -68,8 +70,10 @@ __all__ = [
     "Variable",
     "full_control",
     "incompatibility",
+    "inconsistencies",
     "inconsistency",
     "load",
+    "minimiser",
     "observational_incompatibility",
     "save",
     "structural_deficiency",
