@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 import networkx as nx
 import numpy as np
@@ -27,6 +28,9 @@ BUDGET = 4 * 2**30
 
 BYTES_PER_CELL = 400
 """What one cell of a cluster table costs an interior-point solve, roughly: it appears in every sparse matrix."""
+
+BYTES_PER_PAIR = 24
+"""What a pair of unknowns that meet in one cluster costs: an entry of the Newton matrix and of its factor."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +212,23 @@ def _functions(sources: Scope, makers: Sequence[Attended]) -> set[str]:
     return known
 
 
-def check_size(tree: Tree, budget: int) -> None:
+def pairs(tree: Tree, curved: bool) -> int:
+    """How many pairs of unknowns meet in a cluster, in all: the entries of a dual Newton matrix.
+
+    The unknowns of a cluster are its separators' states and, if the objective is `curved` (gamma > 0), its cells.
+    """
+    states = [prod(s) if curved else 0 for s in tree.shapes]
+    for i, (p, separator) in enumerate(zip(tree.parent, tree.separators, strict=True)):
+        if p >= 0:
+            shared = prod(tree.sizes[v] for v in separator)
+            states[i] += shared
+            states[p] += shared
+    return sum(n * n for n in states)
+
+
+def check_size(tree: Tree, budget: int, curved: bool) -> None:
     """Raise SizeError if a solve on this tree would not fit."""
-    need = tree.cells * BYTES_PER_CELL
+    need = tree.cells * BYTES_PER_CELL + pairs(tree, curved) * BYTES_PER_PAIR
     if need > budget:
         raise SizeError(
             f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "

@@ -58,7 +58,7 @@ class ConcaveConvex:
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found."""
         tree = component.tree
-        check_size(tree, self.budget)
+        check_size(tree, self.budget, component.gamma > 0)
         program = assemble(component, tree)
         if program is None:
             return infinite(component, self.name)

@@ -80,7 +80,7 @@ class Pinned:
                     else "here they form a cycle, or leave free how variables of one arc depend on each other."
                 )
             )
-        check_size(component.tree, self.budget)
+        check_size(component.tree, self.budget, False)
         value, mu = _evaluate(component, component.theta)
         residual = 0.0
         for a in component.arcs:
@@ -130,7 +130,7 @@ class SumProduct:
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."
             )
         tree, gamma = component.tree, component.gamma
-        check_size(tree, self.budget)
+        check_size(tree, self.budget, False)
         logs = {a.name: torch.from_numpy(-linear_cost(a, None, gamma) / gamma) for a in component.arcs}
         log_z, tables = calibrate(tree, gather(component, tree, logs))
         value = -gamma * float(log_z)

@@ -14,7 +14,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
-from dissonance.problem import BUDGET, Array, Component, check_size
+from dissonance.problem import BUDGET, Array, Component, check_size, pairs
 from dissonance.solvers.assemble import assemble
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.batch import Arcs
@@ -27,14 +27,21 @@ from dissonance.solvers.interior import interior
 from dissonance.solvers.newton import Iterate, cold, newton, warm
 from dissonance.solvers.program import Program
 
+KEPT = 1e-12
+"""How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
+
 SMALL = 4000
 """Cells below which one problem is quicker through its dual, with small dense matrices."""
 
 BYTES_PER_FRONT_CELL = 64
 """What the batched solver holds for every pair of cells of a cluster: a few matrices and their factors."""
 
+HEAVY = 1_000_000
+"""Pairs of unknowns from which a dual is slow, however few cells there are."""
+
 WIDE = 1024
-"""Cells of the widest cluster the batched solver takes: its work grows with their cube, the dual's with its terms'."""
+"""At gamma = 0, cells of the widest cluster the batched solver takes: its work grows with their cube, the dual's does
+not. At gamma > 0 every cell is an unknown of the dual, too."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +73,16 @@ class Newton:
             if not c.convex:
                 raise CapabilityError(_not_convex(c, self.name))
         tree = self.tree(components[0])
-        check_size(tree, self.budget)
+        check_size(tree, self.budget, components[0].gamma > 0)
         return [self._insist(s, tree) for s in self.first(components, tree)]
 
     def first(self, components: Sequence[Component], tree: Tree) -> list[Solution | Component]:
-        """The batched solver, where its overhead pays: many problems, or a large one without very wide clusters."""
+        """The batched solver, where its overhead pays and its fronts fit: see SMALL, HEAVY and WIDE."""
+        curved = components[0].gamma > 0
         sizes = [math.prod(s) for s in tree.shapes]
         fronts = BYTES_PER_FRONT_CELL * len(components) * sum(n * n for n in sizes)
-        if len(components) * tree.cells < SMALL or max(sizes) > WIDE or fronts > self.budget:
+        pays = len(components) * tree.cells >= SMALL or pairs(tree, curved) > HEAVY
+        if not pays or fronts > self.budget or (max(sizes) > WIDE and not curved):
             return list(components)
         arcs = Arcs.of(components)
         batch, possible = arcs.batch(arcs.structure(tree))
@@ -101,7 +110,7 @@ class Newton:
     def _insist(self, found: Solution | Component, tree: Tree) -> Solution:
         """If a solution is missing or not close, try the dual, Clarabel, and the dual from where Clarabel stopped."""
         if isinstance(found, Solution):
-            if found.lower == math.inf or self._close(found, 1e-2):
+            if found.lower == math.inf or self._done(found, 1e-2):
                 return found
             best, component = found, found.component
         else:
@@ -125,7 +134,7 @@ class Newton:
             multipliers = {h.arc.name: torch.from_numpy(h.multipliers(last.u)) for h in program.hard}
             now = self._solution(component, bounds, tree, dense(program, bounds.mu), multipliers, last.steps)
             best = now if best is None else self._better(best, now)
-            if self._close(best, 1e-3):
+            if self._done(best, 1e-3):
                 break
         assert best is not None
         return best
@@ -171,9 +180,13 @@ class Newton:
         """Whether the bounds meet; stopping asks for a margin, because mu is only as good as the root of the gap."""
         return found.upper - found.lower <= margin * self.tol * max(1.0, abs(found.upper))
 
+    def _done(self, found: Solution, margin: float) -> bool:
+        """Whether no other method need be tried: close, and the hard arcs hold so that the upper bound is proved."""
+        return self._close(found, margin) and found.residual <= KEPT
+
     def _better(self, a: Solution, b: Solution) -> Solution:
-        """The solution with the lower cost, and the best of both lower bounds (each is valid on its own)."""
-        chosen = b if not a.upper <= b.upper else a
+        """The one whose mu keeps the hard arcs, or else costs less, and the best of both lower bounds (each is valid)."""
+        chosen = min(a, b, key=lambda s: (s.residual > KEPT, s.upper))
         return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
 
 

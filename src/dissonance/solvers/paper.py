@@ -52,7 +52,7 @@ class Paper:
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
         tree = single(component.sizes)
-        check_size(tree, self.budget)
+        check_size(tree, self.budget, False)
         program = assemble(component, tree)
         if program is None:
             return infinite(component, self.name)
