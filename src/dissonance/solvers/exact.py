@@ -178,6 +178,8 @@ class Newton:
 
     def _close(self, found: Solution, margin: float = 1.0) -> bool:
         """Whether the bounds meet; stopping asks for a margin, because mu is only as good as the root of the gap."""
+        if math.isinf(found.upper):
+            return found.lower == math.inf
         return found.upper - found.lower <= margin * self.tol * max(1.0, abs(found.upper))
 
     def _done(self, found: Solution, margin: float) -> bool:

@@ -199,3 +199,12 @@ def test_contradictory_hard_arcs_are_infinite_for_one_problem_and_leave_the_othe
     assert found[1].lower == math.inf
     wanted = sum(a * math.log(a / b) for a, b in zip(tables[0][0], [0.1, 0.1, 0.8], strict=True))
     assert found[0].upper == pytest.approx(wanted, abs=1e-7)
+
+
+def test_a_solution_without_an_upper_bound_has_not_converged() -> None:
+    x = Variable("X", 2)
+    barely = PDG(Arc("p", (), x, [0.5, 0.5]), Arc("q", (), x, [0.5 + 1e-8, 0.5 - 1e-8]), Arc("r", (), x, [0.3, 0.7]))
+    hard = Attention(beta={"p": math.inf, "q": math.inf, "r": 1.0})
+    for solver in (Newton(), CliqueTree()):
+        found = solver.solve(component(barely, hard))
+        assert found.converged == (found.upper - found.lower <= 1e-7 * abs(found.upper) < math.inf)
