@@ -92,19 +92,24 @@ def random_rows(rng: np.random.Generator, rows: int, width: int, style: Style) -
 
 
 def random_scope(rng: np.random.Generator, variables: Sequence[Variable]) -> tuple[list[Variable], list[Variable]]:
-    """Any sources (often none) and one or two targets, in any order."""
-    order = [variables[i] for i in rng.permutation(len(variables))]
-    targets = int(rng.integers(1, min(2, len(order)) + 1))
-    sources = int(rng.integers(0, min(2, len(order) - targets) + 1))
-    return order[targets : targets + sources], order[:targets]
+    """Any sources (often none) and one or two targets, mostly neighbours in the list, so that trees have branches."""
+    size = min(len(variables), int(rng.choice([1, 2, 2, 2, 2, 3, 3, 4])))
+    start = int(rng.integers(len(variables)))
+    window = [variables[(start + i) % len(variables)] for i in range(size)]
+    near = rng.random() < 0.8
+    order = (
+        [window[i] for i in rng.permutation(size)] if near else [variables[i] for i in rng.permutation(len(variables))]
+    )
+    targets = int(rng.integers(1, min(2, size) + 1))
+    return order[targets:size], order[:targets]
 
 
-def random_variables(rng: np.random.Generator, most: int = 4) -> list[Variable]:
+def random_variables(rng: np.random.Generator, most: int = 6) -> list[Variable]:
     """One to `most` variables of size 2 to 4, at most about a hundred joint states."""
-    count = int(rng.integers(1, most + 1))
-    sizes = rng.integers(2, 5, size=count)
-    while sizes.prod() > 100:
-        sizes[sizes.argmax()] = 2
+    count = min(most, int(rng.choice([1, 2, 3, 4, 5, 5, 6, 6])))
+    sizes = rng.choice([2, 2, 3, 4], size=count)
+    while sizes.prod() > 108:
+        sizes[sizes.argmax()] -= 1
     return [Variable(NAMES[i], int(k)) for i, k in enumerate(sizes)]
 
 
@@ -135,8 +140,7 @@ def fill(rng: np.random.Generator, variables: Sequence[Variable], scopes: Sequen
     """
     gamma = float(rng.choice(style.gammas))
     states = math.prod(scope_shape(variables))
-    safe = np.flatnonzero(rng.random(states) < 0.3)
-    safe = safe if len(safe) else rng.integers(states, size=1)
+    safe = rng.integers(states, size=int(rng.integers(1, 6)))
     possible = np.ones(states, dtype=bool)
     tables: list[np.ndarray] = []
     hard = rng.random(len(scopes)) < style.hard
@@ -171,25 +175,26 @@ def fill(rng: np.random.Generator, variables: Sequence[Variable], scopes: Sequen
     return Case(PDG(*arcs, variables=variables), Attention(beta, alpha, gamma))
 
 
-def random_case(seed: int, style: Style = SOFT, most: int = 4) -> Case:
+def random_case(seed: int, style: Style = SOFT, most: int = 6) -> Case:
     """A random attended PDG; the same for the same seed."""
     rng = np.random.default_rng(seed)
     variables = random_variables(rng, most)
-    scopes = [random_scope(rng, variables) for _ in range(int(rng.integers(1, 6)))]
+    scopes = [random_scope(rng, variables) for _ in range(int(rng.integers(1, len(variables) + 4)))]
     return fill(rng, variables, scopes, style)
 
 
 @st.composite
-def cases(draw: st.DrawFn, style: Style = SOFT, most: int = 4, arcs: tuple[int, int] = (1, 5)) -> Case:
+def cases(draw: st.DrawFn, style: Style = SOFT, most: int = 6, arcs: int = 6) -> Case:
     """A random attended PDG whose structure is drawn (and shrunk) by hypothesis and whose numbers come from a seed."""
-    sizes = draw(st.lists(st.integers(2, 4), min_size=1, max_size=most).filter(lambda k: math.prod(k) <= 100))
+    sizes = draw(st.lists(st.integers(2, 4), min_size=1, max_size=most).filter(lambda k: math.prod(k) <= 108))
     variables = [Variable(NAMES[i], k) for i, k in enumerate(sizes)]
     scopes = []
-    for _ in range(draw(st.integers(*arcs))):
-        order = draw(st.permutations(variables))
-        targets = draw(st.integers(1, min(2, len(order))))
-        sources = draw(st.integers(0, min(2, len(order) - targets)))
-        scopes.append((order[targets : targets + sources], order[:targets]))
+    for _ in range(draw(st.integers(1, arcs))):
+        size = min(len(variables), draw(st.sampled_from([1, 2, 2, 2, 3, 4])))
+        start = draw(st.integers(0, len(variables) - 1))
+        order = draw(st.permutations([variables[(start + i) % len(variables)] for i in range(size)]))
+        targets = draw(st.integers(1, min(2, size)))
+        scopes.append((order[targets:], order[:targets]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return fill(rng, variables, scopes, style)
 

@@ -12,6 +12,7 @@ from dissonance import Attention, inconsistency
 from dissonance.errors import CapabilityError
 from dissonance.inconsistency import Inconsistency
 from reference import convex
+from reference.feasible import least_violation
 from strategies import EXACT, MIXED, SOFT, STRUCTURED, Case, Style, cases, random_case
 
 PHASES = (Phase.explicit, Phase.generate)  # shrinking takes minutes, and the seeds are fixed
@@ -45,7 +46,7 @@ def as_factor_graph(case: Case) -> Case:
 @pytest.mark.parametrize("style", STYLES)
 def test_no_lower_bound_is_above_anothers_upper_bound(style: str):
     took = set()
-    for seed in range(40):
+    for seed in range(24):
         case = random_case(seed, STYLES[style])
         case = as_factor_graph(case) if style == "factor graph" else case
         results = by_every_solver(case)
@@ -60,9 +61,8 @@ def test_no_lower_bound_is_above_anothers_upper_bound(style: str):
 def assert_bracketed(case: Case, result: Inconsistency) -> None:
     """The bracket contains the value that cvxpy reports, to the accuracy it reports it with."""
     reference = convex.solve(case.pdg, case.attention)
-    assert reference.accurate, "the reference itself gave up"
-    if reference.value == math.inf:
-        assert result.lower == result.upper == math.inf
+    if not reference.accurate or reference.value == math.inf:  # where it gives up, the hard arcs nearly clash
+        assert (result.lower == math.inf) is (least_violation(case.pdg, case.attention) > 1e-8)
         return
     assert result.lower - reference.slop <= reference.value <= result.upper + reference.slop
     if not any(b == math.inf for b in case.attention.beta.values()):

@@ -17,11 +17,12 @@ from reference.dense import incompatibility, table_of
 
 @dataclass(frozen=True)
 class Reference:
-    """The optimal value by cvxpy, its minimiser, and the tolerance it was found with (inf: it was not)."""
+    """The optimal value by cvxpy, its minimiser, the tolerance it was found with (inf: none), the largest beta."""
 
     value: float
     mu: np.ndarray | None
     tol: float
+    weight: float
 
     @property
     def accurate(self) -> bool:
@@ -32,7 +33,7 @@ class Reference:
     def slop(self) -> float:
         """How far the value may be off: each state's mass may be, by the tolerance, at a price of about -log of it."""
         states = 1 if self.mu is None else self.mu.size
-        return -math.log(self.tol) * states * self.tol * max(1.0, abs(self.value))
+        return -math.log(self.tol) * states * self.tol * max(1.0, abs(self.value), self.weight)
 
 
 def summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
@@ -74,10 +75,11 @@ def solve(pdg: PDG, attention: Attention) -> Reference:
         objective = objective + beta * (minus_log[keep] @ m[keep])
         if beta > alpha:
             objective = objective + (beta - alpha) * cp.sum(cp.rel_entr(m[keep], s[keep]))
-    return _solved(cp.Problem(cp.Minimize(objective), constraints), mu, shape)
+    weight = max((b for b in attention.beta.values() if b < math.inf), default=0.0)
+    return _solved(cp.Problem(cp.Minimize(objective), constraints), mu, shape, weight)
 
 
-def _solved(problem: cp.Problem, mu: cp.Variable, shape: tuple[int, ...]) -> Reference:
+def _solved(problem: cp.Problem, mu: cp.Variable, shape: tuple[int, ...], weight: float) -> Reference:
     """The sharpest tolerance at which Clarabel itself is content."""
     for tol in (1e-10, 1e-9, 1e-8):
         with warnings.catch_warnings():
@@ -94,11 +96,11 @@ def _solved(problem: cp.Problem, mu: cp.Variable, shape: tuple[int, ...]) -> Ref
             except cp.SolverError:
                 continue
         if problem.status == cp.INFEASIBLE:
-            return Reference(math.inf, None, tol)
+            return Reference(math.inf, None, tol, weight)
         if problem.status == cp.OPTIMAL:
             table = np.maximum(mu.value, 0.0)
-            return Reference(float(problem.value), (table / table.sum()).reshape(shape), tol)
-    return Reference(math.nan, None, math.inf)
+            return Reference(float(problem.value), (table / table.sum()).reshape(shape), tol, weight)
+    return Reference(math.nan, None, math.inf, weight)
 
 
 def attained(pdg: PDG, attention: Attention, reference: Reference) -> float:
