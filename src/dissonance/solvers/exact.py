@@ -120,7 +120,7 @@ class Newton:
             return infinite(component, self.name)
         last: Iterate | None = None
         for method in self.methods():
-            tol = 1e-4 * self.tol * max(1.0, abs(best.upper) if best is not None and best.upper < math.inf else 0.0)
+            tol = 1e-4 * self.tol
             if method == "dual":
                 last = newton(program, cold(program), tol)
             elif method == "conic":
@@ -187,7 +187,7 @@ class Newton:
         return self._close(found, margin) and found.residual <= KEPT
 
     def _better(self, a: Solution, b: Solution) -> Solution:
-        """The one whose mu keeps the hard arcs, or else costs less, and the best of both lower bounds (each is valid)."""
+        """The one whose mu keeps the hard arcs, or else costs less, and the better lower bound (each is valid)."""
         chosen = min(a, b, key=lambda s: (s.residual > KEPT, s.upper))
         return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
 

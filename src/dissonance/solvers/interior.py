@@ -94,11 +94,13 @@ def warm(batch: Batch, near: State, gap: Tensor) -> State:
 def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.inf, steps: int = 60) -> State:
     """Iterate until each problem's own proof is tight to `tol` (P,) and its mu moves by less than `settle`.
 
-    `tol` is relative to max(1, |value|).
+    `tol` is relative to max(1, |value|). A problem whose proof is within 100 `tol` and no longer tightens is done, too:
+    near the end the Newton system is so ill-conditioned that further steps only lose what was gained.
     """
     state, final = start, start.take(torch.arange(len(batch), device=batch.c.device))
     active = torch.arange(len(batch), device=batch.c.device)
     moved = torch.full_like(tol, 0.0 if settle == math.inf else math.inf)
+    before = torch.full_like(tol, math.inf)
     runaway = 1e11 * (1 + batch.c.abs().amax(-1))  # only contradictory hard arcs push their multipliers that far
     for step in range(steps + 1):
         log_q = log_softmax(state.l)
@@ -107,9 +109,10 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
         below = sum((-x.amin(-1)).clamp(min=0.0).sum(-1) for x in parts)
         merit = (state.mu * (state.z + r.abs())).sum(-1) + below
         off, far = _equations(batch, state)
-        done = (
-            (merit < tol * _value(batch, state).abs().clamp(min=1.0)) & (off < tol.clamp(min=1e-9)) & (moved < settle)
-        )
+        target = tol * _value(batch, state).abs().clamp(min=1.0)
+        done = (merit < target) & (off < tol.clamp(min=1e-9)) & (moved < settle)
+        done |= (merit < 100 * target) & ((merit > 0.5 * before) | (off > 1e-9)) & (off < 1e-7) & (settle == math.inf)
+        before = merit
         done |= ~torch.isfinite(merit) | (far > runaway) | (step == steps)
         if done.any():
             final.put(active[done], state.take(done))
@@ -117,6 +120,7 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
             if not keep.any():
                 break
             active, tol, moved, runaway, r = active[keep], tol[keep], moved[keep], runaway[keep], r[keep]
+            before = before[keep]
             batch, state = batch.take(keep), state.take(keep)
             log_q = [[x[keep] for x in xs] for xs in log_q]
         state, moved = _newton_step(batch, state, log_q, r, tol)

@@ -64,12 +64,14 @@ def warm(program: Program, near: Iterate, gap: float) -> Iterate:
 def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.inf, steps: int = 60) -> Iterate:
     """Iterate until complementarity and both residuals are below `tol` and mu moves by less than `settle`.
 
-    Gives up after `steps` steps, or when K is singular to working precision.
+    `tol` is relative to max(1, |value|). Within 100 `tol`, it also stops when a step no longer helps. Gives up after
+    `steps` steps, or when K is singular to working precision.
     """
     system = _System(program)
     mu, z, l, u = start.mu, start.z, start.l, start.u  # noqa: E741
     k = len(l)
     runaway = 1e7 * (1 + np.abs(program.c).max(initial=0.0))  # only contradictory hard arcs push u that far
+    before = np.inf
     moved = np.inf if settle < np.inf else 0.0
     for step in range(1, steps + 1):
         log_q = program.log_softmax(l)
@@ -79,8 +81,12 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
         off = np.abs(program.A @ mu - program.b).sum()
         if np.abs(u).max(initial=0.0) > runaway:
             return Iterate(mu, z, l, u, step - 1)
-        if mu @ z + mu @ np.abs(r) + below < tol and off < max(tol, 1e-12 * len(mu)) and moved < settle:
+        merit, target = float(mu @ z + mu @ np.abs(r) + below), tol * max(1.0, abs(float(program.b @ u)))
+        if merit < target and off < max(tol, 1e-12 * len(mu)) and moved < settle:
             return Iterate(mu, z, l, u, step - 1)
+        if merit < 100 * target and merit > 0.5 * before and off < 1e-8 and settle == np.inf:
+            return Iterate(mu, z, l, u, step - 1)
+        before = merit
         try:
             solve, jacobian = system.factor(mu, z, np.exp(log_q))
         except (LinAlgError, RuntimeError):  # singular to working precision: the last iterate stands
