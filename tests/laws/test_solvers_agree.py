@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
-from dissonance import Attention, inconsistency
+from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.errors import CapabilityError
 from dissonance.inconsistency import Inconsistency
 from reference import convex
@@ -103,3 +103,31 @@ def test_the_unique_minimiser_with_structure_is_the_references(solver: str):
         error = math.sqrt(2 * reference.slop / case.attention.gamma)
         found = mu.marginal(*(v.name for v in case.pdg.variables)).numpy()
         assert 0.5 * np.abs(found - reference.mu).sum() <= 2 * error
+
+
+def lattice(rows: int, columns: int, size: int, gamma: float) -> Case:
+    """Arcs both ways between neighbours, with zeros one way, and hard marginals here and there; state 0 is possible."""
+    rng = np.random.default_rng(rows * columns)
+    v = {(i, j): Variable(f"{i},{j}", size) for i in range(rows) for j in range(columns)}
+    arcs: list[Arc] = []
+    for (i, j), x in v.items():
+        for y in (v.get((i + 1, j)), v.get((i, j + 1))):
+            if y is not None:
+                there = rng.gamma(0.7, size=(size, size)) + 1e-3
+                there[:, 1:][rng.random((size, size - 1)) < 0.2] = 0.0
+                arcs.append(Arc(f"p{len(arcs)}", x, y, there / there.sum(1, keepdims=True)))
+                arcs.append(Arc(f"p{len(arcs)}", y, x, rng.dirichlet(np.ones(size), size=size)))
+    beta = {a.name: gamma + float(rng.uniform(0.2, 2.0)) for a in arcs}
+    for j in range(0, columns, 12):
+        arcs.append(Arc(f"hard {j}", (), v[0, j], np.append(0.95, np.full(size - 1, 0.05 / (size - 1)))))
+        beta[f"hard {j}"] = math.inf
+    return Case(PDG(*arcs), Attention(beta, {a.name: 1.0 for a in arcs}, gamma))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.2])
+@pytest.mark.parametrize("shape", [(3, 40, 2), (1, 500, 3)], ids=["grid", "chain"])
+def test_solvers_agree_on_what_no_joint_could_hold(shape: tuple[int, int, int], gamma: float):
+    case = lattice(*shape, gamma)
+    one, other = (inconsistency(case.pdg, case.attention, solver=s) for s in ("newton", "clique-tree"))
+    assert one.converged and other.converged and one.upper > 10
+    assert max(one.lower, other.lower) <= min(one.upper, other.upper)
