@@ -95,8 +95,9 @@ class Control:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc or parameter the PDG does not have."""
+        parameters = pdg.theta
         for name in self.chi:
-            if name not in pdg.theta:
+            if name not in parameters:
                 pdg[name]
 
 
