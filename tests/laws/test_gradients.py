@@ -43,7 +43,7 @@ def assert_slope(case: Case, solver, seed: int, curvature: float = 100.0) -> Non
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.name)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_with_structure_the_gradient_is_the_slope(seed: int, solver):
     assert_slope(random_case(seed, LEARNABLE), solver, seed)
 
@@ -58,12 +58,12 @@ def one_hard(seed: int, style: Style) -> Case:
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.name)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_gradient_of_a_hard_arc_goes_through_its_multipliers(seed: int, solver):
     assert_slope(one_hard(seed, LEARNABLE), solver, seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_at_gamma_zero_the_gradient_is_the_slope_where_the_minimiser_is_unique(seed: int):
     case = one_hard(seed, Style(learnable=True))
     first = case.pdg.arcs[0].name
@@ -72,7 +72,7 @@ def test_at_gamma_zero_the_gradient_is_the_slope_where_the_minimiser_is_unique(s
     assert_slope(case, Newton(tol=1e-9), seed)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_two_soft_arcs_beside_a_hard_one_of_the_same_mechanism(seed: int):
     case = one_hard(seed, LEARNABLE)
     first = case.pdg.arcs[0]
@@ -84,7 +84,7 @@ def test_two_soft_arcs_beside_a_hard_one_of_the_same_mechanism(seed: int):
     assert_slope(Case(pdg, attention), Newton(tol=1e-9), seed)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_hard_bayesian_network_is_differentiated_by_substitution(seed: int):
     rng = np.random.default_rng(seed)
     case = random_case(seed, Style(learnable=True, gammas=(0.0, 0.5)))

@@ -16,7 +16,7 @@ from reference.feasible import least_violation
 from strategies import NASTY, Case, Style, random_case
 
 SOLVERS = ("auto", "clique-tree")
-COUNT = 240
+COUNT = 200
 FEW_HARD = Style(zeros=0.2, sharp=0.6, hard=0.15, ratio=1e4, gammas=(0.0, 0.0, 0.2, 1.0))
 
 
