@@ -43,6 +43,7 @@ class CliqueTree(Distribution):
 
     def _across(self, names: tuple[str, ...]) -> Tensor:
         """A marginal whose variables lie in several clusters: messages that keep what was asked for."""
+        self._fits(names)
         wanted = set(names)
         inbox: dict[int, list[tuple[tuple[str, ...], Tensor]]] = {}
         for i in reversed(range(len(self.tree.clusters))):
@@ -63,10 +64,13 @@ class CliqueTree(Distribution):
         total = table.sum([k for k, v in enumerate(cluster) if v not in separator], keepdim=True)
         return table / torch.where(total > 0, total, 1.0)
 
-    def _contract(self, tables: Sequence[tuple[tuple[str, ...], Tensor]], kept: tuple[str, ...]) -> Tensor:
-        cells = math.prod(self.tree.sizes[v] for v in kept)
+    def _fits(self, names: Sequence[str]) -> None:
+        cells = math.prod(self.tree.sizes[v] for v in names)
         if cells > LARGEST_MARGINAL:
-            raise SizeError(f"the marginal over {len(kept)} variables would need {cells:.3g} cells; ask for fewer.")
+            raise SizeError(f"the marginal over {len(names)} variables would need {cells:.3g} cells; ask for fewer.")
+
+    def _contract(self, tables: Sequence[tuple[tuple[str, ...], Tensor]], kept: tuple[str, ...]) -> Tensor:
+        self._fits(kept)
         letter = {v: i for i, v in enumerate(dict.fromkeys(v for scope, _ in tables for v in scope))}
         operands = [x for scope, table in tables for x in (table, [letter[v] for v in scope])]
         return torch.einsum(*operands, [letter[v] for v in kept])
