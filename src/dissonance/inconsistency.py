@@ -147,7 +147,7 @@ class Inconsistency:
         without = solve_together(self.asked, [c for _, _, c in asked], progress)
         saved = {a.name: 0.0 for s in self.solutions for a in s.component.arcs}
         for (name, s, _), w in zip(asked, without, strict=True):
-            saved[name] = s.upper - w.upper if w.upper < math.inf else 0.0
+            saved[name] = 0.0 if w.upper in (math.inf, s.upper) else s.upper - w.upper
         return saved
 
     def __repr__(self) -> str:

@@ -47,28 +47,20 @@ class Solution:
         """A function of theta with the gradient of the inconsistency at the present theta (its value means nothing).
 
         Soft arcs, by the envelope theorem: -beta E_mu[log p]. Hard arcs, through their multipliers:
-        sum lambda(s,t) mu(s) p(t|s), and the entropy terms that p fixes.
+        sum lambda(s,t) mu(s) p(t|s). (The entropies that a hard p fixes add nothing: the mean of a score is 0.)
         """
-        mu, gamma = self.mu, self.component.gamma
+        mu = self.mu
         total = torch.zeros((), dtype=numerics.DTYPE)
-        fixed: set[object] = set()
         for a in self.component.arcs:
             log_p = a.arc.log_table(theta).reshape(cells(a.arc.sources), cells(a.arc.targets))
             if not log_p.requires_grad:
-                fixed |= {a.mechanism} if a.hard else set()
                 continue
             m = mu.rows(a.arc.sources, a.arc.targets).detach()
-            if not a.hard:
+            if a.hard:
+                multiplier = self.multipliers[a.name].reshape(log_p.shape)
+                total = total + (m.sum(-1, keepdim=True) * multiplier * log_p.exp()).sum()
+            else:
                 total = total - numerics.scale(a.beta, numerics.times(m, log_p).sum())
-                continue
-            multiplier = self.multipliers[a.name].reshape(log_p.shape)
-            total = total + (m.sum(-1, keepdim=True) * multiplier * log_p.exp()).sum()
-            weight = -gamma * a.alpha
-            if a.mechanism not in fixed:
-                fixed.add(a.mechanism)
-                same = (b for b in self.component.arcs if not b.hard and b.mechanism == a.mechanism)
-                weight += sum(b.beta - gamma * b.alpha for b in same)
-            total = total + numerics.scale(weight, numerics.times(m, log_p).sum())
         return total
 
 
