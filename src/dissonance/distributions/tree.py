@@ -61,12 +61,6 @@ class Tree:
         """Variables in the largest cluster, less one."""
         return max((len(c) for c in self.clusters), default=0) - 1
 
-    def __add__(self, other: Tree) -> Tree:
-        """Two forests side by side."""
-        n = len(self.clusters)
-        shifted = tuple(p + n if p >= 0 else -1 for p in other.parent)
-        return Tree({**self.sizes, **other.sizes}, self.clusters + other.clusters, self.parent + shifted)
-
 
 def forest(trees: Sequence[Tree]) -> Tree:
     """Many trees side by side."""
