@@ -80,6 +80,29 @@ def single(sizes: Mapping[str, int]) -> Tree:
     return Tree(dict(sizes), (tuple(sizes),), (-1,))
 
 
+def coarsened(tree: Tree, cells: int) -> Tree:
+    """The same forest with clusters merged into their parents while the union has at most so many cells.
+
+    Fewer clusters mean fewer messages; tiny tables cost next to nothing.
+    """
+    scopes = [dict.fromkeys(c) for c in tree.clusters]
+    into = list(range(len(scopes)))
+
+    def alive(i: int) -> int:
+        while i >= 0 and into[i] != i:
+            i = into[i]
+        return i
+
+    for i in reversed(range(len(scopes))):
+        p = tree.parent[i]
+        if p >= 0 and prod(tree.sizes[v] for v in scopes[p] | scopes[i]) <= cells:
+            scopes[p] |= scopes[i]
+            into[i] = p
+    kept = [i for i in range(len(scopes)) if into[i] == i]
+    number = {i: k for k, i in enumerate(kept)} | {-1: -1}
+    return Tree(tree.sizes, tuple(tuple(scopes[i]) for i in kept), tuple(number[alive(tree.parent[i])] for i in kept))
+
+
 def decompose(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> Tree:
     """The junction forest of a min-fill elimination of the graph in which every scope is a clique."""
     order, cliques = _eliminate(sizes, scopes)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.distributions import CliqueTree, Tree
-from dissonance.distributions.calibrate import calibrate
+from dissonance.distributions.messages import calibrate
 from dissonance.errors import CapabilityError
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import BUDGET, Component, check_size

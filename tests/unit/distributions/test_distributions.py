@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissonance import CliqueTree, DissonanceError, Joint, SizeError, Variable
-from dissonance.distributions.calibrate import calibrate
+from dissonance.distributions.messages import calibrate
 from dissonance.distributions.tree import Tree, decompose
 
 LETTERS = "ABCDEF"
