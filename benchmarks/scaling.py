@@ -24,6 +24,7 @@ import torch
 
 from dissonance import PDG, Arc, Attention, Table, Variable
 from dissonance.problem import Component, prepare
+from dissonance.solvers.arrange import arrange
 from dissonance.solvers.assemble import assemble
 from dissonance.solvers.batch import Arcs, Batch
 from dissonance.solvers.bounds import certify as bounds_of_batch
@@ -142,12 +143,12 @@ class Method:
 
 
 def _batch(component: Component) -> Batch:
-    arcs = Arcs.of([component])
-    return arcs.batch(arcs.structure(component.tree))[0]
+    arcs = [(a.sources, a.targets, a.hard) for a in component.arcs]
+    return Arcs.of([component]).batch(arrange(component.tree, arcs, False))[0]
 
 
 def _batch_bounds(batch: Batch, state: State) -> tuple[float, float]:
-    bounds = bounds_of_batch(batch, state.mu, state.l, state.lam)
+    bounds = bounds_of_batch(batch, state)
     return float(bounds.lower), float(bounds.upper)
 
 

@@ -32,9 +32,9 @@ from dissonance.focus import Attention
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Attended, prepare
 from dissonance.solvers import Newton, Solution
-from dissonance.solvers.batch import Arcs
-from dissonance.solvers.elimination import Elimination
-from dissonance.solvers.interior import hessian
+from dissonance.solvers.batch import TINY, Arcs, structure
+from dissonance.solvers.elimination import eliminate
+from dissonance.solvers.interior import curve, hessian
 
 BARRIER = 1e-11
 """Keeps the Hessian regular where a whole separator state could move; refinement removes its trace."""
@@ -114,27 +114,20 @@ def adjoint(solution: Solution, gradients: Sequence[Tensor]) -> tuple[Tensor, li
     """From d/d(cluster tables) to d/d gamma, d/d(log p of each arc), d/d(beta of each), d/d(alpha of each)."""
     component, tree = solution.component, solution.tree
     assert tree is not None
-    arcs = Arcs.of([component])
-    batch = arcs.batch(arcs.structure(tree))[0]
+    batch = Arcs.of([component]).batch(structure(component, tree))[0]
     s = batch.structure
-
-    def flat(tables: Sequence[Tensor]) -> list[Tensor]:
-        return batch.masked(s.split(torch.cat([t.reshape(-1) for t in tables])[None]), 0.0)
-
-    mu = flat(solution.tables)
-    q = []
-    for g, x in zip(s.groups, mu, strict=True):
-        m = [role.collect(x) for role in g.terms]
-        q.append([torch.where(y > 0, y / y.sum(-1, keepdim=True).clamp(min=1e-300), 0.0) for y in m])
-    safe = [torch.where(x > 0, x, 1.0) for x in mu]
-    curved, _ = hessian(batch, mu, q)
-    system = Elimination(batch, [h + torch.diag_embed(BARRIER / x) for h, x in zip(curved, safe, strict=True)])
-    step = system.solve(flat(gradients), 4, mass=0.0)
-    joined = s.join(step.mu)[0]
-    parts = [joined[a:b].reshape(shape) for a, b, shape in zip(s.offsets, s.offsets[1:], tree.shapes, strict=False)]
+    mu = batch.masked(s.flat(solution.tables)[None], 0.0)
+    m = batch.misfit(mu)[0]
+    q = torch.where(m > 0, m / s.rows.total(m).clamp(min=TINY), 0.0)
+    system = eliminate(batch, hessian(batch, q, curve(batch, m, q), BARRIER / torch.where(mu > 0, mu, 1.0)))
+    step = system.solve(batch.masked(s.flat(gradients)[None], 0.0), 4, mass=0.0)
+    parts = s.tables(step.mu[0])
     w = CliqueTree(component.variables, tree, parts)
-    hard = [a.name for a in component.arcs if a.hard]
-    nu = {n: step.lam[g][which][0, member] for n, (g, member, which) in zip(hard, s.hard_places, strict=True)}
+    nu = {
+        a.name: step.lam[0, at : at + a.log_p.size]
+        for a, at in zip(component.arcs, s.hard_at.tolist(), strict=True)
+        if a.hard
+    }
     each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
     logs, betas, alphas = ([x[i] for x in each] for i in range(3))
     gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))

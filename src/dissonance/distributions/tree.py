@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -153,8 +153,8 @@ def _top_down(
 def _eliminate(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> tuple[list[str], list[frozenset[str]]]:
     """A min-fill order (ties: smaller resulting table) and the clique each elimination makes.
 
-    Fill-in counts are kept in a heap and recomputed only near an eliminated variable, so that sparse graphs take
-    near-linear time.
+    How many edges each elimination would add is kept up to date edge by edge, in a heap, so that sparse graphs take
+    near-linear time whatever the degrees of their hubs.
     """
     near: dict[str, set[str]] = {v: set() for v in sizes}
     for scope in scopes:
@@ -162,37 +162,45 @@ def _eliminate(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> tuple[list[
             near[v].update(scope)
     for v, neighbours in near.items():
         neighbours.discard(v)
-
-    def cost(v: str) -> tuple[int, int]:
-        around = near[v]
-        missing = sum(len(around) - 1 - len(around & near[u]) for u in around)
-        return missing // 2, prod(sizes[u] for u in around) * sizes[v]
-
-    current = {v: cost(v) for v in near}
-    heap = [(c, i, v) for i, (v, c) in enumerate(current.items())]
-    rank = {v: i for _, i, v in heap}
+    fill = {v: sum(len(n) - 1 - len(n & near[u]) for u in n) // 2 for v, n in near.items()}
+    table = {v: prod(sizes[u] for u in n) * sizes[v] for v, n in near.items()}
+    rank = {v: i for i, v in enumerate(near)}
+    heap = [(fill[v], table[v], i, v) for v, i in rank.items()]
     heapq.heapify(heap)
     order: list[str] = []
     cliques: list[frozenset[str]] = []
     while heap:
-        c, _, v = heapq.heappop(heap)
-        if v not in near or current[v] != c:
+        missing, cells, _, v = heapq.heappop(heap)
+        if v not in near or (fill[v], table[v]) != (missing, cells):
             continue
         around = near.pop(v)
         order.append(v)
         cliques.append(frozenset({v, *around}))
         changed = set(around)
+        if missing:
+            for a, b in _strangers(around, near):
+                common = near[a] & near[b]
+                for w in common - {v}:
+                    fill[w] -= 1
+                for x, y in ((a, b), (b, a)):
+                    fill[x] += len(near[x]) - len(common)
+                    table[x] *= sizes[y]
+                near[a].add(b)
+                near[b].add(a)
+                changed |= common
         for u in around:
+            fill[u] -= len(near[u]) - len(around)
+            table[u] //= sizes[v]
             near[u].discard(v)
-            if c[0]:  # edges are added between neighbours: their other neighbours' fill-in may change too
-                new = around - near[u] - {u}
-                near[u] |= new
-        if c[0]:
-            for u in around:
-                changed |= near[u]
-        for u in changed:
-            fresh = cost(u)
-            if fresh != current[u]:
-                current[u] = fresh
-                heapq.heappush(heap, (fresh, rank[u], u))
+        for u in changed - {v}:
+            heapq.heappush(heap, (fill[u], table[u], rank[u], u))
     return order, cliques
+
+
+def _strangers(around: set[str], near: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
+    """Pairs of neighbours that are not neighbours of each other, found one by one as edges are added."""
+    left = sorted(around)
+    for i, a in enumerate(left):
+        for b in left[i + 1 :]:
+            if b not in near[a]:
+                yield a, b

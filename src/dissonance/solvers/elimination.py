@@ -1,22 +1,23 @@
 """One Newton system, eliminated along the tree.
 
-The system is a quadratic programme in mu, G and g given by group:
+The system is a quadratic programme in mu:
 
-    G mu = g + E d - sum_children E_c d_c + A' lam,     E'mu - (parents' marginal) = e,     A mu = a
+    G mu = g - lift(0, d, lam),     E mu = e,     A mu = a
 
-(E: separator of a cluster, at a root its mass; A: hard arcs.) A cluster whose children are gone is a quadratic
-V(m) = m'Q m/2 - h'm of its separator's marginal m, which is all its parent needs to know: fronts have the size of one
-cluster, however many children it has. In a deep tree the clusters far from the leaves are not eliminated one after
-another: eliminating their mu all at once leaves a sparse system in their d.
+(E: neighbours agree on their separator, at a root the mass; A: hard arcs; `lift` is their transpose, see `batch.py`.)
+G lives on pairs of cells of one cluster. A cluster whose children are gone is a quadratic V(m) = m'Q m/2 - h'm of its
+separator's marginal m, which is all its parent needs to know: fronts have the size of one cluster, however many
+children it has. In a deep tree the clusters far from the leaves are not eliminated one after another: eliminating their
+mu all at once leaves a sparse system in their d.
 
 The system's own residual is solved for once more: near the end G is nearly singular, and d would lose half its digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,40 +25,34 @@ import torch
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from dissonance.solvers.batch import Batch, Tables
-from dissonance.solvers.structure import DEEP, Group, Spine
+from dissonance.solvers.batch import Batch, padded
+from dissonance.solvers.structure import Front, Structure
 
-TINY = 1e-300
 RIDGE = 1e-13
 
 
 @dataclass(frozen=True)
 class Step:
-    """A solution of the system: mu by group, d by group, lam by group and hard arc."""
+    """A solution of the system: mu (P, cells), d (P, unknowns), lam (P, hard)."""
 
-    mu: list[Tensor]
-    d: list[Tensor]
-    lam: Tables
+    mu: Tensor
+    d: Tensor
+    lam: Tensor
 
     def __add__(self, other: Step) -> Step:
         """Both solutions together."""
-        return Step(
-            [a + b for a, b in zip(self.mu, other.mu, strict=True)],
-            [a + b for a, b in zip(self.d, other.d, strict=True)],
-            [[a + b for a, b in zip(x, y, strict=True)] for x, y in zip(self.lam, other.lam, strict=True)],
-        )
+        return Step(self.mu + other.mu, self.d + other.d, self.lam + other.lam)
 
 
 @dataclass(frozen=True)
-class _Front:
-    """Eliminated clusters that look alike, (P, members, ., .): mu = G^-1 (g + X d) under A mu = a.
+class _Factor:
+    """An eliminated front, (P, count, ., .): mu = G^-1 (g + X d) under A mu = a.
 
     `Y` is G^-1 X projected onto A mu = 0; `YA` is G^-1 A'; `LS` a factor of A G^-1 A'. Without hard arcs `F` is the
     inverse of G itself (the matrices are small and many, and refinement takes care of its rounding), else its factor.
     """
 
-    group: int
-    members: Tensor
+    front: Front
     F: Tensor
     X: Tensor
     Y: Tensor
@@ -65,173 +60,230 @@ class _Front:
     YA: Tensor
     LS: Tensor
 
-    def start(self, g: Sequence[Tensor], a: Tables) -> tuple[Tensor, Tensor]:
-        """mu and lam at d = 0."""
-        here = g[self.group][:, self.members][..., None]
+    @cached_property
+    def K(self) -> Tensor:  # noqa: N802 - a matrix
+        """X'Y, (P, count, k, k)."""
+        return self.X.mT @ self.Y
+
+    def start(self, g: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        """mu and lam at d = 0, (P, count, ., 1)."""
+        f = self.front
+        here = f.gather(g)[..., None]
         if self.A is None:
             y = self.F @ here
             return y, y
         y = torch.cholesky_solve(here, self.F)
-        wanted = torch.cat([x[:, self.members].flatten(-2) for x in a[self.group]], -1)[..., None]
-        lam = torch.cholesky_solve(wanted - self.A @ y, self.LS)
+        lam = torch.cholesky_solve(padded(a)[:, f.hard][..., None] - self.A @ y, self.LS)
         return y + self.YA @ lam, lam
 
-    def finish(self, y: Tensor, lam: Tensor, d: Tensor, step: Step) -> None:
-        """Write mu and lam at this d into a step."""
-        step.mu[self.group][:, self.members] = (y + self.Y @ d[..., None])[..., 0]
+    def finish(self, y: Tensor, lam: Tensor, d: Tensor, into: Step) -> None:
+        """Write mu and lam at this d (P, count, k) into a step whose lam is padded."""
+        f, d = self.front, d[..., None]
+        f.scatter((y + self.Y @ d)[..., 0], into.mu)
         if self.A is not None:
-            lam = lam - torch.cholesky_solve(self.YA.mT @ (self.X @ d[..., None]), self.LS)
-            into = step.lam[self.group]
-            for x, part in zip(into, lam[..., 0].split([x[0, 0].numel() for x in into], -1), strict=True):
-                x[:, self.members] = part.unflatten(-1, x.shape[-2:])
+            lam = lam - torch.cholesky_solve(self.YA.mT @ (self.X @ d), self.LS)
+            into.lam[:, f.hard] = lam[..., 0]
 
 
-@dataclass
-class _SpineSystem:
-    """K d = e - sum X'y over the spine, K = sum X'Y: one sparse factorisation a problem."""
+class System(Protocol):
+    """A factored system: `solve` finds mu, d and lam for any g (P, cells), roots of this mass, hard arcs that hold."""
 
-    spines: tuple[Spine, ...]
-    fronts: list[_Front] = field(default_factory=list)
-    factors: list[Any] = field(default_factory=list[Any])
+    def solve(self, g: Tensor, refinements: int, mass: float = 1.0) -> Step:
+        """The step, its residual solved for as often as asked."""
+        ...
 
-    def factor(self) -> None:
-        """Assemble and factor K from the fronts."""
-        rows = np.concatenate([_pairs(x.unknowns)[0] for x in self.spines])
-        columns = np.concatenate([_pairs(x.unknowns)[1] for x in self.spines])
-        size = int(max(x.unknowns.max() for x in self.spines)) + 1
-        values = torch.cat([(f.X.mT @ f.Y).flatten(1) for f in self.fronts], 1).cpu().numpy()
-        for v in values:
-            K = sp.csc_matrix((v, (rows, columns)), shape=(size, size))
-            diagonal = K.diagonal()
-            K = K + sp.diags(np.where(diagonal > 0, 1e-15 * diagonal, 1.0))
-            options = {"SymmetricMode": True}
-            self.factors.append(splu(K.tocsc(), permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options))
 
-    def solve(self, local: list[tuple[Tensor, Tensor]], e: Sequence[Tensor]) -> list[Tensor]:
-        """d of every front, (P, members, k)."""
-        like = local[0][0]
-        size = int(max(x.unknowns.max() for x in self.spines)) + 1
-        rhs = like.new_zeros(len(like), size)
-        for s, f, (y, _) in zip(self.spines, self.fronts, local, strict=True):
-            own = e[s.group].shape[-1]
-            rhs[:, s.unknowns[:, :own]] += e[s.group][:, s.members]
-            rhs.index_add_(1, s.unknowns.reshape(-1), -(f.X.mT @ y)[..., 0].flatten(1))
-        found = np.stack([lu.solve(x) for lu, x in zip(self.factors, rhs.cpu().numpy(), strict=True)])
-        d = torch.from_numpy(found).to(like)
-        return [d[:, s.unknowns] for s in self.spines]
+def eliminate(batch: Batch, G: Tensor) -> System:
+    """The factors of the system of G (P, pairs of cells inside fronts)."""
+    s = batch.structure
+    return Whole(batch, G) if len(s.fronts) == 1 and not s.spine else Elimination(batch, G)
+
+
+class Whole:
+    """A problem of one front: G^-1 cluster by cluster, K = E'G^-1 E of all its equations E = [X, A'] at once."""
+
+    def __init__(self, batch: Batch, G: Tensor) -> None:
+        s, P = batch.structure, len(G)
+        f = s.fronts[0]
+        self.batch, self.front = batch, f
+        G = G.view(P, f.count, f.n, f.n)
+        E = f.X
+        if s.hard_entry.numel():
+            A = G.new_zeros(P, f.count, f.n, len(s.hard_entry) + 1)
+            local = f.A - f.S * padded(batch.p)[:, f.hard][:, :, None]
+            A.scatter_(3, f.hard[None, :, None].expand_as(local), local)
+            E = torch.cat([E.expand(P, -1, -1, -1), A[..., :-1]], -1)
+        if batch.alive is not None:
+            live = f.gather(batch.alive.to(G.dtype))
+            G = G * live[..., None] * live[..., None, :] + torch.diag_embed(1 - live)
+            E = E * live[..., None]
+        self.G, self.F = G, torch.cholesky_inverse(_cholesky(G))
+        Y = self.F @ E
+        self.E, self.Y = E.flatten(-3, -2), Y.flatten(1, 2)
+        K = self.E.mT @ self.Y
+        if s.hard_entry.numel():
+            hard = slice(len(s.roots), None)
+            same = s.hard_rows.row[:, None] == s.hard_rows.row[None, :]
+            K[:, hard, hard] += _gauge(same.to(K.dtype), K[:, hard, hard])
+        self.K = _inverse(K, 0.0)
+        right = torch.cat([s.roots, s.roots.new_zeros(len(s.hard_entry))])
+        self.right = right if batch.alive is None else torch.where(self.E.any(-2), right, 0.0)
+
+    def solve(self, g: Tensor, refinements: int, mass: float = 1.0) -> Step:
+        """See `System`."""
+        s, f = self.batch.structure, self.front
+        g = f.gather(self.batch.masked(g, 0.0)).flatten(1)
+        e = (mass * self.right).expand(len(g), -1)
+        mu, d = self._solve(g, e)
+        for _ in range(refinements):
+            left = g - self._blocks(self.G, mu) + self._times(d, self.E.mT)
+            more = self._solve(left, e - self._times(mu, self.E))
+            mu, d = mu + more[0], d + more[1]
+        cells = mu if f.place is None else mu.index_select(1, f.place)
+        return Step(cells, *d.split([len(s.roots), len(s.hard_entry)], 1))
+
+    def _solve(self, g: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        y = self._blocks(self.F, g)
+        d = self._times(e - self._times(y, self.E), self.K)
+        return y + self._times(d, self.Y.mT), d
+
+    def _blocks(self, G: Tensor, x: Tensor) -> Tensor:
+        return (G @ x.view(*G.shape[:-1], 1)).flatten(1)
+
+    def _times(self, x: Tensor, M: Tensor) -> Tensor:
+        """x'M for every problem, M its own or shared by all."""
+        return x @ M if M.dim() == 2 else (x[:, None] @ M)[:, 0]
 
 
 class Elimination:
-    """The factors of one system; `solve` finds mu, d and lam for any g."""
+    """The factors of one system on a tree."""
 
-    def __init__(self, batch: Batch, G: Sequence[Tensor]) -> None:
+    def __init__(self, batch: Batch, G: Tensor) -> None:
         self.batch, self.G = batch, G
         s = batch.structure
-        self.alive = None if batch.alive is None else [x.to(batch.c.dtype) for x in s.split(batch.alive)]
-        self.raked = [b for b in s.blocks if not s.spines or b.height < DEEP]
-        self.fronts: list[_Front] = []
+        self.alive = None if batch.alive is None else batch.alive.to(G.dtype)
+        self.factors: list[_Factor] = []
         self.Q: list[Tensor] = []
-        total = [x.clone() for x in G]
-        for b in self.raked:
-            front = self._eliminate(b.group, b.members, s.groups[b.group].separator.row_sums, total[b.group])
-            Q = _inverse(front.X.mT @ front.Y, RIDGE if front.A is not None else 0.0)
-            if b.parent_group >= 0:
-                total[b.parent_group].index_add_(1, b.parents, Q[..., b.above, :][..., b.above])
-            self.fronts.append(front)
-            self.Q.append(Q)
-        self.spine = _SpineSystem(s.spines)
-        if s.spines:
-            self.spine.fronts += [self._eliminate(x.group, x.members, x.X, total[x.group]) for x in s.spines]
-            self.spine.factor()
+        total = G.clone() if len(s.fronts) + len(s.spine) > 1 else G
+        for f in s.fronts:
+            self.factors.append(_eliminate(batch, f, total, self.alive))
+            self.Q.append(_inverse(self.factors[-1].K, RIDGE if f.hard.numel() else 0.0))
+            if len(f.up_pair):
+                total.index_add_(1, f.up_pair, self.Q[-1].flatten(1).index_select(1, f.up_from_pair))
+        self.spine = _Spine(s, [_eliminate(batch, f, total, self.alive) for f in s.spine]) if s.spine else None
 
-    def _eliminate(self, group: int, members: Tensor, X: Tensor, total: Tensor) -> _Front:
-        g, G = self.batch.structure.groups[group], total[:, members]
-        A = _rows(g, [p[:, members] for p in self.batch.p[group]]) if g.hard else None
-        if self.alive is not None:
-            live = self.alive[group][:, members]
-            G = G * live[..., None] * live[..., None, :] + torch.diag_embed(1 - live)
-            X = X * live[..., None]
-            A = None if A is None else A * live[..., None, :]
-        X = X.expand(*G.shape[:2], *X.shape[-2:])
-        L = _factor(G)
-        if A is None:
-            inverse = torch.cholesky_inverse(L)
-            Y = inverse @ X
-            return _Front(group, members, inverse, X, Y, None, Y, Y)
-        Y, YA = torch.cholesky_solve(torch.cat([X, A.mT], -1), L).split([X.shape[-1], A.shape[-2]], -1)
-        S = A @ YA
-        LS = _factor(S + _gauge(g, S))
-        return _Front(group, members, L, X, Y - YA @ torch.cholesky_solve(A @ Y, LS), A, YA, LS)
-
-    def solve(self, g: list[Tensor], refinements: int, mass: float = 1.0) -> Step:
-        """The step for a right-hand side g by group, with roots of this mass and hard arcs that hold."""
-        s = self.batch.structure
-        e = [x.new_zeros(len(x), gr.count, gr.separator.rows) for x, gr in zip(g, s.groups, strict=True)]
-        for b in s.links:
-            if b.parent_group < 0:
-                e[b.group][:, b.members] = mass
-        step = self._solve(g, e, [[torch.zeros_like(p) for p in ps] for ps in self.batch.p])
+    def solve(self, g: Tensor, refinements: int, mass: float = 1.0) -> Step:
+        """See `System`."""
+        e = (mass * self.batch.structure.roots).expand(len(g), -1)
+        step = self._solve(g, e, torch.zeros_like(self.batch.p))
         for _ in range(refinements):
-            step = step + self._solve(*self._residual(g, step, mass))
+            left = g - self._product(step.mu) - self.batch.lift(torch.zeros_like(self.batch.W), step.d, step.lam)
+            step = step + self._solve(left, *self.batch.misfit(step.mu, mass)[1:])
         return step
 
-    def _residual(self, g: list[Tensor], step: Step, mass: float) -> tuple[list[Tensor], list[Tensor], Tables]:
-        s = self.batch.structure
-        left: list[Tensor] = []
-        for i, gr in enumerate(s.groups):
-            x = g[i] - (self.G[i] @ step.mu[i][..., None])[..., 0]
-            x = x + step.d[i][..., gr.separator.cell // gr.separator.width]
-            for role, p, y in zip(gr.hard, self.batch.p[i], step.lam[i], strict=True):
-                x = x + role.spread(y - (p * y).sum(-1, keepdim=True))
-            left.append(x)
-        for b in s.links:
-            s.to_parents(b, -step.d[b.group][:, b.members], left)
-        return left, *self.batch.misfit(step.mu, mass)
+    def _product(self, mu: Tensor) -> Tensor:
+        """G mu."""
+        s, P = self.batch.structure, len(mu)
+        found = torch.empty_like(mu)
+        for f in (*s.fronts, *s.spine):
+            G = self.G[:, f.pairs].view(P, f.count, f.n, f.n)
+            f.scatter((G @ f.gather(mu)[..., None])[..., 0], found)
+        return found
 
-    def _solve(self, g: list[Tensor], e: list[Tensor], a: Tables) -> Step:
+    def _solve(self, g: Tensor, e: Tensor, a: Tensor) -> Step:
         """Up the tree, then down."""
-        s = self.batch.structure
-        g = [x.clone() for x in g]
+        s, P = self.batch.structure, len(g)
         if self.alive is not None:
-            g = [x * y for x, y in zip(g, self.alive, strict=True)]
-            seen = (x @ gr.separator.row_sums > 0 for x, gr in zip(self.alive, s.groups, strict=True))
-            e = [torch.where(x, y, 0.0) for x, y in zip(seen, e, strict=True)]
+            g = g * self.alive
+            lives = torch.zeros_like(e).index_add_(1, s.own, self.alive)
+            e = torch.where(lives > 0, e, 0.0)
+        elif len(s.fronts) > 1:
+            g = g.clone()
         local: list[tuple[Tensor, Tensor]] = []
         short: list[Tensor] = []
-        for b, f, Q in zip(self.raked, self.fronts, self.Q, strict=True):
-            local.append(f.start(g, a))
-            short.append(e[b.group][:, b.members] - (f.X.mT @ local[-1][0])[..., 0])
-            s.to_parents(b, -(Q @ short[-1][..., None])[..., 0], g)
-            if self.alive is not None and b.parent_group >= 0:
-                g[b.parent_group] *= self.alive[b.parent_group]
-        step = Step(
-            [torch.zeros_like(x) for x in g],
-            [torch.zeros_like(x) for x in e],
-            [[torch.zeros_like(p) for p in ps] for ps in self.batch.p],
-        )
-        if s.spines:
-            above = [f.start(g, a) for f in self.spine.fronts]
-            for x, f, (y, lam), d in zip(s.spines, self.spine.fronts, above, self.spine.solve(above, e), strict=True):
-                f.finish(y, lam, d, step)
-                step.d[x.group][:, x.members] = d[..., : step.d[x.group].shape[-1]]
-        for b, f, Q, (y, lam), miss in reversed(list(zip(self.raked, self.fronts, self.Q, local, short, strict=True))):
-            if b.parent_group >= 0:
-                miss = miss + s.above(b, step.mu)
-            d = (Q @ miss[..., None])[..., 0]
-            f.finish(y, lam, d, step)
-            step.d[b.group][:, b.members] = d
-        return step
+        for f, x, Q in zip(s.fronts, self.factors, self.Q, strict=True):
+            local.append(x.start(g, a))
+            short.append(e[:, f.unknowns][..., None] - x.X.mT @ local[-1][0])
+            if len(f.up_cell):
+                message = (Q @ short[-1]).flatten(1)
+                g.index_add_(1, f.up_cell, message.index_select(1, f.up_from), alpha=-1)
+                if self.alive is not None:
+                    g = g * self.alive
+        step = Step(torch.zeros_like(g), torch.zeros_like(e), padded(torch.zeros_like(a)))
+        if self.spine is not None:
+            self.spine.solve(g, e, a, step)
+        for f, x, Q, (y, lam), miss in reversed(list(zip(s.fronts, self.factors, self.Q, local, short, strict=True))):
+            if len(f.up_cell):
+                above = miss.new_zeros(P, miss.shape[1] * miss.shape[2])
+                above.index_add_(1, f.up_from, step.mu.index_select(1, f.up_cell))
+                miss = miss + above.view(miss.shape)
+            d = (Q @ miss)[..., 0]
+            x.finish(y, lam, d, step)
+            step.d[:, f.unknowns] = d
+        return Step(step.mu, step.d, step.lam[:, :-1])
 
 
-def _pairs(unknowns: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and columns of the blocks that clusters put into K."""
-    k = unknowns.shape[1]
-    return unknowns.repeat_interleave(k, 1).flatten().numpy(), unknowns.repeat(1, k).flatten().numpy()
+def _eliminate(batch: Batch, f: Front, total: Tensor, alive: Tensor | None) -> _Factor:
+    P = len(total)
+    G, X = total[:, f.pairs].view(P, f.count, f.n, f.n), f.X
+    A = (f.A - f.S * padded(batch.p)[:, f.hard][:, :, None]).mT if f.hard.numel() else None
+    if alive is not None:
+        live = f.gather(alive)
+        G = G * live[..., None] * live[..., None, :] + torch.diag_embed(1 - live)
+        X = X * live[..., None]
+        A = None if A is None else A * live[..., None, :]
+    X = X.expand(P, *X.shape[-3:])
+    L = _cholesky(G)
+    if A is None:
+        inverse = torch.cholesky_inverse(L)
+        Y = inverse @ X
+        return _Factor(f, inverse, X, Y, None, Y, Y)
+    Y, YA = torch.cholesky_solve(torch.cat([X, A.mT], -1), L).split([X.shape[-1], A.shape[-2]], -1)
+    S = A @ YA
+    LS = _cholesky(S + _gauge(f.same, S))
+    return _Factor(f, L, X, Y - YA @ torch.cholesky_solve(A @ Y, LS), A, YA, LS)
 
 
-def _factor(G: Tensor) -> Tensor:
+class _Spine:
+    """K d = e - sum X'y over the spine of a deep tree, K = sum X'Y: one sparse factorisation a problem."""
+
+    def __init__(self, s: Structure, factors: list[_Factor]) -> None:
+        self.structure, self.factors = s, factors
+        size = len(s.spine_unknowns)
+        values = torch.cat([x.K.flatten(1) for x in factors], 1)
+        K = values.new_zeros(len(values), len(s.spine_rows)).index_add_(1, s.spine_entry, values)
+        diagonal = K[:, s.spine_diagonal]
+        K[:, s.spine_diagonal] += torch.where(diagonal > 0, 1e-15 * diagonal, 1.0)
+        rows, starts = s.spine_rows.cpu().numpy(), s.spine_starts.cpu().numpy()
+        options = {"SymmetricMode": True}
+        self.lu: list[Any] = [
+            splu(
+                sp.csc_matrix((x, rows, starts), shape=(size, size)),
+                permc_spec="NATURAL",
+                diag_pivot_thresh=0.0,
+                options=options,
+            )
+            for x in K.cpu().numpy()
+        ]
+
+    def solve(self, g: Tensor, e: Tensor, a: Tensor, into: Step) -> None:
+        """Write mu, d and lam of the spine into a step."""
+        rhs = e[:, self.structure.spine_unknowns]
+        local = [x.start(g, a) for x in self.factors]
+        for x, (y, _) in zip(self.factors, local, strict=True):
+            rhs.index_add_(1, x.front.unknowns.reshape(-1), (x.X.mT @ y).flatten(1), alpha=-1)
+        found = np.stack([lu.solve(x) for lu, x in zip(self.lu, rhs.cpu().numpy(), strict=True)])
+        d = torch.from_numpy(found).to(rhs)
+        for x, (y, lam) in zip(self.factors, local, strict=True):
+            x.finish(y, lam, d[:, x.front.unknowns], into)
+        into.d[:, self.structure.spine_unknowns] = d
+
+
+def _cholesky(G: Tensor) -> Tensor:
     """A Cholesky factor; where rounding has made G indefinite, of a G with the lightest extra diagonal that has one."""
     L, bad = torch.linalg.cholesky_ex(G)
+    if not bad.any():
+        return L
     diagonal = G.diagonal(dim1=-2, dim2=-1)
     ridge = 1e-15
     while bad.any() and ridge < 1:
@@ -244,29 +296,20 @@ def _factor(G: Tensor) -> Tensor:
 
 def _inverse(M: Tensor, ridge: float) -> Tensor:
     """The inverse of a symmetric positive matrix whose empty rows (dead separator states) count as 1."""
+    M = 0.5 * (M + M.mT)
     diagonal = M.diagonal(dim1=-2, dim2=-1)
-    extra = torch.where(diagonal > 0, ridge * diagonal, 1.0)
-    return torch.cholesky_inverse(_factor(0.5 * (M + M.mT) + torch.diag_embed(extra)))
+    diagonal += torch.where(diagonal > 0, ridge * diagonal, 1.0)
+    return torch.cholesky_inverse(_cholesky(M))
 
 
-def _rows(g: Group, tables: list[Tensor]) -> Tensor:
-    """A of a block: mu(s,t) - p(t|s) mu(s) for every (s,t) of every hard arc, (P, members, equations, n)."""
-    found: list[Tensor] = []
-    for role, p in zip(g.hard, tables, strict=True):
-        in_row = role.row_sums.T[:, None, :]  # (rows, 1, n)
-        found.append((role.sums.T.unflatten(0, (role.rows, role.width)) - p[..., None] * in_row).flatten(-3, -2))
-    return torch.cat(found, -2)
-
-
-def _gauge(g: Group, S: Tensor) -> Tensor:
-    """What to add to A G^-1 A' to make it regular, on the scale of each row.
+def _gauge(same: Tensor, S: Tensor) -> Tensor:
+    """What to add to S = A G^-1 A' to make it regular, on the scale of each row.
 
     The equations of a row of a hard arc add up to nothing: 1 1' fixes the multiplier that is free. Dead ones get a 1,
     and a ridge keeps the multipliers of arcs that repeat each other from running off.
     """
-    rows = torch.block_diag(*(torch.ones(r.width, r.width) for r in g.hard for _ in range(r.rows))).to(S)
     diagonal = S.diagonal(dim1=-2, dim2=-1)
-    size = ((diagonal @ rows) / rows.sum(-1)).sqrt()
-    return rows * size[..., None] * size[..., None, :] + torch.diag_embed(
+    size = ((same @ diagonal[..., None])[..., 0] / same.sum(-1).clamp(min=1.0)).sqrt()
+    return same * size[..., None] * size[..., None, :] + torch.diag_embed(
         torch.where(diagonal > 0, RIDGE * diagonal, 1.0)
     )

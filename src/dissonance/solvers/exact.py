@@ -17,7 +17,7 @@ from dissonance.numerics import DTYPE
 from dissonance.problem import BUDGET, Array, Component, check_size, pairs
 from dissonance.solvers.assemble import assemble
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
-from dissonance.solvers.batch import Arcs
+from dissonance.solvers.batch import Arcs, structure
 from dissonance.solvers.bounds import certify as certify_batch
 from dissonance.solvers.bounds import contradiction as contradiction_batch
 from dissonance.solvers.certificate import Bounds, agree, certify, contradiction
@@ -84,10 +84,10 @@ class Newton:
         pays = len(components) * tree.cells >= SMALL or pairs(tree, curved) > HEAVY
         if not pays or fronts > self.budget or (max(sizes) > WIDE and not curved):
             return list(components)
-        arcs = Arcs.of(components)
-        batch, possible = arcs.batch(arcs.structure(tree))
-        state = interior(batch, cold_batch(batch), torch.full((len(batch),), 1e-3 * self.tol, dtype=DTYPE))
-        bounds = certify_batch(batch, state.mu, state.l, state.lam)
+        s = structure(components[0], tree)
+        batch, possible = Arcs.of(components).batch(s)
+        state = interior(batch, cold_batch(batch), torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE))
+        bounds = certify_batch(batch, state)
         impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
         lows, ups, residuals = bounds.lower.tolist(), bounds.upper.tolist(), bounds.residual.tolist()
         found: list[Solution | Component] = []
@@ -96,15 +96,12 @@ class Newton:
                 found.append(replace(infinite(c, self.name), steps=int(state.steps[k])))
                 continue
             bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
-            tables = [
-                bounds.mu[g][k, m].reshape(shape)
-                for (g, m), shape in zip(batch.structure.where, tree.shapes, strict=True)
-            ]
             multipliers = {
-                a.name: state.lam[g][which][k, m].reshape(a.log_p.shape)
-                for a, (g, m, which) in zip((a for a in c.arcs if a.hard), batch.structure.hard_places, strict=True)
+                a.name: state.lam[k, at : at + a.log_p.size].reshape(a.log_p.shape)
+                for a, at in zip(c.arcs, s.hard_at.tolist(), strict=True)
+                if a.hard
             }
-            found.append(self._solution(c, bound, tree, tables, multipliers, int(state.steps[k])))
+            found.append(self._solution(c, bound, tree, s.tables(bounds.mu[k]), multipliers, int(state.steps[k])))
         return found
 
     def _insist(self, found: Solution | Component, tree: Tree) -> Solution:

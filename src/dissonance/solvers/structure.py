@@ -1,302 +1,263 @@
-"""The structure of a problem apart from its numbers: which cells, terms and separators there are, and where.
+"""The structure of a problem apart from its numbers: which cells, entries and unknowns there are, and what meets what.
 
-Clusters with the same local picture (shape, mechanisms, hard arcs, separator) form a group and are handled together,
-for all problems of a batch at once. Groups are cut into blocks by height in the tree, so that a pass from the leaves to
-the roots costs a few tensor operations a height, not a cluster.
+All numbers of a problem lie in four flat vectors, so that what a Newton step does costs a few tensor operations,
+however many clusters there are:
+
+    cells     mu, cluster by cluster
+    soft      an entry (s, t) for every entropy term: the mechanisms and, with structure, (separator -> rest)
+    hard      an entry (s, t) for every hard arc
+    unknowns  a multiplier for every state of every separator (at a root: for its mass)
+
+Only elimination looks at clusters one by one. Those of one size and height form a front and are eliminated together;
+a small problem is a single front. What differs between the clusters of a front is data, not code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dissonance.distributions.tree import Scope, Tree
+from dissonance.distributions.tree import Tree
 from dissonance.numerics import DTYPE
-from dissonance.solvers.support import settings
 
-Arrow = tuple[Scope, Scope]
-"""(sources, targets)."""
+Ints = npt.NDArray[np.int64]
 
-SHALLOW = 40
-"""Up to this height a tree is eliminated height by height."""
-
-DEEP = 6
-"""In a taller tree, clusters from this height on are solved for together, by sparse factorisation."""
+DENSE = 1 << 15
+"""Up to this many entries an incidence is a dense matrix."""
 
 
 @dataclass(frozen=True)
-class Role:
-    """What an arrow (S, T) means inside a cluster: for every cell the index of its (s, t), t running fastest."""
+class Incidence:
+    """Which of `n` things count, with which sign, in which of `k` sums: a sparse (n, k) matrix, dense where small."""
 
-    cell: Tensor  # (n,)
-    rows: int
-    width: int
-
-    @cached_property
-    def sums(self) -> Tensor:
-        """(n, rows * width): sums cells into (s, t)."""
-        return torch.nn.functional.one_hot(self.cell, self.rows * self.width).to(DTYPE)
+    thing: Tensor
+    sum: Tensor
+    sign: Tensor | None
+    n: int
+    k: int
 
     @cached_property
-    def row_sums(self) -> Tensor:
-        """(n, rows): sums cells into s."""
-        return torch.nn.functional.one_hot(self.cell // self.width, self.rows).to(DTYPE)
+    def dense(self) -> Tensor | None:
+        """The matrix, if small."""
+        if self.n * self.k > DENSE:
+            return None
+        made = torch.zeros(self.n, self.k, dtype=DTYPE, device=self.thing.device)
+        sign = made.new_ones(len(self.thing)) if self.sign is None else self.sign
+        return made.index_put_((self.thing, self.sum), sign, accumulate=True)
+
+    def sums(self, x: Tensor) -> Tensor:
+        """(P, n) summed into (P, k)."""
+        if self.dense is not None:
+            return x @ self.dense
+        terms = x.index_select(1, self.thing)
+        terms = terms if self.sign is None else terms * self.sign
+        return x.new_zeros(len(x), self.k).index_add_(1, self.sum, terms)
+
+    def back(self, y: Tensor) -> Tensor:
+        """(P, k) looked up, and added up, at every thing: the transpose."""
+        if self.dense is not None:
+            return y @ self.dense.T
+        terms = y.index_select(1, self.sum)
+        terms = terms if self.sign is None else terms * self.sign
+        return y.new_zeros(len(y), self.n).index_add_(1, self.thing, terms)
 
     @cached_property
-    def pairs(self) -> Tensor:
-        """(n, n): where a pair of cells stands in a flat (rows, width, width); one past the end for different rows."""
-        row, t = self.cell // self.width, self.cell % self.width
-        same = (row[:, None] * self.width + t[:, None]) * self.width + t[None, :]
-        return torch.where(row[:, None] == row[None, :], same, self.rows * self.width**2)
+    def unsigned(self) -> Incidence:
+        """The same with every sign positive."""
+        return Incidence(self.thing, self.sum, None, self.n, self.k)
 
-    def collect(self, cells: Tensor) -> Tensor:
-        """(..., n) cells summed into (..., rows, width)."""
-        return (cells @ self.sums).unflatten(-1, (self.rows, self.width))
-
-    def spread(self, table: Tensor) -> Tensor:
-        """(..., rows, width) looked up at every cell, (..., n)."""
-        return table.flatten(-2)[..., self.cell]
+    def to(self, device: torch.device | str) -> Incidence:
+        """The same on a device."""
+        sign = None if self.sign is None else self.sign.to(device)
+        return Incidence(self.thing.to(device), self.sum.to(device), sign, self.n, self.k)
 
 
 @dataclass(frozen=True)
-class Group:
-    """Clusters that look alike: `cells` (count, n) are their cells in mu, row by row.
+class Rows:
+    """Entries (s, t) that share their s have one number in `row` (entries,)."""
 
-    `terms` are the entropy terms: the mechanisms at home here, then, with structure, (separator -> rest).
-    """
+    row: Tensor
 
+    @cached_property
+    def same(self) -> Tensor | None:
+        """(entries, entries) 1 where two share a row, if small."""
+        if len(self.row) ** 2 > DENSE:
+            return None
+        return (self.row[:, None] == self.row[None, :]).to(DTYPE)
+
+    def total(self, x: Tensor) -> Tensor:
+        """(P, entries): at every entry the sum over its row."""
+        if self.same is not None:
+            return x @ self.same
+        return torch.zeros_like(x).index_add_(1, self.row, x).index_select(1, self.row)
+
+    def to(self, device: torch.device | str) -> Rows:
+        """The same on a device."""
+        return Rows(self.row.to(device))
+
+
+class Level(NamedTuple):
+    """The separators at one depth: `cell` of a parent lies in `state` of a child's separator, and in state `own` of
+    the parent's own. `cells` are the children's, `cells_state` their states of that separator."""
+
+    cell: Tensor
+    state: Tensor
+    own: Tensor
     cells: Tensor
-    separator: Role
-    terms: tuple[Role, ...]
-    hard: tuple[Role, ...]
-
-    @property
-    def count(self) -> int:
-        """How many clusters."""
-        return self.cells.shape[0]
-
-    @property
-    def size(self) -> int:
-        """Cells a cluster."""
-        return self.cells.shape[1]
+    cells_state: Tensor
 
 
 @dataclass(frozen=True)
-class Block:
-    """Members of a group, at one height, whose parents look alike; `above` is each parent cell's separator state."""
+class Levels:
+    """All levels one after another, from below the roots on: `meets` how many parent cells and `sizes` how many child
+    cells there are at each."""
 
-    group: int
-    members: Tensor
-    height: int
-    parent_group: int  # -1: these are roots
-    parents: Tensor
-    above: Tensor
+    all: Level
+    meets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Level]:
+        cuts = (self.meets,) * 3 + (self.sizes,) * 2
+        return map(Level, *(x.split(n) for x, n in zip(self.all, cuts, strict=True)))
+
+    def __reversed__(self) -> Iterator[Level]:
+        return reversed(tuple(self))
+
+    def to(self, device: torch.device | str) -> Levels:
+        """The same on a device."""
+        return Levels(Level(*(x.to(device) for x in self.all)), self.meets, self.sizes)
 
 
 @dataclass(frozen=True)
-class Spine:
-    """Members of a group high up in a deep tree, with children that hang alike.
+class Front:
+    """`count` clusters of n cells that are eliminated together, leaving k unknowns each.
 
-    Such clusters are not eliminated one height after another: what their separators ask of each other is one sparse
-    system. `X` (n, k) lays a cluster's own separator, then minus its spine children's, over its cells; `unknowns`
-    (members, k) says which unknowns of the system these are.
+    `X` (count, n, k) lays the unknowns over the cells. `soft` (count, t) and `hard` (count, u) are their entries (one
+    past the end: none). `M` (count, n, t) says which cells lie in an entry and `R` which lie in its row; `A` and `S` do
+    so for hard entries. What a front leaves goes to the parents: cell `up_cell` takes from unknown `up_from` (a place
+    among count * k), and pair `up_pair` of cells from the pair `up_from_pair` of unknowns.
+
+    In a front of clusters of different sizes n is the largest, and `place` (cells,) says where in count * n cells are.
     """
 
-    group: int
-    members: Tensor
-    X: Tensor
+    cells: slice
+    pairs: slice
+    count: int
+    n: int
     unknowns: Tensor
+    X: Tensor
+    soft: Tensor
+    M: Tensor
+    R: Tensor
+    hard: Tensor
+    A: Tensor
+    S: Tensor
+    up_cell: Tensor
+    up_from: Tensor
+    up_pair: Tensor
+    up_from_pair: Tensor
+    place: Tensor | None = None
+
+    def gather(self, x: Tensor, missing: float = 0.0) -> Tensor:
+        """(P, cells) by cluster, (P, count, n)."""
+        if self.place is None:
+            return x[:, self.cells].view(len(x), self.count, self.n)
+        found = x.new_full((len(x), self.count * self.n), missing)
+        found[:, self.place] = x
+        return found.view(len(x), self.count, self.n)
+
+    def scatter(self, x: Tensor, into: Tensor) -> None:
+        """The inverse: write (P, count, n) into (P, cells)."""
+        into[:, self.cells] = x.flatten(1) if self.place is None else x.flatten(1).index_select(1, self.place)
+
+    def to(self, device: torch.device | str) -> Front:
+        """The same on a device."""
+        return replace(self, **{k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)})
+
+    @cached_property
+    def same(self) -> Tensor:
+        """(count, u, u) 1 where two hard entries share a row."""
+        of = self.S.amax(1)  # is there an entry at all
+        shared = (self.S.mT @ self.S > 0).to(DTYPE)
+        return shared * of[:, :, None] * of[:, None, :]
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What problems of one shape share. Places are (group, member, which term or hard arc).
+    """What problems of one shape share.
 
-    `blocks` go from the leaves to the roots; `links` are the same clusters regardless of height, for what can be done
-    in any order; `spines` are the clusters above height `DEEP` in a deep tree (none in a shallow one).
+    `incidence` (cells; soft, hard, unknowns) has a minus where a child's separator lies in its parent; `arcs` (cells;
+    table entries of the arcs, one arc after another) lays the arcs' tables over the cells. `fronts` go from the leaves
+    to the roots; in a deep tree `spine` are those far from the leaves, with unknowns numbered apart, so that
+    elimination in their order fills in nothing: `spine_unknowns` are these in the order of that numbering, and
+    `spine_entry`, `spine_rows`, `spine_starts`, `spine_diagonal` say where the fronts' pairs of unknowns go in a sparse
+    matrix by columns, its rows, where columns start, and its diagonal.
     """
 
     tree: Tree
-    groups: tuple[Group, ...]
-    blocks: tuple[Block, ...]
-    links: tuple[Block, ...]
-    spines: tuple[Spine, ...]
-    where: tuple[tuple[int, int], ...]
-    mechanism_places: tuple[tuple[int, int, int], ...]
-    hard_places: tuple[tuple[int, int, int], ...]
-    offsets: np.ndarray[Any, np.dtype[np.int64]]
     structural: bool
+    incidence: Incidence
+    rows: Rows
+    hard_rows: Rows
+    arcs: Incidence
+    arc_of: Tensor  # (entries of arcs,) the arc
+    is_hard: Tensor  # (arcs,)
+    term_of: Tensor  # (arcs,) the term of its mechanism; one past the end: none
+    term_at: Tensor  # (soft,) the term
+    first: Tensor  # (soft,) the entry of the first arc of the mechanism; one past the end: (separator -> rest)
+    hard_entry: Tensor  # (hard,) the entry of the arc
+    fixed: Tensor  # (2, .) entries of soft arcs whose mechanism a hard arc fixes, and the entries of the hard one
+    own: Tensor  # (cells,) the unknown of their own separator's state
+    cluster: Tensor  # (cells,)
+    roots: Tensor  # (unknowns,) 1 where it is for the mass of a root
+    levels: Levels
+    fronts: tuple[Front, ...]
+    spine: tuple[Front, ...]
+    spine_unknowns: Tensor
+    spine_entry: Tensor
+    spine_rows: Tensor
+    spine_starts: Tensor
+    spine_diagonal: Tensor
+    cell_at: Ints
+    hard_at: Ints  # (arcs,) where the entries of a hard arc start
 
     @property
     def cells(self) -> int:
-        """How many cells mu has."""
-        return int(self.offsets[-1])
+        """How many there are."""
+        return self.incidence.n
 
-    def split(self, x: Tensor) -> list[Tensor]:
-        """(P, cells) by group: (P, count, n)."""
-        return [x[:, g.cells] for g in self.groups]
+    @property
+    def pairs(self) -> int:
+        """How many pairs of cells there are inside fronts."""
+        return max((f.pairs.stop for f in (*self.fronts, *self.spine)), default=0)
 
-    def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The inverse of split."""
-        out = parts[0].new_empty(len(parts[0]), self.cells)
-        for g, x in zip(self.groups, parts, strict=True):
-            out[:, g.cells] = x
-        return out
+    def split(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(P, soft + hard + unknowns) as three."""
+        soft, hard, _ = y.split([len(self.first), len(self.hard_entry), len(self.roots)], 1)
+        return soft, hard, _
 
-    def above(self, block: Block, mu: Sequence[Tensor]) -> Tensor:
-        """The parents' marginals on a block's separators, (P, members, states)."""
-        states = self.groups[block.group].separator.rows
-        parents = mu[block.parent_group][:, block.parents]
-        return parents.new_zeros(*parents.shape[:2], states).index_add_(2, block.above, parents)
+    def tables(self, mu: Tensor) -> list[Tensor]:
+        """One problem's cells (cells,) as a table a cluster."""
+        starts = self.cell_at.tolist()
+        return [mu[a : a + math.prod(s)].reshape(s) for a, s in zip(starts, self.tree.shapes, strict=True)]
 
-    def to_parents(self, block: Block, message: Tensor, mu: Sequence[Tensor]) -> None:
-        """Add a message over a block's separators, (P, members, states), to the parents' cells."""
-        if block.parent_group >= 0:
-            mu[block.parent_group].index_add_(1, block.parents, message[..., block.above])
+    def flat(self, tables: Sequence[Tensor]) -> Tensor:
+        """The inverse of `tables`."""
+        return torch.cat([tables[i].reshape(-1) for i in np.argsort(self.cell_at, kind="stable").tolist()])
 
     def to(self, device: torch.device | str) -> Structure:
-        """The same structure with its index arrays on a device."""
-
-        def role(r: Role) -> Role:
-            return Role(r.cell.to(device), r.rows, r.width)
-
-        groups = (
-            Group(g.cells.to(device), role(g.separator), tuple(map(role, g.terms)), tuple(map(role, g.hard)))
-            for g in self.groups
-        )
-
-        def moved(blocks: Sequence[Block]) -> tuple[Block, ...]:
-            return tuple(
-                Block(b.group, b.members.to(device), b.height, b.parent_group, b.parents.to(device), b.above.to(device))
-                for b in blocks
-            )
-
-        rest = (self.where, self.mechanism_places, self.hard_places, self.offsets, self.structural)
-        spines = (Spine(x.group, x.members.to(device), x.X.to(device), x.unknowns.to(device)) for x in self.spines)
-        return Structure(self.tree, tuple(groups), moved(self.blocks), moved(self.links), tuple(spines), *rest)
-
-
-def arrange(tree: Tree, mechanisms: Sequence[Arrow], hard: Sequence[Arrow], structural: bool) -> Structure:
-    """Sort the clusters of a tree into groups and blocks; every arrow lives in the smallest cluster that holds it."""
-    soft_at, hard_at = _at_home(tree, mechanisms), _at_home(tree, hard)
-    members: dict[object, list[int]] = {}
-    for i, cluster in enumerate(tree.clusters):
-        local = {v: k for k, v in enumerate(cluster)}
-
-        def inside(arrow: Arrow, local: dict[str, int] = local) -> tuple[tuple[int, ...], ...]:
-            return tuple(tuple(local[v] for v in side) for side in arrow)
-
-        soft_at[i].sort(key=lambda j, inside=inside: inside(mechanisms[j]))
-        hard_at[i].sort(key=lambda j, inside=inside: inside(hard[j]))
-        picture = (
-            tree.shapes[i],
-            tuple(local[v] for v in tree.separators[i]),
-            tuple(inside(mechanisms[j]) for j in soft_at[i]),
-            tuple(inside(hard[j]) for j in hard_at[i]),
-        )
-        members.setdefault(picture, []).append(i)
-    offsets = np.concatenate([[0], np.cumsum([math.prod(s) for s in tree.shapes])]).astype(np.int64)
-    groups: list[Group] = []
-    where = [(0, 0)] * len(tree.clusters)
-    soft_places, hard_places = [(0, 0, 0)] * len(mechanisms), [(0, 0, 0)] * len(hard)
-    for g, clusters in enumerate(members.values()):
-        first = clusters[0]
-        rest = tuple(v for v in tree.clusters[first] if v not in tree.separators[first])
-        separator = _role(tree, first, (tree.separators[first], rest))
-        terms = tuple(_role(tree, first, mechanisms[j]) for j in soft_at[first])
-        cells = torch.from_numpy(offsets[clusters][:, None] + np.arange(math.prod(tree.shapes[first])))
-        hard_roles = tuple(_role(tree, first, hard[j]) for j in hard_at[first])
-        groups.append(Group(cells, separator, (*terms, separator) if structural else terms, hard_roles))
-        for place, i in enumerate(clusters):
-            where[i] = g, place
-            for at, places in ((soft_at[i], soft_places), (hard_at[i], hard_places)):
-                for which, j in enumerate(at):
-                    places[j] = g, place, which
-    height = _heights(tree)
-    blocks, links = _blocks(tree, where, height), _blocks(tree, where, [0] * len(height))
-    spines = _spines(tree, where, height, groups) if max(height, default=0) > SHALLOW else ()
-    places = (tuple(where), tuple(soft_places), tuple(hard_places))
-    return Structure(tree, tuple(groups), blocks, links, spines, *places, offsets, structural)
-
-
-def _role(tree: Tree, cluster: int, arrow: Arrow) -> Role:
-    cell = torch.from_numpy(settings(tree, cluster, (*arrow[0], *arrow[1])))
-    return Role(cell, *(math.prod(tree.sizes[v] for v in side) for side in arrow))
-
-
-def _at_home(tree: Tree, arrows: Sequence[Arrow]) -> list[list[int]]:
-    """Which arrows live in each cluster."""
-    at: list[list[int]] = [[] for _ in tree.clusters]
-    for j, (s, t) in enumerate(arrows):
-        home = tree.home((*s, *t))
-        assert home is not None
-        at[home].append(j)
-    return at
-
-
-def _heights(tree: Tree) -> list[int]:
-    height = [0] * len(tree.clusters)
-    for i in reversed(range(len(tree.clusters))):
-        if (p := tree.parent[i]) >= 0:
-            height[p] = max(height[p], height[i] + 1)
-    return height
-
-
-def _blocks(tree: Tree, where: Sequence[tuple[int, int]], height: Sequence[int]) -> tuple[Block, ...]:
-    alike: dict[tuple[int, int, int, tuple[int, ...]], list[int]] = {}
-    for i, p in enumerate(tree.parent):
-        above = () if p < 0 else tuple(map(tree.clusters[p].index, tree.separators[i]))
-        alike.setdefault((height[i], where[i][0], where[p][0] if p >= 0 else -1, above), []).append(i)
-    blocks: list[Block] = []
-    for (level, group, parent_group, _), clusters in sorted(alike.items(), key=lambda item: item[0][0]):
-        p = tree.parent[clusters[0]]
-        above = settings(tree, p, tree.separators[clusters[0]]) if p >= 0 else np.zeros(0, dtype=np.int64)
-        own = torch.tensor([where[i][1] for i in clusters])
-        parents = torch.tensor([where[tree.parent[i]][1] if p >= 0 else 0 for i in clusters])
-        blocks.append(Block(group, own, level, parent_group, parents, torch.from_numpy(above)))
-    return tuple(blocks)
-
-
-def _spines(
-    tree: Tree, where: Sequence[tuple[int, int]], height: Sequence[int], groups: Sequence[Group]
-) -> tuple[Spine, ...]:
-    """Unknowns are numbered from the leaves to the roots: eliminated in that order, they fill in nothing."""
-    first: dict[int, int] = {}
-    children: dict[int, list[int]] = {}
-    total = 0
-    for i in reversed(range(len(tree.clusters))):
-        if height[i] >= DEEP:
-            first[i] = total
-            total += groups[where[i][0]].separator.rows
-            children.setdefault(tree.parent[i], []).append(i)
-    alike: dict[object, list[int]] = {}
-    for i in first:
-        hang = sorted(tuple(map(tree.clusters[i].index, tree.separators[c])) for c in children.get(i, []))
-        alike.setdefault((where[i][0], tuple(hang)), []).append(i)
-    spines: list[Spine] = []
-    for clusters in alike.values():
-        columns, unknowns = [], []
-        for i in clusters:
-            inside = tree.clusters[i]
-            hang = sorted(
-                children.get(i, []), key=lambda c, inside=inside: tuple(map(inside.index, tree.separators[c]))
-            )
-            if i == clusters[0]:
-                states = (torch.from_numpy(settings(tree, i, tree.separators[c])) for c in hang)
-                columns = [
-                    -torch.nn.functional.one_hot(x, groups[where[c][0]].separator.rows)
-                    for x, c in zip(states, hang, strict=True)
-                ]
-            own = [(first[c], groups[where[c][0]].separator.rows) for c in (i, *hang)]
-            unknowns.append(torch.cat([torch.arange(a, a + n) for a, n in own]))
-        g = where[clusters[0]][0]
-        X = torch.cat([groups[g].separator.row_sums, *(c.to(DTYPE) for c in columns)], 1)
-        spines.append(Spine(g, torch.tensor([where[i][1] for i in clusters]), X, torch.stack(unknowns)))
-    return tuple(spines)
+        """The same with its index arrays on a device."""
+        moved = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor | Incidence | Rows | Levels)}
+        fronts, spine = (tuple(x.to(device) for x in xs) for xs in (self.fronts, self.spine))
+        return replace(self, **moved, fronts=fronts, spine=spine)

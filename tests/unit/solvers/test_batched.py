@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ import torch
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.problem import Component, prepare
-from dissonance.solvers import CliqueTree, Newton, Solution, exact, structure
-from dissonance.solvers.batch import Arcs, Batch, alike
+from dissonance.solvers import CliqueTree, Newton, Solution, arrange, exact
+from dissonance.solvers.batch import Arcs, Batch, alike, structure
 from dissonance.solvers.bounds import certify
 from dissonance.solvers.interior import cold, interior, warm
 from dissonance.solvers.support import supports
@@ -56,8 +57,7 @@ def component(pdg: PDG, attention: Attention | None = None) -> Component:
 
 
 def batch_of(components: list[Component]) -> Batch:
-    arcs = Arcs.of(components)
-    return arcs.batch(arcs.structure(components[0].tree))[0]
+    return Arcs.of(components).batch(structure(components[0], components[0].tree))[0]
 
 
 def tolerance(batch: Batch, value: float = 1e-10) -> torch.Tensor:
@@ -96,7 +96,7 @@ def test_a_deep_tree_is_solved_through_its_spine_and_agrees_with_the_dual(
     arcs += [Arc(f"side{i}", xs[i], Variable(f"Y{i}", 2), rows(rng, 2, 2)) for i in range(0, 90, 7)]
     c = component(PDG(*arcs))
     batch = batch_of([c])
-    assert batch.structure.spines and max(b.height for b in batch.structure.blocks) > structure.SHALLOW
+    assert batch.structure.spine and len(batch.structure.levels) > arrange.SHALLOW
     s = through_the_batch([c])[0]
     reference = Newton().solve(c)
     assert s.converged
@@ -125,11 +125,11 @@ def test_a_warm_start_takes_fewer_steps_and_ends_where_a_cold_one_does() -> None
         return p.replace(*(Arc(a.name, a.sources, a.targets, _nudge(a, rng)) for a in p.arcs))
 
     moved = batch_of([component(nudged(p)) for p in pdgs])
-    gap = certify(moved, state.mu, state.l, state.lam).gap
+    gap = certify(moved, state).gap
     again = interior(moved, warm(moved, state, gap), tolerance(moved))
     fresh = interior(moved, cold(moved), tolerance(moved))
     assert again.steps.double().mean() < 0.75 * fresh.steps.double().mean()
-    a, b = (certify(moved, s.mu, s.l, s.lam) for s in (again, fresh))
+    a, b = (certify(moved, s) for s in (again, fresh))
     assert torch.allclose(a.upper, b.upper, atol=1e-8)
 
 
@@ -148,9 +148,9 @@ def test_bounds_hold_for_any_iterate_of_any_problem_of_a_batch() -> None:
         exact_values = torch.tensor([Newton().solve(c).upper for c in components])
         state = cold(batch)
         for _ in range(10):
+            garbage = {k: torch.from_numpy(rng.standard_normal(getattr(state, k).shape)) for k in ("l", "d", "lam")}
             mu = state.mu * torch.from_numpy(rng.random(state.mu.shape))
-            garbage = [[x + torch.from_numpy(rng.standard_normal(x.shape)) for x in xs] for xs in state.l]
-            bounds = certify(batch, mu, garbage, state.lam)
+            bounds = certify(batch, replace(state, mu=mu, **garbage))
             assert (bounds.lower <= exact_values + 1e-9).all()
             assert (bounds.upper >= exact_values - 1e-9).all()
 
@@ -160,13 +160,12 @@ def test_dead_cells_are_found_as_the_single_solver_finds_them() -> None:
     for _ in range(20):
         pdg = loop(rng, zeros=0.4)
         c = component(pdg, Attention.uniform(pdg).replace(beta={"cd": math.inf}))
-        arcs = Arcs.of([c])
-        batch, possible = arcs.batch(arcs.structure(c.tree))
+        batch, possible = Arcs.of([c]).batch(structure(c, c.tree))
         found = supports(c, c.tree)
         assert bool(possible) == (found is not None)
         if found is not None and batch.alive is not None:
-            flat = np.concatenate([o + s for o, s in zip(batch.structure.offsets, found, strict=False)])
-            assert np.array_equal(np.flatnonzero(batch.alive[0].numpy()), flat)
+            flat = np.concatenate([o + s for o, s in zip(batch.structure.cell_at, found, strict=True)])
+            assert np.array_equal(np.flatnonzero(batch.alive[0].numpy()), np.sort(flat))
 
 
 def test_many_pdgs_at_once_give_what_each_gives_alone_with_gradients_and_blame(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -18,7 +19,7 @@ from dissonance.solvers import FEASIBLE, CliqueTree, Newton, Solution
 from dissonance.solvers import Joint as JointSolver
 from dissonance.solvers import bounds as batched
 from dissonance.solvers.assemble import assemble
-from dissonance.solvers.batch import Arcs
+from dissonance.solvers.batch import Arcs, structure
 from dissonance.solvers.certificate import agree, certify, contradiction, satisfy
 from dissonance.solvers.interior import cold as cold_batch
 from dissonance.solvers.newton import Iterate, cold, newton
@@ -188,21 +189,19 @@ def test_batched_bounds_from_garbage_are_still_bounds(style: Style):
         case = random_case(seed, style)
         for component in prepare(case.pdg, case.attention).components:
             solution = Newton().solve(component)
-            arcs = Arcs.of([component])
-            batch, possible = arcs.batch(arcs.structure(component.tree))
+            batch, possible = Arcs.of([component]).batch(structure(component, component.tree))
             assert bool(possible[0]) or solution.lower == math.inf
             if math.isinf(solution.upper):
                 continue
             state = cold_batch(batch)
             for noise in (0.0, 0.3, 3.0):
+                guess = {name: noisy(getattr(state, name), noise) for name in ("l", "d", "lam")}
                 mu = noisy(state.mu, noise).abs() * (state.mu > 0)
-                l = [[noisy(x, noise) for x in xs] for xs in state.l]  # noqa: E741
-                lam = [[noisy(x, noise) for x in xs] for xs in state.lam]
-                found = batched.certify(batch, mu, l, lam)
+                found = batched.certify(batch, replace(state, mu=mu, **guess))
                 assert float(found.lower) - component.rounding <= solution.upper, (seed, noise)
                 if float(found.residual) <= 1e-12:
                     assert float(found.upper) + component.rounding >= solution.lower, (seed, noise)
-                assert not bool(batched.contradiction(batch, lam))
+                assert not bool(batched.contradiction(batch, guess["lam"]))
 
 
 # -- honesty -----------------------------------------------------------------------------------------------------------
