@@ -15,12 +15,13 @@ if TYPE_CHECKING:
         Deterministic,
         Empirical,
         Factor,
+        LinearGaussian,
         PointMass,
         SimplexTable,
         SoftmaxTable,
         Table,
     )
-    from dissonance.distributions import CliqueTree, Joint
+    from dissonance.distributions import CliqueTree, Gaussian, Joint
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
     from dissonance.focus import Attention, Control, Focus, full_control
     from dissonance.implicit import minimiser
@@ -31,8 +32,18 @@ if TYPE_CHECKING:
     from dissonance.variables import Euclidean, Finite, Opaque, Variable
 
 _HOME = {
-    "cpds": ("CPD", "Deterministic", "Empirical", "Factor", "PointMass", "SimplexTable", "SoftmaxTable", "Table"),
-    "distributions": ("CliqueTree", "Joint"),
+    "cpds": (
+        "CPD",
+        "Deterministic",
+        "Empirical",
+        "Factor",
+        "LinearGaussian",
+        "PointMass",
+        "SimplexTable",
+        "SoftmaxTable",
+        "Table",
+    ),
+    "distributions": ("CliqueTree", "Gaussian", "Joint"),
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
     "focus": ("Attention", "Control", "Focus", "full_control"),
     "implicit": ("minimiser",),
@@ -60,7 +71,9 @@ __all__ = [
     "Finite",
     "Focus",
     "FormatError",
+    "Gaussian",
     "Joint",
+    "LinearGaussian",
     "Opaque",
     "PointMass",
     "SimplexTable",

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.distributions import CliqueTree, Distribution
+from dissonance.distributions import CliqueTree, Distribution, Product
+from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import Tree, forest, single
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
@@ -21,6 +22,8 @@ from dissonance.pdg import PDG, Theta
 from dissonance.problem import Component, Problem, prepare
 from dissonance.scores import divergence
 from dissonance.solvers import Solution, Solver, by_name, select, solve_together
+from dissonance.solvers.gaussian import GaussianSolution
+from dissonance.variables import Euclidean
 
 
 @dataclass(frozen=True)
@@ -78,18 +81,35 @@ class Inconsistency:
         }
 
     @cached_property
-    def _selected(self) -> tuple[CliqueTree, float]:
-        """mu* on one forest over all variables, and how far off it may be."""
+    def _selected(self) -> tuple[Distribution, float]:
+        """mu* over all variables, and how far off its tables may be."""
         if not math.isfinite(self.upper):
             raise DissonanceError(
                 "the inconsistency is infinite: some beliefs contradict each other outright, so there is no best mu."
                 if self.upper > 0
-                else "the inconsistency is -inf: a disbelieved arc gives probability 0 to something possible."
+                else "the inconsistency is -inf: a disbelieved arc gives probability 0 to something possible, or at "
+                "gamma > 0 no arc bounds some Euclidean direction."
             )
+        parts, error = self._parts()
+        return parts[0] if len(parts) == 1 else Product(self.pdg.variables, parts), error
+
+    def _parts(self) -> tuple[list[Distribution], float]:
+        """mu* over the finite variables and over the Euclidean ones, as far as there are any."""
+        euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean)]
+        tables, error = self._finite()
+        parts: list[Distribution] = [tables] if tables.variables or not euclidean else []
+        if euclidean:
+            parts.append(combined(euclidean, [s.mu for s in self.solutions if isinstance(s, GaussianSolution)]))
+        return parts, error
+
+    def _finite(self) -> tuple[CliqueTree, float]:
+        """mu* over the finite variables on one forest, and how far off it may be."""
         trees: list[Tree] = []
         tables: list[Tensor] = []
         error = 0.0
         for s in self.solutions:
+            if s.component.is_euclidean:
+                continue
             assert s.tree is not None
             chosen: Sequence[Tensor] = s.tables
             if self.gamma == 0 and s.converged and s.component.pinned is None and s.component.convex:
@@ -131,7 +151,7 @@ class Inconsistency:
     def _divergence(self, name: str) -> float:
         """KL_a at mu*; 0 for a hard arc that holds."""
         arc = self.pdg[name]
-        if not math.isfinite(self.upper) or not all(v.is_finite for v in arc.scope):
+        if not math.isfinite(self.upper) or not (arc.is_euclidean or all(v.is_finite for v in arc.scope)):
             return math.nan
         if self.attention.beta.get(name, 0.0) == math.inf:
             return 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -56,16 +56,29 @@ class Arc:
         """The sources, then the targets."""
         return (*self.sources, *self.targets)
 
+    @property
+    def is_euclidean(self) -> bool:
+        """Whether every variable of the arc is Euclidean."""
+        return all(isinstance(v.domain, Euclidean) for v in self.scope)
+
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""
         try:
-            if theta is None:
-                return self.cpd.log_table()
-            own = {n: theta[f"{self.name}.{n}"] for n, _ in self.cpd.named_parameters() if f"{self.name}.{n}" in theta}
-            return torch.func.functional_call(self.cpd, own, ("log_table",))
+            return self.cpd.log_table() if theta is None else self._at(theta, "log_table")
         except CapabilityError as error:
             odd = [f"{v.name} is {v.domain}" for v in self.scope if not v.is_finite]
             raise CapabilityError(f"{self} cannot be tabulated: {'; '.join(odd) or error}.") from None
+
+    def linear_gaussian(self, theta: Theta | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """A, b and Sigma of p(t|s) = N(A s + b, Sigma), at `theta` if given."""
+        try:
+            return self.cpd.linear_gaussian() if theta is None else self._at(theta, "linear_gaussian")
+        except CapabilityError as error:
+            raise CapabilityError(f"{self}: {error}") from None
+
+    def _at(self, theta: Theta, method: str) -> Any:
+        own = {n: theta[f"{self.name}.{n}"] for n, _ in self.cpd.named_parameters() if f"{self.name}.{n}" in theta}
+        return torch.func.functional_call(self.cpd, own, (method,))
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)

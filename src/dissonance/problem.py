@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,10 @@ BYTES_PER_PAIR = 24
 
 @dataclass(frozen=True)
 class Attended:
-    """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights."""
+    """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights.
+
+    A linear-Gaussian arc has an empty table.
+    """
 
     arc: Arc
     log_p: Array
@@ -70,7 +74,7 @@ class Attended:
     @cached_property
     def deterministic(self) -> bool:
         """Whether the targets are a function of the sources."""
-        return bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
+        return self.log_p.size > 0 and bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -86,6 +90,11 @@ class Component:
     arcs: tuple[Attended, ...]
     gamma: float
     theta: Theta | None = None
+
+    @property
+    def is_euclidean(self) -> bool:
+        """Whether its variables are Euclidean; if not they are finite: no arc joins the two."""
+        return not self.variables[0].is_finite
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -136,7 +145,7 @@ class Component:
         arcs = (
             replace(a, beta=0.0, alpha=0.0) if a.name == name else a for a in self.arcs if a.name != name or not a.hard
         )
-        return Component(self.variables, tuple(arcs), self.gamma)
+        return Component(self.variables, tuple(arcs), self.gamma, self.theta)
 
     @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
@@ -151,7 +160,7 @@ class Component:
                 if any(t in maker for t in a.targets):
                     continue  # a second hard belief about a determined variable is a check, not a maker
                 maker |= dict.fromkeys(a.targets, a)
-        if len(maker) < len(self.sizes):
+        if len(maker) < len(self.variables):
             return None
         graph = nx.DiGraph()
         graph.add_nodes_from(a.name for a in maker.values())
@@ -171,7 +180,8 @@ class Component:
 
 @dataclass(frozen=True)
 class Problem:
-    """Components to solve, variables nobody mentions, and what those cost: -gamma log|V| each."""
+    """Components to solve, variables nobody mentions, and what those cost: -gamma log|V| each (V is infinite if
+    Euclidean)."""
 
     components: tuple[Component, ...]
     free: tuple[Variable, ...]
@@ -180,7 +190,8 @@ class Problem:
     @property
     def constant(self) -> float:
         """-gamma sum log|V| over the unmentioned variables."""
-        return -self.gamma * sum(math.log(v.size) for v in self.free) if self.gamma else 0.0
+        size = sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
+        return -self.gamma * size if self.gamma else 0.0
 
 
 def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
@@ -246,11 +257,15 @@ def _bytes(n: float) -> str:
 
 
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
+    if arc.is_euclidean:
+        with contextlib.suppress(CapabilityError):
+            arc.linear_gaussian(theta)
+            return np.zeros(0)
     try:
         return arc.log_table(theta).detach().cpu().numpy()
     except CapabilityError as error:
         raise CapabilityError(
-            f"{error} The exact solvers need every attended arc to be finite: "
+            f"{error} The exact solvers need every attended arc to be a table or linear-Gaussian: "
             f"set beta[{arc.name!r}] = 0 to leave it out."
         ) from None
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.distributions import Distribution
+from dissonance.distributions import Distribution, Gaussian
+from dissonance.distributions.product import part
 from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import cells
@@ -33,13 +34,42 @@ def _log_rows(arc: Arc, theta: Theta | None) -> Tensor:
     return arc.log_table(theta).reshape(cells(arc.sources), cells(arc.targets))
 
 
+def _names(arc: Arc) -> tuple[list[str], list[str]]:
+    return [v.name for v in arc.sources], [v.name for v in arc.targets]
+
+
 def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor:
     """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) )."""
+    gaussian = part(mu, (v.name for v in arc.scope))
+    if isinstance(gaussian, Gaussian):
+        expected = gaussian.expected_log_prob(_names(arc), arc.linear_gaussian(theta))
+        return -conditional_entropy(gaussian, arc) - expected
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
 
 
+def conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:
+    """H(T | S) of an arc's targets given its sources; differential where they are Euclidean."""
+    sources, targets = _names(arc)
+    gaussian = part(mu, (*sources, *targets))
+    if isinstance(gaussian, Gaussian):
+        return gaussian.conditional_entropy(targets, sources)
+    return numerics.conditional_entropy(mu.rows(arc.sources, arc.targets))
+
+
 def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
-    """Whether mu satisfies an arc, up to `FEASIBLE`."""
+    """Whether mu satisfies an arc, up to `FEASIBLE`.
+
+    A linear-Gaussian one: t - A s - b, in units of its noise, has mean 0, covariance I and no correlation with s.
+    """
+    gaussian = part(mu, (v.name for v in arc.scope))
+    if isinstance(gaussian, Gaussian):
+        A, b, Sigma = (x.detach() for x in arc.linear_gaussian(theta))  # noqa: N806
+        rows, n = gaussian.rows(arc.sources, arc.targets).detach(), A.shape[1]
+        R = torch.cat([-b[:, None], -A, torch.eye(len(b), dtype=numerics.DTYPE)], 1)  # noqa: N806
+        white = torch.linalg.solve_triangular(torch.linalg.cholesky(Sigma), R, upper=False)
+        across = white[:, 1:] @ rows[1:, 1 : n + 1] / rows.diagonal()[1 : n + 1].clamp(min=1e-300).sqrt()
+        spread = white[:, 1:] @ rows[1:, 1:] @ white[:, 1:].T - torch.eye(len(b), dtype=numerics.DTYPE)
+        return all(bool((x.abs() <= FEASIBLE).all()) for x in (white @ rows[:, 0], across, spread))
     joint, p = mu.rows(arc.sources, arc.targets).detach(), _log_rows(arc, theta).detach().exp()
     off = (joint - joint.sum(-1, keepdim=True) * p).abs()
     return bool((off <= FEASIBLE).all()) and not bool(((p == 0) & (joint > 0)).any())
@@ -47,10 +77,7 @@ def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
 
 def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, ArcScore]:
     """Divergence and conditional entropy of every arc."""
-    return {
-        a.name: ArcScore(divergence(mu, a, theta), numerics.conditional_entropy(mu.rows(a.sources, a.targets)))
-        for a in pdg.arcs
-    }
+    return {a.name: ArcScore(divergence(mu, a, theta), conditional_entropy(mu, a)) for a in pdg.arcs}
 
 
 def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, theta: Theta | None = None) -> Tensor:
@@ -84,7 +111,7 @@ def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights) -> Tensor:
     for arc in pdg.arcs:
         weight = alpha.get(arc.name, 0.0)
         if weight:
-            total = total + weight * numerics.conditional_entropy(mu.rows(arc.sources, arc.targets))
+            total = total + weight * conditional_entropy(mu, arc)
     return total
 
 

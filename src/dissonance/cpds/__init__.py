@@ -4,6 +4,7 @@ from dissonance.cpds.base import CPD, TableCPD
 from dissonance.cpds.deterministic import Deterministic, PointMass
 from dissonance.cpds.empirical import Empirical, Factor
 from dissonance.cpds.explicit import Explicit
+from dissonance.cpds.gaussian import LinearGaussian
 from dissonance.cpds.table import SimplexTable, SoftmaxTable, Table
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Empirical",
     "Explicit",
     "Factor",
+    "LinearGaussian",
     "PointMass",
     "SimplexTable",
     "SoftmaxTable",

@@ -21,8 +21,9 @@ class CPD(nn.Module):
     Every family answers `log_prob`. A family that can do more also answers
 
     - `log_table()`: log p as a tensor of shape (source sizes..., target sizes...);
+    - `linear_gaussian()`: A, b and Sigma, if p(t|s) = N(A s + b, Sigma);
     - `rsample(sources, shape)`: reparameterised samples;
-    - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) of that same shape.
+    - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it.
 
     Finite values travel as indices, Euclidean ones as vectors, one tensor a variable, with shared leading batch axes.
     """
@@ -38,6 +39,10 @@ class CPD(nn.Module):
     def log_table(self) -> Tensor:
         """log p as a table; raises CapabilityError if the family has none."""
         raise CapabilityError(f"{type(self).__name__} cannot be tabulated.")
+
+    def linear_gaussian(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A, b and Sigma of N(A s + b, Sigma); raises CapabilityError if the family is another."""
+        raise CapabilityError(f"{type(self).__name__} is not linear-Gaussian.")
 
     def table(self) -> Tensor:
         """p itself as a table."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dissonance.errors import DissonanceError, suggest
+from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import FEASIBLE, Solution, Solver
 from dissonance.solvers.batch import alike
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
+from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
 
 
@@ -28,7 +29,9 @@ class Auto:
         return "auto"
 
     def choose(self, component: Component) -> Solver:
-        """Pinned, factor graph, convex, or neither."""
+        """Gaussian, pinned, factor graph, convex, or neither."""
+        if component.is_euclidean:
+            return Gaussian(self.tol, self.budget)
         if component.pinned is not None:
             return Pinned(self.budget)
         if SumProduct.fits(component):
@@ -53,6 +56,10 @@ def solve_together(
     groups: dict[object, list[int]] = {}
     chosen = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
     for i, (c, s) in enumerate(zip(components, chosen, strict=True)):
+        if c.is_euclidean and not isinstance(s, Gaussian):
+            raise CapabilityError(
+                f'the {s.name} solver needs finite variables; {c.variables[0]} is not. Use solver="auto" or "gaussian".'
+            )
         groups.setdefault((s, alike(c)) if isinstance(s, Newton) else i, []).append(i)
     found: dict[int, Solution] = {}
     for group in groups.values():
@@ -74,6 +81,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "pinned": Pinned,
     "sum-product": SumProduct,
     "concave-convex": ConcaveConvex,
+    "gaussian": Gaussian,
     "paper": Paper,
 }
 
@@ -91,6 +99,7 @@ __all__ = [
     "Auto",
     "CliqueTree",
     "ConcaveConvex",
+    "Gaussian",
     "Joint",
     "Newton",
     "Paper",

@@ -1,0 +1,143 @@
+"""Linear-Gaussian cpds: a linear function of the sources plus Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dissonance import numerics
+from dissonance.cpds.base import CPD, Values, Variables
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.variables import Euclidean
+
+
+class LinearGaussian(CPD):
+    """p(t | s) = N(A s + b, Sigma), the values of several variables laid end to end in the order of the arc.
+
+    theta = A, b and `scale`: Sigma = L L', L = `scale` below its diagonal and exp of `scale` on it, so that no step of
+    an optimiser leaves the positive definite matrices. Without sources A has no columns: N(b, Sigma). Numbers stand
+    for 1 x 1 matrices, and one number as Sigma for that multiple of the identity. Sigma must be positive definite: a
+    deterministic map has no density.
+    """
+
+    A: nn.Parameter
+    b: nn.Parameter
+    scale: nn.Parameter
+
+    def __init__(self, A: object = None, b: object = 0.0, Sigma: object = 1.0, *, learnable: bool = True) -> None:  # noqa: N803
+        super().__init__()
+        covariance, shift = _numbers(Sigma, "Sigma"), _numbers(b, "b").reshape(-1)
+        slope = None if A is None else _numbers(A, "A")
+        slope = slope if slope is None or slope.dim() == 2 else slope.reshape(1, -1)
+        size = max(
+            shift.numel(), 0 if slope is None else slope.shape[0], covariance.shape[0] if covariance.dim() else 0
+        )
+        slope = torch.zeros(size, 0, dtype=numerics.DTYPE) if slope is None else slope
+        shift = shift.expand(size).clone() if shift.numel() == 1 else shift
+        if covariance.numel() == 1:
+            covariance = covariance.reshape(()) * torch.eye(size, dtype=numerics.DTYPE)
+        if slope.shape[0] != size or shift.numel() != size or covariance.shape != (size, size):
+            raise DissonanceError(
+                f"A is {tuple(slope.shape)}, b {tuple(shift.shape)} and Sigma {tuple(covariance.shape)}; "
+                "they need as many rows as the targets have dimensions, and Sigma as many columns."
+            )
+        self.A = nn.Parameter(slope, requires_grad=learnable)  # pyright: ignore[reportConstantRedefinition]
+        self.b = nn.Parameter(shift, requires_grad=learnable)
+        self.scale = nn.Parameter(_scale(covariance), requires_grad=learnable)
+
+    @property
+    def cholesky(self) -> Tensor:
+        """L, lower triangular with a positive diagonal: Sigma = L L'."""
+        return self.scale.tril(-1) + torch.diag(self.scale.diagonal().exp())
+
+    @property
+    def Sigma(self) -> Tensor:  # noqa: N802
+        """The covariance of the noise."""
+        return self.cholesky @ self.cholesky.T
+
+    def linear_gaussian(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A, b and Sigma."""
+        return self.A, self.b, self.Sigma
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """Check the sizes of A against the dimensions of the variables, which must be Euclidean."""
+        rows, columns = dimension(targets), dimension(sources)
+        if tuple(self.A.shape) != (rows, columns):
+            raise DissonanceError(
+                f"A is {self.A.shape[0]} x {self.A.shape[1]}, but ({', '.join(v.name for v in sources)}) -> "
+                f"({', '.join(v.name for v in targets)}) needs {rows} x {columns}: a row for each dimension of the "
+                "targets, a column for each dimension of the sources."
+            )
+        return self
+
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """log N(t; A s + b, Sigma)."""
+        t = torch.cat([numerics.real(v) for v in targets], -1)
+        off = torch.linalg.solve_triangular(self.cholesky, (t - self._mean(sources))[..., None], upper=False)[..., 0]
+        size = self.b.numel()
+        return -0.5 * (off**2).sum(-1) - self.scale.diagonal().sum() - 0.5 * size * math.log(2 * math.pi)
+
+    def rsample(self, sources: Values, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+        """t = A s + b + L z for standard normal z, differentiable in theta and s; the targets laid end to end."""
+        mean = self._mean(sources)
+        z = torch.randn((*shape, *mean.shape), dtype=numerics.DTYPE, generator=generator)
+        return mean + z @ self.cholesky.T
+
+    def _mean(self, sources: Values) -> Tensor:
+        if not sources:
+            return self.b
+        return torch.cat([numerics.real(v) for v in sources], -1) @ self.A.T + self.b
+
+    @torch.no_grad()
+    def project(self, joint: Tensor) -> None:
+        """N(A s + b, Sigma) <- mu(t | s), from the matrix [[1, m'], [m, C]] of mu's mean and covariance over (s, t).
+
+        A = C_ts C_ss^-1 (least norm where the sources do not vary), b = m_t - A m_s, Sigma = C_tt - A C_st.
+        """
+        n = self.A.shape[1]
+        mean, C = joint[0, 1:], joint[1:, 1:]  # noqa: N806
+        A = C[n:, :n] @ torch.linalg.pinv(C[:n, :n], hermitian=True)  # noqa: N806
+        self.scale.copy_(_scale(C[n:, n:] - A @ C[:n, n:]))
+        self.A.copy_(A)
+        self.b.copy_(mean[n:] - A @ mean[:n])
+
+    def extra_repr(self) -> str:
+        """Its size, for printing."""
+        return f"{self.A.shape[1]} -> {self.A.shape[0]}"
+
+
+def dimension(variables: Variables) -> int:
+    """The dimensions of Euclidean variables, added up."""
+    total = 0
+    for v in variables:
+        if not isinstance(v.domain, Euclidean):
+            raise CapabilityError(f"a LinearGaussian cpd needs Euclidean variables; {v.name} is {v.domain}.")
+        total += v.domain.dim
+    return total
+
+
+def _numbers(values: object, what: str) -> Tensor:
+    try:
+        found = numerics.real(values).detach().clone()
+    except (TypeError, ValueError) as error:
+        raise DissonanceError(f"{what} is an array of numbers: {error}.") from None
+    if not torch.isfinite(found).all() or found.dim() > 2:
+        raise DissonanceError(
+            f"{what} holds a number that is not finite." if found.dim() <= 2 else f"{what} is no matrix."
+        )
+    return found
+
+
+def _scale(covariance: Tensor) -> Tensor:
+    """The parameter that stands for a covariance."""
+    even = torch.allclose(covariance, covariance.T, rtol=1e-9, atol=1e-12 * float(covariance.abs().max()))
+    L, wrong = torch.linalg.cholesky_ex((covariance + covariance.T) / 2)  # noqa: N806
+    if int(wrong) or not even:
+        raise DissonanceError(
+            "Sigma must be symmetric and positive definite; a deterministic map has no density "
+            "(give it a small variance instead)."
+        )
+    return L.tril(-1) + torch.diag(L.diagonal().log())

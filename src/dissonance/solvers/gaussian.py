@@ -1,0 +1,250 @@
+"""Linear-Gaussian components: mu* is Gaussian, its mean by least squares, its covariance in closed form or by Newton.
+
+Why Gaussian: a lower bound that holds for every mu with finite second moments,
+
+    gamma = 0:  OInc(mu) >= E_mu[ sum_a beta_a log r_a(t|s)/p_a(t|s) ] >= min over x of that sum          for any r_a
+    gamma > 0:  -gamma log of the integral of exp(-sum/gamma), with beta_a - gamma alpha_a on log r_a
+
+is attained with linear-Gaussian r_a, for which the sum is a quadratic function of x. The bound is proved when that
+quadratic is positive semidefinite (`covariance.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.linalg import cholesky, inv, solve_triangular
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions import Gaussian as GaussianDistribution
+from dissonance.errors import CapabilityError, SizeError
+from dissonance.pdg import Theta
+from dissonance.problem import BUDGET, EPS, Array, Component
+from dissonance.scores import FEASIBLE, holds, incompatibility
+from dissonance.solvers.base import Solution, infinite
+from dissonance.solvers.covariance import Result, minimise
+from dissonance.solvers.moments import Belief, Mean, Reduction, beliefs, mean
+
+PRIOR = 1e-9
+"""Precision that stands for none in directions nobody bounds, when mu is asked for (scaled coordinates)."""
+
+Multiplier = tuple[Array, Array, Array]
+"""Omega, Phi and eta of a hard arc: see `GaussianSolution.surrogate`."""
+
+
+@dataclass(frozen=True)
+class GaussianSolution(Solution):
+    """Bounds, the mean, and the reduction from which mu is made on demand."""
+
+    mean: Array = field(default_factory=lambda: np.zeros(0))
+    reduction: Reduction | None = None
+    core: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    improper: bool = False
+    """Whether the infimum is a limit of ever wider mu, or attained by many: `mu` then stands for them."""
+    prices: dict[str, Multiplier] = field(default_factory=dict)
+
+    @cached_property
+    def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """mu*; where nobody bounds a direction, a mu with unit variance there (in units of the arcs' noise)."""
+        assert self.reduction is not None
+        core = self.core
+        if self.improper:
+            core = minimise(self.reduction.program(PRIOR)[0], 1e-3 * PRIOR).C
+        C = self.reduction.covariance(core)
+        return GaussianDistribution(self.component.variables, torch.from_numpy(self.mean), torch.from_numpy(C))
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """A function of theta with the gradient of the inconsistency at the present theta (its value means nothing).
+
+        Soft arcs, by the envelope theorem: -beta E_mu[log p]. Hard arcs, with R = [-A, I], through the multipliers of
+        Sigma = R C R', R C S' = 0 and R m = b, and the entropy H(T|S) = 1/2 log det Sigma that they fix:
+        1/2 tr Omega (Sigma - R C R') + tr Phi (R C S')' + eta'(b - R m) + (gamma alpha - beta)/2 log det Sigma.
+        """
+        total = torch.zeros((), dtype=numerics.DTYPE)
+        fixed: set[object] = set()
+        for a in self.component.arcs:
+            live = a.arc.linear_gaussian(theta)
+            if not any(x.requires_grad for x in live):
+                continue
+            names = list(a.sources), list(a.targets)
+            if not a.hard:
+                total = total - (a.beta * self.mu.expected_log_prob(names, live) if a.beta else 0.0)
+                continue
+            A, b, Sigma = live
+            i = self.mu.index(a.scope)
+            C, m, n = self.mu.covariance[i][:, i], self.mu.mean[i], A.shape[1]
+            R = torch.cat([-A, torch.eye(len(b), dtype=numerics.DTYPE)], 1)
+            omega, phi, eta = (torch.from_numpy(x) for x in self.prices[a.name])
+            total = total + 0.5 * (omega * (Sigma - R @ C @ R.T)).sum() + (phi * (R @ C[:, :n])).sum()
+            total = total + eta @ (b - R @ m)
+            if a.mechanism not in fixed:
+                fixed.add(a.mechanism)
+                same = [o for o in self.component.arcs if o.mechanism == a.mechanism]
+                weight = sum(self.component.gamma * o.alpha - (0.0 if o.hard else o.beta) for o in same)
+                total = total + 0.5 * weight * torch.logdet(Sigma)
+        return total
+
+
+class PinnedGaussian(GaussianSolution):
+    """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
+
+    @cached_property
+    def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The one mu that the hard arcs allow."""
+        with torch.no_grad():
+            return _product(self.component, self.component.theta)
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """The incompatibility as a function of theta, mu included."""
+        return _evaluate(self.component, theta)
+
+
+def _product(component: Component, theta: Theta | None) -> GaussianDistribution:
+    """prod_a p_a over the pinning arcs: x = B x + b + noise, so m = (I - B)^-1 b and C = (I - B)^-1 N (I - B)^-T."""
+    assert component.pinned is not None
+    n = sum(len(a.arc.linear_gaussian(theta)[1]) for a in component.pinned)
+    empty = GaussianDistribution(component.variables, torch.zeros(n), torch.zeros(n, n))
+    B, b, N = torch.eye(n, dtype=numerics.DTYPE), torch.zeros(n, dtype=numerics.DTYPE), torch.zeros(n, n).double()
+    for a in component.pinned:
+        slope, shift, Sigma = a.arc.linear_gaussian(theta)
+        s, t = torch.tensor(empty.index(a.sources), dtype=torch.long), torch.tensor(empty.index(a.targets))
+        B = B.index_put((t[:, None], s[None]), -slope)
+        b = b.index_put((t,), shift)
+        N = N.index_put((t[:, None], t[None]), Sigma)
+    half = torch.linalg.solve(B, torch.linalg.cholesky(N))
+    return GaussianDistribution(component.variables, torch.linalg.solve(B, b), half @ half.T)
+
+
+def _evaluate(component: Component, theta: Theta | None) -> Tensor:
+    soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
+    return incompatibility(_product(component, theta), component.pdg, soft, theta)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Linear-Gaussian arcs over Euclidean variables: exact, with proof, for any convex attention.
+
+    `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
+    """
+
+    tol: float = 1e-7
+    budget: int = BUDGET
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return "gaussian"
+
+    def solve(self, component: Component) -> Solution:
+        """Bounds on the inconsistency, each with its proof, and the Gaussian that attains the upper one.
+
+        -inf if gamma > 0 and some direction is bounded by no arc: mu can be as wide as it likes there.
+        """
+        if not component.is_euclidean:
+            raise CapabilityError(
+                f'the gaussian solver needs Euclidean variables; {component.variables[0]} is not. Use solver="auto".'
+            )
+        if component.pinned is not None:
+            return self._pinned(component)
+        for a in component.arcs:
+            if a.beta < 0 or not component.convex:
+                raise CapabilityError(_not_convex(component))
+        arcs = beliefs(component)
+        reduction = Reduction(component, arcs)
+        if reduction.unbounded:
+            return infinite(component, self.name, -math.inf)
+        middle = mean(arcs, reduction.n)
+        if middle.residual > FEASIBLE:
+            return infinite(component, self.name)
+        reduction.peel()
+        return self._solve(component, reduction, middle)
+
+    def _solve(self, component: Component, reduction: Reduction, middle: Mean) -> Solution:
+        program, W, V, constant = reduction.program()
+        improper = len(V) > 0
+        if improper and any(t.hard for t in program.terms):
+            raise CapabilityError(
+                "hard arcs beside a direction that no arc bounds, at gamma = 0: give a soft arc (a wide one will do) "
+                "to the variables that are only sources."
+            )
+        need = 8 * 6 * program.unknowns**2
+        if need > self.budget:
+            raise SizeError(
+                f"the covariances take {program.unknowns} unknowns, about {need / 2**30:.3g} GiB; the budget is "
+                f"{self.budget / 2**30:.3g} GiB. Attend to fewer arcs, or give the solver a larger budget."
+            )
+        constant += reduction.constant + middle.cost
+        tol = 1e-3 * self.tol * max(1.0, abs(constant))
+        found = minimise(program, tol) if len(W) else Result(np.zeros((0, 0)), 0.0, 0.0, (), 0.0, 0)
+        if found.contradiction:
+            return infinite(component, self.name)
+        slack = self._rounding(reduction, found.upper)
+        lower, upper = found.lower + constant - slack, found.upper + constant + slack
+        residual = max(found.residual, middle.residual)
+        if residual > FEASIBLE:
+            upper = math.inf
+        return GaussianSolution(
+            component,
+            lower,
+            upper,
+            self.name,
+            converged=upper - lower <= self.tol * max(1.0, abs(upper)),
+            steps=found.steps,
+            residual=residual,
+            mean=middle.m,
+            reduction=reduction,
+            core=W.T @ found.C @ W,
+            improper=improper,
+            prices=_prices(reduction, found, middle),
+        )
+
+    def _pinned(self, component: Component) -> Solution:
+        assert component.pinned is not None
+        with torch.no_grad():
+            mu, exact = _product(component, component.theta), float(_evaluate(component, component.theta))
+        if not all(holds(mu, a.arc, component.theta) for a in component.arcs if a.hard):
+            return infinite(component, self.name)
+        slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
+        return PinnedGaussian(component, exact - slack, exact + slack, self.name)
+
+    @staticmethod
+    def _rounding(reduction: Reduction, value: float) -> float:
+        """What float64 blurs: every logarithm, trace and square, times its weight, up to a few ulps."""
+        size = abs(value) + abs(reduction.constant) + reduction.gamma * reduction.n
+        for a in reduction.arcs:
+            weight = (0.0 if a.arc.hard else abs(a.arc.beta)) + reduction.gamma * abs(a.arc.alpha)
+            size += weight * (abs(a.log_det) + len(a.b))
+        return 64 * EPS * size
+
+
+def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Multiplier]:
+    """The multipliers of the hard arcs, for their equations as they stand (not whitened)."""
+    hard: list[Belief] = [h for g in reduction.groups for h in g.hard]
+    duals = [d for d in found.duals if len(d.Omega)]
+    prices = dict(reduction.multipliers)
+    for h, d in zip(hard, duals, strict=True):
+        inverse = inv(cholesky(h.Sigma, lower=True))
+        scale = reduction.scale[h.sources]
+        prices[h.arc.name] = inverse.T @ d.Omega @ inverse, inverse.T @ d.Phi * scale
+    by_name = {a.arc.name: a for a in reduction.arcs}
+    return {
+        name: (
+            omega,
+            phi,
+            solve_triangular(cholesky(by_name[name].Sigma, lower=True), middle.eta[name], lower=True, trans=1),
+        )
+        for name, (omega, phi) in prices.items()
+    }
+
+
+def _not_convex(component: Component) -> str:
+    first = next(a for a in component.arcs if a.beta < component.gamma * a.alpha or a.beta < 0)
+    return (
+        f"{first.arc} has beta < gamma alpha (or beta < 0), so the incompatibility is not convex. "
+        "The gaussian solver needs beta >= gamma alpha and beta >= 0, unless hard arcs determine mu."
+    )
