@@ -17,8 +17,8 @@ from dissonance.variables import Variable
 
 NAMES = "ABCDEFGH"
 
-EXACT = [name for name in SOLVERS if name not in {"concave-convex", "paper"}]
-"""Solvers whose bounds meet; "pinned" and "sum-product" take special cases only. A new one joins by itself."""
+EXACT = [name for name in SOLVERS if name not in {"concave-convex", "gaussian", "paper"}]
+"""Solvers of finite PDGs whose bounds meet; "pinned" and "sum-product" take special cases only. A new one joins."""
 
 
 @dataclass(frozen=True)

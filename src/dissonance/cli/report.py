@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -38,7 +38,8 @@ def _headline(result: Inconsistency, unit: Unit) -> Text:
     line = Text(f"Inconsistency: {_shown(float(result.value), unit)}", style="bold")
     if math.isfinite(result.upper):
         return line.append(f" {unit}").append("" if result.converged else "   (NOT converged)", style="red")
-    why = "some beliefs contradict each other outright" if result.upper > 0 else "a disbelieved arc rules something out"
+    nothing = "a disbelieved arc rules something out, or nothing bounds a Euclidean variable"
+    why = "some beliefs contradict each other outright" if result.upper > 0 else nothing
     return line.append(f" ({why}: there is no best compromise)", style="not bold")
 
 
@@ -81,16 +82,22 @@ def _belief(arc: Arc) -> str:
 def _compromise(result: Inconsistency, marginals: Marginals) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False)
     table.add_column("variable", style="bold", overflow="fold")
-    for _ in range(max(min(len(p), MAX_VALUES + 1) for p in marginals.values())):
+    rows = {name: _values(result, name, p) for name, p in marginals.items()}
+    for _ in range(max(min(len(shown), MAX_VALUES + 1) for shown in rows.values())):
         table.add_column(overflow="fold")
-    for name, p in list(marginals.items())[:MAX_VARIABLES]:
-        labels = result.pdg.variable(name).finite.labels
-        shown = [Text(f"{x} {q:.4f}") for x, q in zip(labels[:MAX_VALUES], p, strict=False)]
-        if len(p) > MAX_VALUES:
-            shown.append(Text(f"... {len(p) - MAX_VALUES} more"))
-        table.add_row(Text(name), *shown)
+    for name, shown in list(rows.items())[:MAX_VARIABLES]:
+        more = [f"... {len(shown) - MAX_VALUES} more"] if len(shown) > MAX_VALUES else []
+        table.add_row(Text(name), *map(Text, shown[:MAX_VALUES] + more))
     _count(table, len(marginals) - MAX_VARIABLES, "variable")
     return table
+
+
+def _values(result: Inconsistency, name: str, marginal: list[float] | dict[str, list[Any]]) -> list[str]:
+    """Each value with its probability, or each dimension with its mean and standard deviation."""
+    if isinstance(marginal, dict):
+        spread = [math.sqrt(max(0.0, row[i])) for i, row in enumerate(marginal["covariance"])]
+        return [f"{m:.4g} +- {s:.3g}" for m, s in zip(marginal["mean"], spread, strict=True)]
+    return [f"{x} {q:.4f}" for x, q in zip(result.pdg.variable(name).finite.labels, marginal, strict=True)]
 
 
 def _heading(title: str, note: str) -> Text:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency
 
-Marginals = dict[str, list[float]]
+Marginals = dict[str, list[float] | dict[str, list[Any]]]
+"""By variable: the probabilities of its values, or the mean and the covariance of a Euclidean one."""
 
 MAX_ARCS_DROPPED = 100
 """Up to how many arcs `saved_if_dropped` is computed unasked: it takes a solve for each."""
@@ -86,7 +87,14 @@ def marginals(result: Inconsistency) -> Marginals | None:
         if attention.beta.get(a.name, 0.0) != 0 or attention.gamma * attention.alpha.get(a.name, 0.0) != 0
         for v in a.scope
     }
-    return {v.name: result.mu.marginal(v.name).tolist() for v in result.pdg.variables if v.name in attended}
+    return {v.name: _marginal(result, v.name) for v in result.pdg.variables if v.name in attended}
+
+
+def _marginal(result: Inconsistency, name: str) -> list[float] | dict[str, list[Any]]:
+    found = result.mu.marginal(name)
+    if result.pdg.variable(name).is_finite:
+        return found.tolist()
+    return {key: getattr(found, key).tolist() for key in ("mean", "covariance")}
 
 
 def _record(

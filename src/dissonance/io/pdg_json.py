@@ -9,11 +9,12 @@ import msgspec
 import torch
 from msgspec import UNSET, UnsetType
 
-from dissonance.errors import FormatError, suggest
+from dissonance.cpds import LinearGaussian
+from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import strict
 from dissonance.pdg import PDG, Arc
-from dissonance.variables import Finite, Variable
+from dissonance.variables import Euclidean, Finite, Variable
 
 FORMAT = "dissonance.pdg"
 VERSION = 1
@@ -22,19 +23,29 @@ MAX_VALUES = 1_000_000
 
 
 class VariableRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A variable: its values, or how many there are."""
+    """A variable: its values, or how many there are; or the dimension of a Euclidean one."""
 
     name: str
     values: list[str] | UnsetType = UNSET
     size: int | UnsetType = UNSET
+    dim: int | UnsetType = UNSET
+
+
+class GaussianRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """N(A s + b, Sigma): rows for the dimensions of the targets, columns of A for those of the sources."""
+
+    b: list[float]
+    Sigma: list[list[float]]
+    A: list[list[float]] | UnsetType = UNSET
 
 
 class ArcRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """An arc with its table and its weights."""
+    """An arc with its table, or its linear Gaussian, and its weights."""
 
     name: str
     targets: list[str]
-    table: msgspec.Raw
+    table: msgspec.Raw = msgspec.Raw()
+    linear_gaussian: GaussianRecord | UnsetType = UNSET
     sources: list[str] = []
     alpha: float = 1.0
     beta: float | str = 1.0
@@ -77,8 +88,35 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         if a.control is not UNSET:
             chi[a.name] = _weight(a, "control", a.control)
         movable = learnable or chi.get(a.name, 0.0) > 0
-        arcs.append(strict.arc(a.name, a.sources, a.targets, a.table, known, movable))
+        arcs.append(_gaussian(a, known, movable) if _is_gaussian(a) else _table(a, known, movable))
     return PDG(*arcs, variables=known.values()), Focus(Attention(beta, alpha, document.gamma), Control(chi))
+
+
+def _is_gaussian(a: ArcRecord) -> bool:
+    if a.linear_gaussian is UNSET and not bytes(a.table):
+        raise FormatError(f"arc {a.name!r}: the key 'table' is missing.")
+    if a.linear_gaussian is not UNSET and bytes(a.table):
+        raise FormatError(f'arc {a.name!r} has both "table" and "linear_gaussian"; leave one of them out.')
+    return a.linear_gaussian is not UNSET
+
+
+def _table(a: ArcRecord, known: dict[str, Variable], learnable: bool) -> Arc:
+    for n in (*a.sources, *a.targets):
+        if n in known and not known[n].is_finite:
+            raise FormatError(f'arc {a.name!r} has a table, but {n!r} is {known[n].domain}: use "linear_gaussian".')
+    return strict.arc(a.name, a.sources, a.targets, a.table, known, learnable)
+
+
+def _gaussian(a: ArcRecord, known: dict[str, Variable], learnable: bool) -> Arc:
+    given = a.linear_gaussian
+    assert given is not UNSET
+    sources, targets = strict.ends(a.name, a.sources, a.targets, known)
+    try:
+        cpd = LinearGaussian(None if given.A is UNSET else given.A, given.b, given.Sigma, learnable=learnable)
+        return Arc(a.name, sources, targets, cpd)
+    except DissonanceError as error:
+        line = str(error).removeprefix(f"arc {a.name!r}: ")
+        raise FormatError(line if line.startswith("arc ") else f"arc {a.name!r}: {line}") from None
 
 
 def _check_header(header: Header) -> None:
@@ -100,8 +138,9 @@ def _variables(records: Iterable[VariableRecord]) -> Iterator[Variable]:
     """The variables, sharing one domain for each size."""
     numbered: dict[int, Finite] = {}
     for v in records:
-        if v.values is not UNSET and v.size is not UNSET:
-            raise FormatError(f'variable {v.name!r} has both "values" and "size"; leave one of them out.')
+        given = [k for k in ("values", "size", "dim") if getattr(v, k) is not UNSET]
+        if len(given) > 1:
+            raise FormatError(f'variable {v.name!r} has both "{given[0]}" and "{given[1]}"; leave one of them out.')
         if v.values is not UNSET:
             yield _labelled(v.name, v.values)
         elif v.size is not UNSET:
@@ -109,6 +148,10 @@ def _variables(records: Iterable[VariableRecord]) -> Iterator[Variable]:
                 _check_size(v.name, v.size, sum(numbered))
                 numbered[v.size] = Finite(tuple(range(v.size)))
             yield Variable(v.name, numbered[v.size])
+        elif v.dim is not UNSET:
+            if not 1 <= v.dim <= MAX_VALUES:
+                raise FormatError(f"variable {v.name!r} has dim {v.dim}; it needs at least 1, at most {MAX_VALUES}.")
+            yield Variable(v.name, Euclidean(v.dim))
         else:
             raise FormatError(f'variable {v.name!r} needs either "values" or "size".')
 
@@ -161,8 +204,10 @@ def _lines(records: Iterable[dict[str, object]]) -> str:
 
 
 def _variable_record(v: Variable) -> dict[str, object]:
+    if isinstance(v.domain, Euclidean):
+        return {"name": v.name, "dim": v.domain.dim}
     if not v.is_finite:
-        raise FormatError(f"variable {v.name!r} is {v.domain}; a JSON file holds finite variables only.")
+        raise FormatError(f"variable {v.name!r} is {v.domain}; a JSON file holds finite and Euclidean variables only.")
     labels = v.finite.labels
     if all(type(x) is int for x in labels) and labels == tuple(range(v.size)):
         return {"name": v.name, "size": v.size}
@@ -173,9 +218,7 @@ def _variable_record(v: Variable) -> dict[str, object]:
 
 
 def _arc_record(a: Arc, attention: Attention, control: Control) -> dict[str, object]:
-    p = a.cpd.table().detach()
-    if not torch.isfinite(p).all():
-        raise FormatError(f"{a} holds a number that is not finite.")
+    belief = _belief(a)
     record: dict[str, object] = {
         "name": a.name,
         "sources": [v.name for v in a.sources],
@@ -188,7 +231,25 @@ def _arc_record(a: Arc, attention: Attention, control: Control) -> dict[str, obj
         if not isinstance(chi, float | int):
             raise FormatError(f"{a} has a control for each component of its parameters; a file holds one number.")
         record["control"] = _written(chi)
-    return record | {"table": p.tolist()}
+    return record | belief
+
+
+def _belief(a: Arc) -> dict[str, object]:
+    """The cpd under its own key."""
+    if a.is_euclidean:
+        try:
+            A, b, Sigma = (x.detach() for x in a.linear_gaussian())  # noqa: N806
+        except CapabilityError as error:
+            raise FormatError(f"{error} A JSON file holds tables and linear Gaussians only.") from None
+        parts = {"A": A, "b": b, "Sigma": Sigma} if a.sources else {"b": b, "Sigma": Sigma}
+        held: object = {k: x.tolist() for k, x in parts.items()}
+        numbers = torch.cat([x.reshape(-1) for x in parts.values()])
+    else:
+        numbers = a.cpd.table().detach()
+        held = numbers.tolist()
+    if not torch.isfinite(numbers).all():
+        raise FormatError(f"{a} holds a number that is not finite.")
+    return {"linear_gaussian" if a.is_euclidean else "table": held}
 
 
 def _written(weight: float) -> float | str:

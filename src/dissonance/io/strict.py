@@ -152,17 +152,7 @@ def arc(
     learnable: bool,
 ) -> Arc:
     """An arc between known variables with a table that fits them."""
-    if not targets:
-        raise FormatError(f"arc {name!r} has no targets; it needs at least one.")
-    if both := set(sources) & set(targets):
-        raise FormatError(
-            f"arc {name!r} has {min(both)!r} both as a source and as a target; it may be only one of them."
-        )
-    try:
-        tail, head = tuple([known[n] for n in sources]), tuple([known[n] for n in targets])
-    except KeyError as missing:
-        unknown = missing.args[0]
-        raise FormatError(f"arc {name!r}: no variable named {unknown!r}.{suggest(unknown, known)}") from None
+    tail, head = ends(name, sources, targets, known)
     scope = (*tail, *head)
     if len(scope) > MAX_AXES:
         raise FormatError(f"arc {name!r} has {len(scope)} variables; at most {MAX_AXES} are supported.")
@@ -174,6 +164,24 @@ def arc(
         return Arc(name, tail, head, SoftmaxTable(p) if learnable else Table(p))
     except CapabilityError:  # the wrong shape
         raise _misfits(name, table, scope) from None
+
+
+def ends(
+    name: str, sources: Sequence[str], targets: Sequence[str], known: dict[str, Variable]
+) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
+    """The sources and the targets of an arc, if they are known variables that an arc can have."""
+    if not targets:
+        raise FormatError(f"arc {name!r} has no targets; it needs at least one.")
+    if both := set(sources) & set(targets):
+        raise FormatError(
+            f"arc {name!r} has {min(both)!r} both as a source and as a target; it may be only one of them."
+        )
+    try:
+        tail, head = tuple([known[n] for n in sources]), tuple([known[n] for n in targets])
+    except KeyError as missing:
+        unknown = missing.args[0]
+        raise FormatError(f"arc {name!r}: no variable named {unknown!r}.{suggest(unknown, known)}") from None
+    return tail, head
 
 
 def _misfits(name: str, table: msgspec.Raw, scope: tuple[Variable, ...]) -> FormatError:

@@ -16,7 +16,7 @@ from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import load, save
 from dissonance.pdg import PDG, Arc
-from dissonance.variables import Euclidean, Variable
+from dissonance.variables import Opaque, Variable
 
 X, Y = Variable("X", 2), Variable("Y", ["low", "high"])
 PAIR = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", X, Y, [[0.3, 0.7], [1.0, 0.0]]))
@@ -125,7 +125,7 @@ UNWRITABLE = {
     "focus of another PDG": (PAIR, Focus(Attention({"r": 1.0})), "names an arc 'r'"),
     "a control for each component": (PAIR, Focus(control=Control({"q": torch.ones(2, 2)})), "one number"),
     "a control by parameter": (PAIR, Focus(control=Control({"q.p": 1.0})), "'q.p'"),
-    "not finite": (PDG(variables=[Variable("Z", Euclidean(3))]), None, "variable 'Z' is Euclidean(3)"),
+    "not finite": (PDG(variables=[Variable("Z", Opaque("a graph"))]), None, "variable 'Z' is Opaque(a graph)"),
     "labels that look alike": (PDG(variables=[Variable("Z", [1, "1"])]), None, "written the same"),
     "half a surrogate pair": (PDG(variables=[Variable("\ud800", 2)]), None, "cannot be written"),
 }
