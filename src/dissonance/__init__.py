@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.io import load, save
     from dissonance.pdg import PDG, Arc
+    from dissonance.query import Posterior, Queries, query
     from dissonance.scores import incompatibility, observational_incompatibility, structural_deficiency
     from dissonance.variables import Euclidean, Finite, Opaque, Variable
 
@@ -50,6 +51,7 @@ _HOME = {
     "inconsistency": ("inconsistencies", "inconsistency"),
     "io": ("load", "save"),
     "pdg": ("PDG", "Arc"),
+    "query": ("Posterior", "Queries", "query"),
     "scores": ("incompatibility", "observational_incompatibility", "structural_deficiency"),
     "variables": ("Euclidean", "Finite", "Opaque", "Variable"),
 }
@@ -76,6 +78,8 @@ __all__ = [
     "LinearGaussian",
     "Opaque",
     "PointMass",
+    "Posterior",
+    "Queries",
     "SimplexTable",
     "SizeError",
     "SoftmaxTable",
@@ -88,6 +92,7 @@ __all__ = [
     "load",
     "minimiser",
     "observational_incompatibility",
+    "query",
     "save",
     "structural_deficiency",
 ]

@@ -20,12 +20,16 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Clusters of one level and one shape, one after another: (clusters, separator states, states of the rest)."""
+    """Clusters of one level and one shape, one after another: (clusters, separator states, states of the rest).
+
+    Their parents are of one size too: each separator state has as many `others` there.
+    """
 
     clusters: tuple[int, ...]
     rows: slice
     states: int
     rest: int
+    others: int
     spread: tuple[Any, ...]
     """For each child in turn: which of the messages of the level below meets each cell."""
     places: tuple[Any, ...]
@@ -119,6 +123,7 @@ class Levels:
                 slice(self.start[i], self.start[last] + cells[last]),
                 states[i],
                 cells[i] // states[i],
+                cells[tree.parent[i]] // states[i] if depth[i] else 0,
                 tuple(self.index([spread(j, children[j][r]) for j in members]) for r in ranks),
                 tuple(self.index([np.array([place[children[j][r]] for j in members])]) for r in ranks),
                 self.index([collect(j) for j in members]) if depth[i] else None,

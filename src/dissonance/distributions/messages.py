@@ -180,7 +180,7 @@ class Messages:
         if read is None:
             return up, up.log_z
         marginals = self.downward(up, by)
-        found = read(marginals.exp() if by is LOG_SUM else marginals, by)
+        found = read(marginals.exp(), SUM) if by is LOG_SUM else read(marginals, by)
         return up, found * (up.log_z > -math.inf)  # one impossible component makes the whole impossible
 
     def upward(self, rows: Array, by: Arithmetic) -> Upward:
@@ -202,7 +202,7 @@ class Messages:
                 total = by.total(table, 2)
                 scale = total if g.collect is None else by.top(total, 1)
                 scales.append(scale[:, 0])
-                sent.append(by.over(total, scale).reshape(-1, *batch))
+                sent.append(by.over(total, scale).reshape(len(g.clusters) * g.states, *batch))
                 tables.append(table)
                 sums.append(total)
             messages.append(by.join(sent) if len(sent) > 1 else sent[0])
@@ -221,9 +221,9 @@ class Messages:
                 if g.collect is None:
                     share = by.over(by.over(total, total), total)  # 1 / Z, or 0 if Z is
                 else:
-                    above = by.take(done[-1], g.collect).reshape(len(g.clusters), g.states, -1, *batch)
+                    above = by.take(done[-1], g.collect).reshape(len(g.clusters), g.states, g.others, *batch)
                     share = by.over(by.total(above, 2), total)
-                found.append(by.times(table, share[:, :, None]).reshape(-1, *batch))
+                found.append(by.times(table, share[:, :, None]).reshape(g.rows.stop - g.rows.start, *batch))
             done.append(by.join(found) if len(found) > 1 else found[0])
         return by.join(done)
 
@@ -262,10 +262,12 @@ class Messages:
         sizes = self.levels.tree.sizes
         homes = [self.levels.home((v,)) for v in sizes]
         after = [self.levels.scopes[h][self.levels.scopes[h].index(v) + 1 :] for v, h in zip(sizes, homes, strict=True)]
-        shape = (-1, *[1] * (chosen.dim() - 1))
-        stride = torch.tensor([prod(sizes[u] for u in a) for a in after], device=chosen.device).view(shape)
-        size = torch.tensor(list(sizes.values()), device=chosen.device).view(shape)
-        return chosen[homes] // stride % size
+        strides = [prod(sizes[u] for u in a) for a in after]
+
+        def column(numbers: Sequence[int]) -> Tensor:
+            return torch.tensor(numbers, dtype=torch.long, device=chosen.device).view(-1, *[1] * (chosen.dim() - 1))
+
+        return chosen[column(homes).reshape(-1)] // column(strides) % column(list(sizes.values()))
 
 
 def calibrate(tree: Tree, log_tables: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:

@@ -1,0 +1,258 @@
+"""Posteriors: marginals and most probable states of a PDG's joint distribution given evidence.
+
+The distribution is the factor graph of the cpds, which for a Bayesian network is its joint:
+
+    mu(x) = 1/Z prod_a p_a(t|s)          (mu* at beta = alpha = gamma = 1)
+
+Evidence fixes variables to values. Variables `observed` in every evidence set are cut out of the tables before the
+junction tree is made; other evidence multiplies tables by 0 and 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions.factors import Factor, Factors
+from dissonance.distributions.levels import Index, intp, walk
+from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, Messages, Which
+from dissonance.distributions.tree import Tree, coarsened, decompose, single
+from dissonance.errors import DissonanceError, SizeError, suggest
+from dissonance.pdg import PDG, Theta
+from dissonance.problem import BUDGET
+
+Evidence = Mapping[str, Hashable]
+State = dict[str, Hashable]
+
+UNSEEN = object()
+
+PLAN_BYTES = 160
+"""What a cell of a cluster costs once: its number, and where it is read and added."""
+
+SET_BYTES = 48
+"""What it costs for each evidence set: its number, its product with messages, its marginal, and copies in between."""
+
+MERGED = 64
+"""Clusters are merged up to this many cells: for less, a message costs more than it saves."""
+
+TOGETHER = 2**21
+"""Cells worked on at one time on a CPU: further evidence sets wait, so that memory is used again, not asked for."""
+
+
+def query(
+    pdg: PDG,
+    evidence: Evidence | Sequence[Evidence] | None = None,
+    *,
+    theta: Theta | None = None,
+    budget: int = BUDGET,
+    device: torch.device | str | None = None,
+) -> Posterior:
+    """The posterior of every variable given evidence {variable: label}, or given each of many evidence sets.
+
+    Many sets are answered together. To ask again and again, plan once: `Queries`.
+    """
+    evidence = {} if evidence is None else evidence
+    sets = [evidence] if isinstance(evidence, Mapping) else evidence
+    shared = [n for n in sets[0] if all(n in e for e in sets)] if sets else []
+    return Queries(pdg, shared, theta=theta, budget=budget, device=device)(evidence)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known given one evidence set, or with a leading axis given each of many.
+
+    log_partition   log sum_x prod_a p_a over the x that agree with the evidence: for a Bayesian network the
+                    log-probability of the evidence. -inf if the evidence is impossible.
+    marginals       mu(v | evidence) of each variable; all 0 if the evidence is impossible.
+    """
+
+    log_partition: Tensor
+    marginals: dict[str, Tensor]
+    _explain: Callable[[], tuple[Tensor, list[State | None]]] = field(repr=False)
+
+    def most_probable(self) -> tuple[Tensor, list[State | None] | State | None]:
+        """max_x log prod_a p_a given the evidence, and an x that attains it as labels: None where none is possible."""
+        value, states = self._explain()
+        return value, states if value.dim() else states[0]
+
+    def __repr__(self) -> str:
+        sets = f"{len(self.log_partition)} evidence sets" if self.log_partition.dim() else "one evidence set"
+        return f"Posterior({len(self.marginals)} variables, {sets})"
+
+
+class Queries:
+    """A PDG made ready to be asked about evidence: plan once, then a call is tensor passes only.
+
+    Every evidence set must fix the `observed` variables and may fix others too; the more are observed, the smaller the
+    tables. The work is done on the device of the cpds, or on `device`.
+    """
+
+    def __init__(
+        self,
+        pdg: PDG,
+        observed: Iterable[str] = (),
+        *,
+        theta: Theta | None = None,
+        budget: int = BUDGET,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.variables = {v.name: v for v in pdg.variables if v.is_finite}
+        self.observed = tuple(dict.fromkeys(pdg.variable(n).name for n in observed))
+        self.budget = budget
+        self.tree = self._tree(pdg)
+        logs = [a.log_table(theta).detach() for a in pdg.arcs]
+        where = torch.device(device) if device is not None else logs[0].device if logs else torch.device("cpu")
+        self.messages = Messages(self.tree, where)
+        self._factors = self._tabulate(pdg, [x.to(where, numerics.DTYPE).reshape(-1) for x in logs])
+        self._codes: dict[str, tuple[int, dict[Hashable, int]]] = {}
+        for k, (n, v) in enumerate(self.variables.items()):
+            labels = v.finite.labels if n in self.observed else (UNSEEN, *v.finite.labels)
+            self._codes[n] = k, {label: i for i, label in enumerate(labels)}
+        sizes = {n: self.variables[n].size for n in self.observed}
+        self._certain = {n: torch.eye(k, dtype=numerics.DTYPE, device=where) for n, k in sizes.items()}
+        self._plan_marginals()
+
+    def _tree(self, pdg: PDG) -> Tree:
+        """A junction forest of what is not observed, if it fits."""
+        sizes = {n: v.size for n, v in self.variables.items() if n not in self.observed}
+        scopes = [tuple(v.name for v in a.scope if v.name in sizes) for a in pdg.arcs]
+        tree = coarsened(decompose(sizes, scopes), MERGED) if sizes else single({})
+        need = (PLAN_BYTES + SET_BYTES) * tree.cells
+        if need > self.budget:
+            raise SizeError(
+                f"the junction tree has treewidth {tree.treewidth} and {tree.cells:.3g} cells, about "
+                f"{need / 2**30:.3g} GiB for one evidence set; the budget is {self.budget / 2**30:.3g} GiB. "
+                "Observe more variables, or give a larger budget."
+            )
+        return tree
+
+    def _tabulate(self, pdg: PDG, logs: Sequence[Tensor]) -> Factors:
+        """The arcs, and for each variable that may be seen a table: ones if it is not, else 1 at its value only."""
+        sizes: dict[Hashable, int] = {n: v.size for n, v in self.variables.items()}
+        given: list[Hashable] = [n if n in self.observed else ("seen", n) for n in self.variables]
+        factors = [Factor(tuple(v.name for v in a.scope), log) for a, log in zip(pdg.arcs, logs, strict=True)]
+        for n, size in self.tree.sizes.items():
+            sizes["seen", n] = size + 1
+            values = torch.eye(size, dtype=numerics.DTYPE, device=self.messages.levels.device)
+            table = torch.cat([torch.ones_like(values[:1]), values])
+            factors.append(Factor((("seen", n), n), numerics.log(table).reshape(-1)))
+        return Factors(self.messages.levels, sizes, given, factors)
+
+    def _plan_marginals(self) -> None:
+        """Which rows add up to each value of each variable; variables with as many rows a value go together."""
+        levels, sizes = self.messages.levels, self.tree.sizes
+        together: dict[int, list[str]] = {}
+        for v in sizes:
+            together.setdefault(levels.cells[levels.home((v,))] // sizes[v], []).append(v)
+
+        def rows(v: str) -> Index:
+            home = levels.home((v,))
+            axes = levels.scopes[home]
+            return levels.start[home] + walk((v, *(u for u in axes if u != v)), axes, sizes)
+
+        reads = [(rest, levels.index([rows(v) for v in names])) for rest, names in together.items()]
+        self._reads = reads, [(rest, intp(at)) for rest, at in reads]
+        self._read_order = [v for names in together.values() for v in names]
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def __call__(self, evidence: Evidence | Sequence[Evidence] | None = None) -> Posterior:
+        """The posterior given one evidence set {variable: label}, or given each of many."""
+        evidence = {} if evidence is None else evidence
+        if isinstance(evidence, Mapping):
+            values, unseen = self._encoded([evidence])
+            values = values[:, 0]
+        else:
+            values, unseen = self._encoded(evidence)
+        parts = [self._sums(part, unseen) for part in self._chunks(values)]
+        log_z = torch.cat([z for z, _ in parts]) if values.dim() > 1 else parts[0][0]
+        table = torch.cat([m for _, m in parts], -1) if len(parts) > 1 else parts[0][1]
+        return Posterior(log_z, self._named(table, values, log_z), lambda: self._explained(values, unseen))
+
+    def _encoded(self, sets: Sequence[Evidence]) -> tuple[Tensor, frozenset[Hashable]]:
+        """Codes of the evidence, (variables, sets), and the tables that none of it needs.
+
+        A code is the place of the value; for a variable that need not be observed 0 is unseen, and values follow.
+        """
+        codes = np.zeros((len(self.variables), len(sets)), dtype=np.int64)
+        names = dict.fromkeys(chain(self.observed, *sets))
+        for name in names:
+            try:
+                row, places = self._codes[name]
+                codes[row] = [places[e.get(name, UNSEEN)] for e in sets]
+            except (KeyError, TypeError):
+                raise self._wrong(sets, name) from None
+        unseen = frozenset(("seen", n) for n in self.tree.sizes if n not in names)
+        return torch.from_numpy(codes).to(self.messages.levels.device), unseen
+
+    def _wrong(self, sets: Sequence[Evidence], name: str) -> DissonanceError:
+        """What is wrong with the first bad value of a variable."""
+        known = self.variables[name].finite.labels if name in self.variables else ()
+        for k, e in enumerate(sets):
+            if name in e and name not in self.variables:
+                return DissonanceError(f"evidence set {k}: no finite variable {name!r}.{suggest(name, self.variables)}")
+            if name in e and e[name] not in known:
+                hint = suggest(str(e[name]), map(str, known))
+                return DissonanceError(f"evidence set {k}: {name!r} has no value {e[name]!r}.{hint}")
+            if name not in e and name in self.observed:
+                return DissonanceError(f"evidence set {k} has no value of {name!r}, which is to be observed.")
+        raise AssertionError(name)
+
+    def _chunks(self, values: Tensor) -> Sequence[Tensor]:
+        if values.dim() == 1:
+            return [values]
+        room = (self.budget - PLAN_BYTES * self.tree.cells) // SET_BYTES
+        if values.device.type == "cpu":
+            room = min(room, TOGETHER)
+        return values.split(max(1, room // self.tree.cells), 1)
+
+    def _sums(self, values: Tensor, unseen: frozenset[Hashable]) -> tuple[Tensor, Tensor]:
+        """log Z, and the marginals of all variables one below the other."""
+        if values.shape[1:] == (1,):
+            log_z, found = self._sums(values[:, 0], unseen)
+            return log_z[None], found[:, None]
+
+        def rows(by: Arithmetic, which: Which) -> Array:
+            return self._factors.rows(values[..., which], by, unseen)
+
+        def read(marginals: Array, by: Arithmetic) -> Array:
+            batch = marginals.shape[1:]
+            plan = self._reads[by is ONE]
+            parts = [by.total(by.take(marginals, at).reshape(len(at) // rest, rest, *batch), 1) for rest, at in plan]
+            return by.join([marginals[:0], *parts])
+
+        one = values.dim() == 1 and values.device.type == "cpu"
+        return self.messages.sums(rows, ONE if one else SUM, self._factors.smallest, read)
+
+    def _named(self, table: Tensor, values: Tensor, log_z: Tensor) -> dict[str, Tensor]:
+        parts = table.movedim(0, -1).split([self.tree.sizes[v] for v in self._read_order], -1)
+        found = dict(zip(self._read_order, parts, strict=True))
+        if self.observed:
+            possible = (log_z > -torch.inf).to(numerics.DTYPE).unsqueeze(-1)
+            for n in self.observed:
+                found[n] = self._certain[n][values[self._codes[n][0]]] * possible
+        return {n: found[n] for n in self.variables}
+
+    @torch.no_grad()
+    def _explained(self, values: Tensor, unseen: frozenset[Hashable]) -> tuple[Tensor, list[State | None]]:
+        best: list[Tensor] = []
+        states: list[Tensor] = []
+        for part in self._chunks(values):
+            up = self.messages.upward(self._factors.rows(part, MAX, unseen), MAX)
+            best.append(up.log_z)
+            states.append(self.messages.states(up).reshape(len(self.tree.sizes), up.log_z.numel()))
+        value = torch.cat(best) if values.dim() > 1 else best[0]
+        places = dict(zip(self.tree.sizes, torch.cat(states, 1).tolist(), strict=True))
+        places |= {n: values[self._codes[n][0]].reshape(-1).tolist() for n in self.observed}
+        labels = {n: [v.finite.labels[i] for i in places[n]] for n, v in self.variables.items()}
+        return value, [
+            {n: labels[n][k] for n in labels} if possible else None
+            for k, possible in enumerate((value > -torch.inf).reshape(-1).tolist())
+        ]
