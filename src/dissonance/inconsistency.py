@@ -68,7 +68,7 @@ class Inconsistency:
 
     @property
     def stats(self) -> dict[str, float]:
-        """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, seconds."""
+        """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, bytes, seconds."""
         trees = [s.tree for s in self.solutions if s.tree is not None]
         return {
             "components": len(self.solutions),
@@ -77,6 +77,7 @@ class Inconsistency:
             "treewidth": max((t.treewidth for t in trees), default=0),
             "steps": sum(s.steps for s in self.solutions),
             "residual": max((s.residual for s in self.solutions), default=0.0),
+            "memory": max((s.memory for s in self.solutions), default=0),
             "seconds": self.seconds,
         }
 
@@ -181,6 +182,7 @@ def inconsistency(
     *,
     solver: Solver | str = "auto",
     theta: Theta | None = None,
+    near: Inconsistency | None = None,
 ) -> Inconsistency:
     """<<phi . M>> = inf_mu OInc(mu) + gamma SDef(mu)          (eq. 3)
 
@@ -189,8 +191,11 @@ def inconsistency(
     The value is differentiable in every parameter: soft arcs by the envelope theorem, hard arcs through their
     multipliers, pinned mu by substitution. At gamma = 0 the function has kinks, where the gradient of one of the
     minimisers is returned. An infinite value has no gradient.
+
+    `near`: the result for almost the same numbers, to start from (large PDGs only: small ones gain nothing).
     """
-    return inconsistencies([pdg], [attention], solver=solver, thetas=[theta])[0]
+    results = None if near is None else [near]
+    return inconsistencies([pdg], [attention], solver=solver, thetas=[theta], near=results)[0]
 
 
 def inconsistencies(
@@ -199,10 +204,12 @@ def inconsistencies(
     *,
     solver: Solver | str = "auto",
     thetas: Sequence[Theta | None] | None = None,
+    near: Sequence[Inconsistency] | None = None,
 ) -> list[Inconsistency]:
     """The inconsistency of each of many attended PDGs: those that differ in their numbers only are solved together.
 
-    For replicates, seeds, foci or parameter settings of one PDG this is many times faster than one after another.
+    For replicates, seeds, foci or parameter settings of one PDG this is many times faster than one after another. With
+    `near`, the results for almost the same numbers, each starts where the other stopped.
     """
     began = time.perf_counter()
     chosen = by_name(solver) if isinstance(solver, str) else solver
@@ -211,7 +218,9 @@ def inconsistencies(
     attended = [Attention.uniform(p) if a is None else a for p, a in given]
     thetas = thetas or nothing
     problems = [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
-    solved = iter(solve_together(chosen, [c for p in problems for c in p.components]))
+    components = [c for p in problems for c in p.components]
+    before = [s for r in near or () for s in r.solutions]
+    solved = iter(solve_together(chosen, components, near=before if len(before) == len(components) else None))
     found = [tuple(islice(solved, len(p.components))) for p in problems]
     seconds = (time.perf_counter() - began) / max(1, len(pdgs))
     return [

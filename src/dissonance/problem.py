@@ -34,6 +34,10 @@ BYTES_PER_PAIR = 24
 """What a pair of unknowns that meet in one cluster costs: an entry of the Newton matrix and of its factor."""
 
 
+BYTES_PER_CELL_PAIR = 120
+"""What a pair of cells of one cluster costs the batched solver: a few matrices, their factors, and where they go."""
+
+
 @dataclass(frozen=True)
 class Attended:
     """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights.
@@ -237,9 +241,19 @@ def pairs(tree: Tree, curved: bool) -> int:
     return sum(n * n for n in states)
 
 
+def dual_bytes(tree: Tree, curved: bool) -> int:
+    """What a solve through the dual holds at its peak, roughly."""
+    return tree.cells * BYTES_PER_CELL + pairs(tree, curved) * BYTES_PER_PAIR
+
+
+def front_bytes(tree: Tree) -> int:
+    """What the batched solver holds at its peak for one problem, roughly: it looks at pairs of cells of a cluster."""
+    return tree.cells * BYTES_PER_CELL + sum(prod(s) ** 2 for s in tree.shapes) * BYTES_PER_CELL_PAIR
+
+
 def check_size(tree: Tree, budget: int, curved: bool) -> None:
     """Raise SizeError if a solve on this tree would not fit."""
-    need = tree.cells * BYTES_PER_CELL + pairs(tree, curved) * BYTES_PER_PAIR
+    need = dual_bytes(tree, curved)
     if need > budget:
         raise SizeError(
             f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "

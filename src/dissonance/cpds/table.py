@@ -88,7 +88,7 @@ class Table(TableCPD):
 
     def log_table(self) -> Tensor:
         """log p, -inf at the zeros."""
-        return numerics.log(self.p)
+        return numerics.log(self.p) if self.p.requires_grad else torch.log(self.p)
 
 
 class SoftmaxTable(TableCPD):

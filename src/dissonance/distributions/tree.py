@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 Scope = tuple[str, ...]
@@ -104,7 +104,16 @@ def coarsened(tree: Tree, cells: int) -> Tree:
 
 
 def decompose(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> Tree:
-    """The junction forest of a min-fill elimination of the graph in which every scope is a clique."""
+    """The junction forest of a min-fill elimination of the graph in which every scope is a clique.
+
+    The forests made last are remembered: the same PDG is asked about again and again, with other numbers.
+    """
+    return _decomposed(tuple(sizes.items()), tuple(scopes))
+
+
+@lru_cache(maxsize=32)
+def _decomposed(pairs: tuple[tuple[str, int], ...], scopes: tuple[Scope, ...]) -> Tree:
+    sizes = dict(pairs)
     order, cliques = _eliminate(sizes, scopes)
     position = {v: i for i, v in enumerate(order)}
     up = [min((position[u] for u in c if u != v), default=-1) for v, c in zip(order, cliques, strict=True)]

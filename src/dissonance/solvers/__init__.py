@@ -50,9 +50,15 @@ TOGETHER = 256
 
 
 def solve_together(
-    solver: Solver, components: Sequence[Component], progress: Callable[[int, int], None] | None = None
+    solver: Solver,
+    components: Sequence[Component],
+    progress: Callable[[int, int], None] | None = None,
+    near: Sequence[Solution] | None = None,
 ) -> list[Solution]:
-    """One solution a component; those that differ in their numbers only are solved as a batch."""
+    """One solution a component; those that differ in their numbers only are solved as a batch.
+
+    `near`: solutions of almost the same components to start from.
+    """
     groups: dict[object, list[int]] = {}
     chosen = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
     for i, (c, s) in enumerate(zip(components, chosen, strict=True)):
@@ -67,7 +73,11 @@ def solve_together(
             part = group[at : at + TOGETHER]
             s = chosen[part[0]]
             some = [components[i] for i in part]
-            found |= zip(part, s.solve_many(some) if isinstance(s, Newton) else map(s.solve, some), strict=True)
+            if isinstance(s, Newton):
+                solved = s.solve_many(some, None if near is None else [near[i] for i in part])
+            else:
+                solved = map(s.solve, some)
+            found |= zip(part, solved, strict=True)
             if progress is not None:
                 progress(len(found), len(components))
     return [found[i] for i in range(len(components))]

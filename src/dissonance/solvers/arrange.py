@@ -6,6 +6,7 @@ for a cluster only to say what it looks like.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -238,7 +239,17 @@ def _tensor(x: npt.NDArray[Any]) -> Tensor:
 
 def arrange(tree: Tree, arcs: Sequence[Arrow], structural: bool) -> Structure:
     """Number everything; every arrow lives in the smallest cluster that holds it."""
-    lay = Layout(tree, arcs, structural)
+    collecting = gc.isenabled()
+    gc.disable()  # many small objects and no cycles: looking for them would take as long as the work
+    try:
+        return _arranged(Layout(tree, arcs, structural))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _arranged(lay: Layout) -> Structure:
+    tree, arcs, structural = lay.tree, lay.arcs, lay.structural
     N, D, T, U = (int(x.sum()) for x in (lay.n, lay.k, lay.t, lay.u))
     Q = sum(map(lay.entries, arcs))
     own, cluster = np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)

@@ -15,7 +15,34 @@ from dissonance.distributions import CliqueTree, Tree
 from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.scores import FEASIBLE as FEASIBLE
+from dissonance.solvers.structure import Structure
 from dissonance.variables import cells
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the iteration stands, for P problems; `steps` (P,) counts its steps."""
+
+    mu: Tensor
+    z: Tensor
+    l: Tensor  # noqa: E741 - the letter of the formula
+    d: Tensor
+    lam: Tensor
+    steps: Tensor
+
+    def take(self, keep: Tensor) -> State:
+        """Some of the problems."""
+        return State(*(x[keep] for x in vars(self).values()))
+
+    def put(self, where: Tensor, other: State) -> None:
+        """Overwrite some of the problems, in place."""
+        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine[where] = theirs
+
+    @classmethod
+    def stacked(cls, states: Sequence[State]) -> State:
+        """Several side by side."""
+        return cls(*(torch.cat(x) for x in zip(*(vars(s).values() for s in states), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -23,7 +50,8 @@ class Solution:
     """The inconsistency of one component between bounds, and a mu that attains the upper one.
 
     `tables` are mu's cluster marginals on `tree` (empty if the inconsistency is infinite); `multipliers` the Lagrange
-    multipliers of the hard arcs, shaped like their tables.
+    multipliers of the hard arcs, shaped like their tables. `memory`: bytes the solve was allowed for, in all; `near`:
+    where it stopped, for the next one to start from.
     """
 
     component: Component
@@ -36,6 +64,8 @@ class Solution:
     multipliers: dict[str, Tensor] = field(default_factory=dict)
     steps: int = 0
     residual: float = 0.0
+    memory: int = 0
+    near: tuple[Structure, State] | None = field(default=None, repr=False)
 
     @property
     def mu(self) -> CliqueTree:

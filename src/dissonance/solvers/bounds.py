@@ -2,7 +2,7 @@
 
 lower   For any conditionals q, separators d and multipliers lam of the hard arcs, every feasible mu costs at least
 
-            sum_roots d + sum_clusters min_x slack(x),    slack = c + W log q + sum_children d_c - d - (lam - sum_t p lam)
+            sum_roots d + sum_clusters min_x slack(x),  slack = c + W log q + sum_children d_c - d - (lam - sum_t p lam)
 
         for E_mu log q <= E_mu log mu(t|s), and the d of agreeing clusters and the lam of hard arcs have no mean.
 upper   The incompatibility of a mu whose clusters agree exactly: mu(rest | separator) is carried down the tree.
@@ -13,12 +13,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+import scipy.sparse as sp
 import torch
+from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from dissonance.solvers.base import FEASIBLE
+from dissonance.solvers.base import FEASIBLE, State
 from dissonance.solvers.batch import Batch
-from dissonance.solvers.interior import State
+
+FEW = 40
+"""Levels of a tree up to which mass is carried down level by level."""
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -119,7 +124,35 @@ def agree(batch: Batch, mu: Tensor) -> Tensor:
         mu = torch.where((found == 0)[:, s.own], live, mu)
         found = nothing.index_add(1, s.own, mu)
     given = mu / torch.where(found > 0, found, 1.0)[:, s.own]
-    mass = s.roots.expand_as(found).clone()
+    return given * (_carried if len(s.levels) <= FEW else _solved)(batch, given)[:, s.own]
+
+
+def _carried(batch: Batch, given: Tensor) -> Tensor:
+    """The separators' mass, (P, unknowns): what mu(rest | separator) makes of the roots', level by level."""
+    s = batch.structure
+    mass = s.roots.repeat(len(given), 1)
     for x in s.levels:
         mass.index_add_(1, x.state, given[:, x.cell] * mass[:, x.own])
-    return given * mass[:, s.own]
+    return mass
+
+
+def _solved(batch: Batch, given: Tensor) -> Tensor:
+    """The same for a deep tree: mass = roots + T mass, with T triangular in the order of the levels."""
+    s = batch.structure
+    order = np.concatenate([np.flatnonzero(s.roots.cpu().numpy()), _unique(s.levels.all.cells_state.cpu().numpy())])
+    place = np.empty(len(s.roots), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    row, column = (place[x.cpu().numpy()] for x in (s.levels.all.state, s.levels.all.own))
+    unit = sp.identity(len(order), format="csc")
+    found: list[np.ndarray] = []
+    for x in given[:, s.levels.all.cell].cpu().numpy():
+        system = unit - sp.csc_matrix((x, (row, column)), shape=unit.shape)
+        right = s.roots.cpu().numpy()[order]
+        found.append(splu(system, permc_spec="NATURAL", diag_pivot_thresh=0.0).solve(right)[place])
+    return torch.from_numpy(np.stack(found)).to(given)
+
+
+def _unique(x: np.ndarray) -> np.ndarray:
+    """The different values, in the order in which they come first."""
+    values, first = np.unique(x, return_index=True)
+    return values[np.argsort(first, kind="stable")]

@@ -14,9 +14,9 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
-from dissonance.problem import BUDGET, Array, Component, check_size, pairs
+from dissonance.problem import BUDGET, Array, Component, check_size, dual_bytes, front_bytes, pairs
 from dissonance.solvers.assemble import assemble
-from dissonance.solvers.base import FEASIBLE, Solution, infinite
+from dissonance.solvers.base import FEASIBLE, Solution, State, infinite
 from dissonance.solvers.batch import Arcs, structure
 from dissonance.solvers.bounds import certify as certify_batch
 from dissonance.solvers.bounds import contradiction as contradiction_batch
@@ -24,17 +24,18 @@ from dissonance.solvers.certificate import Bounds, agree, certify, contradiction
 from dissonance.solvers.conic import conic
 from dissonance.solvers.interior import cold as cold_batch
 from dissonance.solvers.interior import interior
+from dissonance.solvers.interior import warm as warm_batch
 from dissonance.solvers.newton import Iterate, cold, newton, warm
 from dissonance.solvers.program import Program
 
 KEPT = 1e-12
 """How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
 
-SMALL = 4000
-"""Cells below which one problem is quicker through its dual, with small dense matrices."""
+SMALL = 1000
+"""Cells below which a single problem is quicker through its dual, with small dense matrices."""
 
-BYTES_PER_FRONT_CELL = 64
-"""What the batched solver holds for every pair of cells of a cluster: a few matrices and their factors."""
+SEVERAL = 4
+"""Small problems from which on they are quicker together."""
 
 HEAVY = 1_000_000
 """Pairs of unknowns from which a dual is slow, however few cells there are."""
@@ -67,33 +68,60 @@ class Newton:
         """Bounds on the inconsistency, each with its proof, and the mu that attains the upper one."""
         return self.solve_many([component])[0]
 
-    def solve_many(self, components: Sequence[Component]) -> list[Solution]:
-        """The same for components that differ in their numbers only, together: see `batch.alike`."""
+    def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
+        """The same for components that differ in their numbers only, together: see `batch.alike`.
+
+        `near`: solutions of almost the same components to start from. A start that does not lead to a tight proof is
+        forgotten, and the problem solved afresh.
+        """
         for c in components:
             if not c.convex:
                 raise CapabilityError(_not_convex(c, self.name))
         tree = self.tree(components[0])
-        check_size(tree, self.budget, components[0].gamma > 0)
-        return [self._insist(s, tree) for s in self.first(components, tree)]
+        together = self.together(tree, components[0].gamma > 0, len(components))
+        if not together:
+            check_size(tree, self.budget, components[0].gamma > 0)
+            return [self._insist(c, tree) for c in components]
+        found: list[Solution | Component] = []
+        for at in range(0, len(components), together):
+            part = slice(at, at + together)
+            found += self._batched(components[part], tree, None if near is None else near[part])
+        return [self._insist(s, tree) for s in found]
 
-    def first(self, components: Sequence[Component], tree: Tree) -> list[Solution | Component]:
-        """The batched solver, where its overhead pays and its fronts fit: see SMALL, HEAVY and WIDE."""
-        curved = components[0].gamma > 0
-        sizes = [math.prod(s) for s in tree.shapes]
-        fronts = BYTES_PER_FRONT_CELL * len(components) * sum(n * n for n in sizes)
-        pays = len(components) * tree.cells >= SMALL or pairs(tree, curved) > HEAVY
-        if not pays or fronts > self.budget or (max(sizes) > WIDE and not curved):
-            return list(components)
+    def together(self, tree: Tree, curved: bool, count: int) -> int:
+        """How many problems to solve in one batch: as many as fit, if its overhead pays; 0: each by its dual."""
+        pays = count >= SEVERAL or tree.cells >= SMALL or pairs(tree, curved) > HEAVY
+        wide = max(math.prod(s) for s in tree.shapes) > WIDE and not curved
+        return min(count, self.budget // front_bytes(tree)) if pays and not wide else 0
+
+    def _batched(
+        self, components: Sequence[Component], tree: Tree, near: Sequence[Solution] | None
+    ) -> list[Solution | Component]:
         s = structure(components[0], tree)
         batch, possible = Arcs.of(components).batch(s)
-        state = interior(batch, cold_batch(batch), torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE))
+        tol = torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE)
+        start = cold_batch(batch)
+        again = [k for k, x in enumerate(near or ()) if x.near is not None and x.near[0] is s]
+        if again:
+            some = batch.take(torch.tensor(again))
+            old = State.stacked([x.near[1] for x in (near[k] for k in again) if x.near is not None] if near else [])
+            start.put(torch.tensor(again), warm_batch(some, old, certify_batch(some, old).gap))
+        state = interior(batch, start, tol)
         bounds = certify_batch(batch, state)
+        if again:
+            loose = torch.zeros(len(batch), dtype=torch.bool)
+            loose[again] = (bounds.gap > 1e-2 * self.tol * bounds.upper.abs().clamp(min=1.0))[again]
+            if loose.any():
+                some = batch.take(loose)
+                state.put(loose, interior(some, cold_batch(some), tol[loose]))
+                bounds = certify_batch(batch, state)
         impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
         lows, ups, residuals = bounds.lower.tolist(), bounds.upper.tolist(), bounds.residual.tolist()
+        memory = front_bytes(tree) * len(components)
         found: list[Solution | Component] = []
-        for k, c in enumerate(components):
+        for k, (c, steps) in enumerate(zip(components, state.steps.tolist(), strict=True)):
             if impossible[k]:
-                found.append(replace(infinite(c, self.name), steps=int(state.steps[k])))
+                found.append(replace(infinite(c, self.name), steps=steps))
                 continue
             bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
             multipliers = {
@@ -101,7 +129,8 @@ class Newton:
                 for a, at in zip(c.arcs, s.hard_at.tolist(), strict=True)
                 if a.hard
             }
-            found.append(self._solution(c, bound, tree, s.tables(bounds.mu[k]), multipliers, int(state.steps[k])))
+            here = self._solution(c, bound, tree, s.tables(bounds.mu[k]), multipliers, steps, memory)
+            found.append(replace(here, near=(s, state.take(torch.tensor([k])))))
         return found
 
     def _insist(self, found: Solution | Component, tree: Tree) -> Solution:
@@ -129,7 +158,8 @@ class Newton:
                 return replace(infinite(component, self.name), steps=last.steps)
             bounds = certify(program, last)
             multipliers = {h.arc.name: torch.from_numpy(h.multipliers(last.u)) for h in program.hard}
-            now = self._solution(component, bounds, tree, dense(program, bounds.mu), multipliers, last.steps)
+            tables, memory = dense(program, bounds.mu), dual_bytes(tree, component.gamma > 0)
+            now = self._solution(component, bounds, tree, tables, multipliers, last.steps, memory)
             best = now if best is None else self._better(best, now)
             if self._done(best, 1e-3):
                 break
@@ -148,6 +178,7 @@ class Newton:
         tables: list[Tensor],
         multipliers: dict[str, Tensor],
         steps: int,
+        memory: int,
     ) -> Solution:
         feasible = bounds.residual <= FEASIBLE
         found = Solution(
@@ -160,6 +191,7 @@ class Newton:
             multipliers=multipliers,
             steps=steps,
             residual=bounds.residual,
+            memory=memory,
         )
         return self._judged(found)
 
@@ -198,9 +230,9 @@ class CliqueTree(Newton):
         """What the result calls it."""
         return "clique-tree"
 
-    def first(self, components: Sequence[Component], tree: Tree) -> list[Solution | Component]:
-        """Straight to Clarabel."""
-        return list(components)
+    def together(self, tree: Tree, curved: bool, count: int) -> int:
+        """Straight to Clarabel, one by one."""
+        return 0
 
     def methods(self) -> list[str]:
         """Clarabel first."""

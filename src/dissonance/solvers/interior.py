@@ -13,34 +13,13 @@ Mehrotra's predictor-corrector chooses tau. Finished problems leave the batch.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from dissonance.solvers.base import State
 from dissonance.solvers.batch import TINY, Batch, padded
 from dissonance.solvers.elimination import eliminate
-
-
-@dataclass(frozen=True)
-class State:
-    """Where the iteration stands, for P problems; `steps` (P,) counts its steps."""
-
-    mu: Tensor
-    z: Tensor
-    l: Tensor  # noqa: E741 - the letter of the formula
-    d: Tensor
-    lam: Tensor
-    steps: Tensor
-
-    def take(self, keep: Tensor) -> State:
-        """Some of the problems."""
-        return State(*(x[keep] for x in vars(self).values()))
-
-    def put(self, where: Tensor, other: State) -> None:
-        """Overwrite some of the problems, in place."""
-        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
-            mine[where] = theirs
 
 
 def cold(batch: Batch) -> State:
