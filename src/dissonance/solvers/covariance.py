@@ -115,19 +115,25 @@ def _better(a: Result, b: Result) -> Result:
     return replace(chosen, lower=max(a.lower, b.lower), steps=b.steps)
 
 
+def root(matrix: Array) -> Array:
+    """L with L L' = matrix, lower triangular; LinAlgError unless it is positive definite."""
+    return cholesky(matrix, lower=True, check_finite=False)
+
+
 def log_det(matrix: Array) -> float:
     """log det of a symmetric matrix, -inf unless it is positive definite."""
     try:
-        return 2 * float(np.log(np.diag(cholesky(matrix, lower=True))).sum())
+        found = 2 * float(np.log(np.diag(root(matrix))).sum())
     except np.linalg.LinAlgError:
         return -math.inf
+    return -math.inf if math.isnan(found) else found
 
 
 def left_over(C: Array, T: Array, S: Array) -> Array:
     """Cov(T | S)."""
     spread = T @ C @ T.T
     if len(S):
-        half = solve_triangular(cholesky(S @ C @ S.T, lower=True), S @ C @ T.T, lower=True)
+        half = solve_triangular(root(S @ C @ S.T), S @ C @ T.T, lower=True)
         spread = spread - half.T @ half
     return spread
 
@@ -156,7 +162,7 @@ class _State:
         self.duals = [
             Dual(
                 np.zeros((len(t.T), len(t.S))),
-                cholesky(t.P, lower=True),
+                root(t.P),
                 -np.eye(len(t.T)) if t.hard else np.zeros((0, 0)),
                 np.zeros((len(t.T), len(t.S))),
             )
@@ -213,12 +219,15 @@ class _State:
 
     def _slack(self, duals: Sequence[Dual]) -> Array:
         M = self.program.Q.copy()
+        rows: list[Array] = []
         for t, d in zip(self.program.terms, duals, strict=True):
             if t.hard:
                 M -= self._hard_form(t, d)
             else:
-                Y = self._residual_rows(t, d)
-                M -= t.w * (Y.T @ Y)
+                rows.append(math.sqrt(t.w) * self._residual_rows(t, d))
+        if rows:
+            Y = np.concatenate(rows)
+            M -= Y.T @ Y
         return (M + M.T) / 2
 
     def _matrix(self, Y: Array, S: Array) -> Array:
@@ -256,7 +265,7 @@ class _State:
     def advance(self) -> bool:
         """One predictor-corrector step; g shrinks only as fast as Y C Y' = I and Y C S' = 0 come true."""
         n, gamma = len(self.M), self.program.gamma
-        L = cholesky(self.M, lower=True)
+        L = root(self.M)
         S = cho_solve((L, True), np.eye(n))
         mean = float((self.M * self.C).sum()) / n
         near = float(eigvalsh(L.T @ self.C @ L, subset_by_index=(0, 0))[0]) > CENTRAL * mean
@@ -324,7 +333,7 @@ class _State:
                 found.append(replace(d, Omega=d.Omega + dO, Phi=d.Phi + dF))
                 continue
             inner = np.eye(len(t.T)) + dO
-            L = d.L @ cholesky(inner, lower=True)
+            L = d.L @ root(inner)
             # a straight line in (P, P A): A moves by P_new^-1 P dA with L' dA = dF
             A = d.A + solve_triangular(d.L, solve(inner, dF), lower=True, trans=1)
             found.append(replace(d, A=A, L=L))
@@ -372,7 +381,7 @@ def _solver(B: Array) -> Callable[[Array], Array]:
     scale = 1 / np.sqrt(np.diag(B) + 1e-300)
     B = B * np.outer(scale, scale)
     B[np.diag_indices_from(B)] += RIDGE
-    L = cholesky(B, lower=True)
+    L = root(B)
     return lambda right: scale * cho_solve((L, True), scale * right)
 
 
@@ -384,7 +393,7 @@ def _symmetric(values: Array, d: int) -> Array:
 
 def _reach(matrix: Array, move: Array) -> float:
     """How far matrix + t move stays positive definite."""
-    L = cholesky(matrix, lower=True)
+    L = root(matrix)
     inner = solve_triangular(L, solve_triangular(L, move, lower=True).T, lower=True)
     lowest = float(eigvalsh((inner + inner.T) / 2, subset_by_index=(0, 0))[0])
     return math.inf if lowest >= 0 else -1 / lowest

@@ -151,9 +151,8 @@ class Gaussian:
             )
         if component.pinned is not None:
             return self._pinned(component)
-        for a in component.arcs:
-            if a.beta < 0 or not component.convex:
-                raise CapabilityError(_not_convex(component))
+        if not component.convex or any(a.beta < 0 for a in component.arcs):
+            raise CapabilityError(_not_convex(component))
         arcs = beliefs(component)
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
