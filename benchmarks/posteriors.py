@@ -55,9 +55,9 @@ def normalise(bn: Any) -> None:
 
 def as_pdg(bn: Any) -> PDG:
     """The same network as a PDG; values are numbered."""
-    variables = {v: Variable(v, int(bn.variable(v).domainSize())) for v in bn.names()}
+    variables = {v: Variable(v, int(bn.variable(v).domainSize())) for v in sorted(bn.names())}
     arcs: list[Arc] = []
-    for v in bn.names():
+    for v in variables:
         *parents, target = reversed(bn.cpt(v).names)
         assert target == v
         arcs.append(Arc(v, [variables[p] for p in parents], variables[v], bn.cpt(v).toarray()))
