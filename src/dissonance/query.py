@@ -103,7 +103,8 @@ class Queries:
         device: torch.device | str | None = None,
     ) -> None:
         self.variables = {v.name: v for v in pdg.variables if v.is_finite}
-        self.observed = tuple(dict.fromkeys(pdg.variable(n).name for n in observed))
+        sizes = {n: pdg.variable(n).size for n in observed}
+        self.observed = tuple(sizes)
         self.budget = budget
         self.tree = self._tree(pdg)
         logs = [a.log_table(theta).detach() for a in pdg.arcs]
@@ -114,7 +115,6 @@ class Queries:
         for k, (n, v) in enumerate(self.variables.items()):
             labels = v.finite.labels if n in self.observed else (UNSEEN, *v.finite.labels)
             self._codes[n] = k, {label: i for i, label in enumerate(labels)}
-        sizes = {n: self.variables[n].size for n in self.observed}
         self._certain = {n: torch.eye(k, dtype=numerics.DTYPE, device=where) for n, k in sizes.items()}
         self._plan_marginals()
 

@@ -182,6 +182,14 @@ def test_what_is_to_be_observed_must_be():
         query(GARDEN, {"Rian": "yes"})
 
 
+def test_a_continuous_variable_cannot_be_evidence():
+    pdg = PDG(Arc("r", (), Rain, [0.8, 0.2]), variables=[Variable("Height", Euclidean(1))])
+    with pytest.raises(CapabilityError, match=r"'Height' is Euclidean\(1\), not finite"):
+        query(pdg, {"Height": 1.0})
+    with pytest.raises(DissonanceError, match="no finite variable 'Height'"):
+        Queries(pdg)({"Height": 1.0})
+
+
 def test_an_arc_without_a_table_is_refused():
     continuous = Arc("c", (), Variable("Height", Euclidean(1)), PointMass([1.0]))
     with pytest.raises(CapabilityError):
