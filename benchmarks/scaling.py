@@ -1,46 +1,46 @@
-"""How the time of a certified solve grows with the size of the PDG, beside a dense baseline.
+"""How the time of a certified solve grows with the size of the PDG, beside Clarabel, cvxpy and a dense baseline.
 
     OMP_NUM_THREADS=1 python benchmarks/scaling.py [--quick]
+    OMP_NUM_THREADS=1 python benchmarks/scaling.py --large 100000
 
-Every PDG is binary with random tables, attended with beta = alpha = 1 at gamma = 0. For each family and size:
-set-up (prepare, decompose, assemble), solve and certificate of each interior-point method on its own (batched, dual,
-Clarabel) and of the library's default, `newton`, which picks among them; and the exponent of time in n, fitted by least
-squares in log-log coordinates. Then Adam on the softmax of the dense joint, 350 iterations, for sizes it can hold.
+Every PDG has random tables, attended with beta = alpha = 1 at gamma = 0. For each family and size: the library's
+default solver and Clarabel on the same junction tree, each from the PDG to the proof (prepare, decompose, assemble,
+solve, certify), and again with slightly changed tables, when the junction tree is known (ours starts where it stopped). Then
+the exponent of time in n, fitted by least squares in log-log coordinates; then cvxpy with Clarabel at n = 100, and Adam
+on the softmax of the dense joint, for sizes it can hold. `--large`: a binary chain, its seconds and memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import platform
+import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from dissonance import PDG, Arc, Attention, Table, Variable
+from dissonance.distributions import tree as trees
+from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.problem import Component, prepare
-from dissonance.solvers.arrange import arrange
+from dissonance.solvers import batch
 from dissonance.solvers.assemble import assemble
-from dissonance.solvers.batch import Arcs, Batch
-from dissonance.solvers.bounds import certify as bounds_of_batch
 from dissonance.solvers.certificate import certify
 from dissonance.solvers.conic import conic
-from dissonance.solvers.exact import Newton
-from dissonance.solvers.interior import State, interior
-from dissonance.solvers.interior import cold as batched_start
-from dissonance.solvers.newton import Iterate, newton
-from dissonance.solvers.newton import cold as dual_start
-from dissonance.solvers.program import Program
+from dissonance.solvers.support import settings
 
 T = TypeVar("T")
 TOL = 1e-7
 """The gap to reach, relative to max(1, inconsistency): the library's default."""
-PATIENCE = 1.0
+PATIENCE = 2.0
 """What takes less than this many seconds in all is measured again, up to three times, and the fastest counts."""
 
 
@@ -48,7 +48,7 @@ PATIENCE = 1.0
 
 
 class _Arcs:
-    """Collects arcs with random binary tables."""
+    """Collects arcs with random tables."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -59,10 +59,10 @@ class _Arcs:
         self.arcs.append(Arc(f"a{len(self.arcs)}", source, target, Table(p / p.sum(1, keepdims=True))))
 
 
-def chain(n: int, seed: int) -> PDG:
+def chain(n: int, seed: int, values: int = 2) -> PDG:
     """n variables; on every link one arc forward and one back."""
     made = _Arcs(seed)
-    x = [Variable(f"X{i}", 2) for i in range(n)]
+    x = [Variable(f"X{i}", values) for i in range(n)]
     for a, b in itertools.pairwise(x):
         made.add(a, b)
         made.add(b, a)
@@ -80,12 +80,13 @@ def parallel_chain(n: int, seed: int) -> PDG:
 
 
 def grid(height: int, n: int, seed: int) -> PDG:
-    """height x n variables; arcs right and down, and up from every third variable."""
+    """About n variables, `height` in a column; arcs right and down, and up from every third variable."""
     made = _Arcs(seed)
-    x = [[Variable(f"X{i}_{j}", 2) for j in range(n)] for i in range(height)]
+    width = n // height
+    x = [[Variable(f"X{i}_{j}", 2) for j in range(width)] for i in range(height)]
     for i in range(height):
-        for j in range(n):
-            if j + 1 < n:
+        for j in range(width):
+            if j + 1 < width:
                 made.add(x[i][j], x[i][j + 1])
             if i + 1 < height:
                 made.add(x[i][j], x[i + 1][j])
@@ -112,11 +113,23 @@ def three_tree(n: int, seed: int) -> PDG:
 
 FAMILIES: dict[str, Callable[[int, int], PDG]] = {
     "chain": chain,
+    "ternary chain": lambda n, seed: chain(n, seed, 3),
     "parallel chain": parallel_chain,
-    "3 x n grid": lambda n, seed: grid(3, n, seed),
-    "4 x n grid": lambda n, seed: grid(4, n, seed),
+    "3 x n/3 grid": lambda n, seed: grid(3, n, seed),
+    "4 x n/4 grid": lambda n, seed: grid(4, n, seed),
     "treewidth 3": three_tree,
 }
+
+
+def nudged(pdg: PDG, size: float = 1e-2, seed: int = 1) -> PDG:
+    """The same PDG with slightly changed tables."""
+    random = np.random.default_rng(seed)
+
+    def table(arc: Arc) -> Table:
+        p = arc.log_table().exp().numpy() * np.exp(size * random.standard_normal(arc.log_table().shape))
+        return Table(p / p.sum(-1, keepdims=True))
+
+    return PDG(*(Arc(a.name, a.sources, a.targets, table(a)) for a in pdg.arcs))
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
@@ -133,95 +146,130 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
             return found, min(spent)
 
 
-@dataclass(frozen=True)
-class Method:
-    """How a solver is set up on a component, how it solves, and how its answer is certified (None: by itself)."""
-
-    set_up: Callable[[Component], Any]
-    solve: Callable[[Any], Any]
-    certify: Callable[[Any, Any], tuple[float, float]] | None
+def forget() -> None:
+    """Nothing is known of any junction tree."""
+    batch.forget()
+    trees.forget()
 
 
-def _batch(component: Component) -> Batch:
-    arcs = [(a.sources, a.targets, a.hard) for a in component.arcs]
-    return Arcs.of([component]).batch(arrange(component.tree, arcs, False))[0]
+def ours(pdg: PDG, near: Inconsistency | None = None) -> Inconsistency:
+    """The default solver; from nothing, or from a result for other tables."""
+    if near is None:
+        forget()
+    with torch.no_grad():
+        return inconsistency(pdg, near=near)
 
 
-def _batch_bounds(batch: Batch, state: State) -> tuple[float, float]:
-    bounds = bounds_of_batch(batch, state)
-    return float(bounds.lower), float(bounds.upper)
-
-
-def _program(component: Component) -> Program:
+def clarabel(pdg: PDG, known: bool) -> tuple[float, float]:
+    """Bounds from Clarabel alone."""
+    if not known:
+        forget()
+    (component,) = prepare(pdg, Attention.uniform(pdg)).components
     program = assemble(component, component.tree)
     assert program is not None, "the families have no zeros"
-    return program
-
-
-def _program_bounds(program: Program, iterate: Iterate) -> tuple[float, float]:
-    bounds = certify(program, iterate)
+    bounds = certify(program, conic(program, 1e-2 * TOL))
     return bounds.lower, bounds.upper
 
 
-def _decomposed(component: Component) -> Component:
-    assert component.tree.clusters
-    return component
-
-
-METHODS = {
-    "batched": Method(
-        _batch,
-        lambda batch: interior(batch, batched_start(batch), torch.full((1,), 1e-3 * TOL, dtype=torch.float64)),
-        _batch_bounds,
-    ),
-    "dual": Method(_program, lambda program: newton(program, dual_start(program), 1e-4 * TOL), _program_bounds),
-    "clarabel": Method(_program, lambda program: conic(program, 1e-2 * TOL), _program_bounds),
-    "newton": Method(_decomposed, Newton(TOL).solve, None),
-}
-"""`newton` is the library's default: it assembles, takes one of the first two by size, certifies, and tries the others
-where the bounds do not meet: all of that is its solve."""
-
-
 @dataclass(frozen=True)
-class Measured:
-    """One method on one PDG: seconds of set-up, solve and certificate, steps, bounds, and the treewidth."""
+class Row:
+    """One PDG: seconds of both, first and again."""
 
-    times: tuple[float, ...]
-    steps: int
-    lower: float
-    upper: float
-    treewidth: int
-
-    @property
-    def seconds(self) -> float:
-        """From the PDG to its proof."""
-        return sum(self.times)
-
-    @property
-    def gap(self) -> float:
-        """upper - lower, relative to max(1, upper) as the tolerance is."""
-        return (self.upper - self.lower) / max(1.0, abs(self.upper))
+    first: float
+    again: float
+    rival: float
+    rival_again: float
 
 
-def measure(pdg: PDG, method: Method) -> Measured:
-    """One method on one PDG."""
+def family(name: str, sizes: list[int]) -> Iterator[str]:
+    """A line a size, then the exponents."""
+    rows: list[Row] = []
+    for n in sizes:
+        pdg = FAMILIES[name](n, 0)
+        moved = nudged(pdg)
+        result, first = timed(lambda pdg=pdg: ours(pdg))
+        after, again = timed(lambda pdg=moved, near=result: ours(pdg, near))
+        (low, high), rival = timed(lambda pdg=pdg: clarabel(pdg, False))
+        _, rival_again = timed(lambda pdg=moved: clarabel(pdg, True))
+        rows.append(r := Row(first, again, rival, rival_again))
+        gap = max((x.upper - x.lower) / max(1.0, abs(x.upper)) for x in (result, after))
+        loose = (high - low) / max(1.0, high)
+        yield (
+            f"{name:<15}{n:6d}{int(result.stats['treewidth']):4d}{r.first:9.3f}{result.stats['steps']:5d}{r.again:9.3f}"
+            f"{after.stats['steps']:5d}{gap:9.1e}{r.rival:10.3f}{r.rival_again:9.3f}{loose:9.1e}"
+            f"{r.rival / r.first:8.1f}{r.rival_again / r.again:7.1f}"
+        )
+    if len(sizes) > 1:
+        slopes = [_exponent(sizes, [getattr(r, x) for r in rows]) for x in ("first", "again", "rival", "rival_again")]
+        a, b, c, d = slopes
+        yield f"{name:<15}{'exponent':>10}{a:9.2f}{b:14.2f}{c:24.2f}{d:9.2f}"
 
-    def set_up() -> tuple[Component, Any]:
-        (component,) = prepare(pdg, Attention.uniform(pdg)).components
-        return component, method.set_up(component)
 
-    (component, made), first = timed(set_up)
-    found, second = timed(lambda: method.solve(made))
-    prove, steps, width = method.certify, int(found.steps), component.tree.treewidth
-    if prove is None:
-        return Measured((first, second), steps, found.lower, found.upper, width)
-    (lower, upper), third = timed(lambda: prove(made, found))
-    return Measured((first, second, third), steps, lower, upper, width)
-
-
-def exponent(sizes: list[int], seconds: list[float]) -> float:
+def _exponent(sizes: list[int], seconds: list[float]) -> float:
     """The slope of log seconds in log n."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+# -- cvxpy -------------------------------------------------------------------------------------------------------------
+
+
+def by_cluster(component: Component) -> Any:
+    """The program as its formula reads: a variable a cluster, a constraint a separator, a relative entropy an arc."""
+    import cvxpy as cp
+
+    tree = component.tree
+    mu = [cp.Variable(math.prod(s), nonneg=True) for s in tree.shapes]
+
+    def marginal(cluster: int, scope: tuple[str, ...]) -> Any:
+        state = settings(tree, cluster, scope)
+        return (np.arange(state.max() + 1)[:, None] == state[None]).astype(float) @ mu[cluster]
+
+    constraints: list[Any] = []
+    cost: Any = 0
+    for i, p in enumerate(tree.parent):
+        if p < 0:
+            constraints.append(cp.sum(mu[i]) == 1)
+        else:
+            constraints.append(marginal(i, tree.separators[i]) == marginal(p, tree.separators[i]))
+    for a in component.arcs:
+        home = tree.home(a.scope)
+        assert home is not None
+        m, s = marginal(home, a.scope), marginal(home, a.sources)
+        width = a.log_p.size // math.prod(component.sizes[v] for v in a.sources)
+        cost += cp.sum(cp.rel_entr(m, np.kron(np.eye(a.log_p.size // width), np.ones((width, 1))) @ s))
+        cost -= a.log_p.reshape(-1) @ m
+    return cp.Problem(cp.Minimize(cost), constraints)
+
+
+def by_vector(component: Component) -> Any:
+    """The same with one variable and sparse matrices, as an expert writes it."""
+    import cvxpy as cp
+
+    program = assemble(component, component.tree)
+    assert program is not None
+    mu = cp.Variable(len(program.c), nonneg=True)
+    m = program.T @ mu
+    same = sp.csr_matrix((np.ones(len(program.row)), (np.arange(len(program.row)), program.row)))
+    cost = program.c @ mu + cp.sum(cp.multiply(program.W, cp.rel_entr(m, (same @ same.T) @ m)))
+    equations: list[Any] = [program.A @ mu == program.b]
+    return cp.Problem(cp.Minimize(cost), equations)
+
+
+def against_cvxpy(name: str, n: int) -> str:
+    """cvxpy with Clarabel, from the PDG to its optimal value, beside the default solver from the PDG to the proof."""
+    pdg = FAMILIES[name](n, 0)
+    result, first = timed(lambda: ours(pdg))
+    found: list[str] = []
+    for model in (by_cluster, by_vector):
+
+        def solve(model: Callable[[Component], Any] = model) -> float:
+            forget()
+            (component,) = prepare(pdg, Attention.uniform(pdg)).components
+            return float(model(component).solve(solver="CLARABEL"))
+
+        value, seconds = timed(solve)
+        found.append(f"{seconds:10.3f}{value - result.upper:10.1e}{seconds / first:8.1f}")
+    return f"{name:<15}{n:6d}{first:9.3f}{''.join(found)}"
 
 
 # -- the dense baseline ------------------------------------------------------------------------------------------------
@@ -257,42 +305,31 @@ def adam(pdg: PDG, iterations: int = 350, rate: float = 0.1) -> float:
         return float(incompatibility())
 
 
-def baseline(name: str, sizes: list[int]) -> Iterator[str]:
-    """Adam beside Newton: a line a size."""
-    for n in sizes:
-        pdg = FAMILIES[name](n, 0)
-        found, slow = timed(lambda pdg=pdg: adam(pdg))
-        exact = measure(pdg, METHODS["newton"])
-        yield (
-            f"{name:<15}{n:6d}{2**n:8d}{slow:9.3f}{exact.seconds:10.4f}{slow / exact.seconds:8.1f}{exact.upper:13.9f}"
-            f"{exact.gap:10.1e}{found - exact.lower:14.1e}"
-        )
+def baseline(name: str, n: int) -> str:
+    """Adam beside the default solver."""
+    pdg = FAMILIES[name](n, 0)
+    found, slow = timed(lambda: adam(pdg))
+    result, first = timed(lambda: ours(pdg))
+    return (
+        f"{name:<15}{n:6d}{2**n:8d}{slow:9.3f}{first:10.4f}{slow / first:8.1f}{result.upper:13.9f}"
+        f"{found - result.lower:14.1e}"
+    )
 
 
 # -- printing ----------------------------------------------------------------------------------------------------------
 
 
-def family(name: str, sizes: list[int]) -> Iterator[str]:
-    """A line a size and method, then the exponents."""
-    rows: dict[str, list[Measured]] = {method: [] for method in METHODS}
-    for n in sizes:
-        pdg = FAMILIES[name](n, 0)
-        for method in METHODS:
-            rows[method].append(m := measure(pdg, METHODS[method]))
-            yield (
-                f"{name:<15}{n:6d}{len(pdg.variables):7d}{len(pdg.arcs):7d}{m.treewidth:4d}  {method:<9}"
-                f"{_columns(m.times, 3)}{m.steps:7d}{m.gap:10.1e}"
-            )
-    if len(sizes) < 2:
-        return
-    for method, found in rows.items():
-        slopes = [exponent(sizes, list(seconds)) for seconds in zip(*(m.times for m in found), strict=True)]
-        yield f"{name:<15}{'exponent of time in n':<24}  {method:<9}{_columns(slopes, 2)}"
-
-
-def _columns(numbers: Sequence[float], digits: int) -> str:
-    """Three columns; a dash where there is no number."""
-    return "".join(f"{x:9.{digits}f}" for x in numbers) + f"{'-':>9}" * (3 - len(numbers))
+def large(n: int) -> None:
+    """A binary chain with two arcs a link: seconds and memory, from nothing to the proof."""
+    began = time.perf_counter()
+    pdg = chain(n, 0)
+    made = time.perf_counter()
+    result = ours(pdg)
+    done = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    gap = (result.upper - result.lower) / max(1.0, result.upper)
+    print(f"chain of {n} variables, {len(pdg.arcs)} arcs: {made - began:.1f} s to make, {done - made:.1f} s to solve")
+    print(f"{done - began:.1f} s in all, {peak:.2f} GiB at the peak, inconsistency {result.upper:.6f}, gap {gap:.1e}")
 
 
 def main() -> None:
@@ -300,30 +337,37 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes only, in a few seconds")
     parser.add_argument("--family", choices=list(FAMILIES), action="append", help="only this family (repeatable)")
     parser.add_argument("--sizes", type=int, nargs="+", help="the values of n")
+    parser.add_argument("--large", type=int, metavar="N", help="only a binary chain of N variables")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    sizes: list[int] = options.sizes or ([30, 100] if options.quick else [100, 300, 1000, 3000])
     print(
         f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
         f"{os.cpu_count()} cores, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}"
     )
-    print("\nCertified solves: seconds, steps, and the relative gap between the bounds that were proved")
+    if options.large:
+        large(options.large)
+        return
+    sizes: list[int] = options.sizes or ([30, 100] if options.quick else [200, 1000, 5000])
+    names: list[str] = options.family or list(FAMILIES)
+    ours(chain(10, 0))  # libraries load at the first use
+    clarabel(chain(10, 0), False)
+    print("\nCertified solves, from the PDG to the proof: seconds, steps, relative gap")
     print(
-        f"{'family':<15}{'n':>6}{'vars':>7}{'arcs':>7}{'tw':>4}  {'solver':<9}{'set-up':>9}{'solve':>9}{'certify':>9}"
-        f"{'steps':>7}{'gap':>10}"
+        f"{'family':<15}{'n':>6}{'tw':>4}{'first':>9}{'':>5}{'again':>9}{'':>5}{'gap':>9}{'Clarabel':>10}{'again':>9}"
+        f"{'gap':>9}{'ratio':>8}{'again':>7}"
     )
-    for name in options.family or FAMILIES:
+    for name in names:
         for line in family(name, sizes):
             print(line, flush=True)
-    print("\nBeside it: Adam on the softmax of the dense joint, 350 iterations; newton with its set-up and proof")
-    print(
-        f"{'family':<15}{'n':>6}{'cells':>8}{'adam':>9}{'newton':>10}{'ratio':>8}{'exact':>13}{'gap':>10}"
-        f"{'adam - lower':>14}"
-    )
+    print("\ncvxpy with Clarabel on the same junction tree: a variable a cluster; one variable and sparse matrices")
+    print(f"{'family':<15}{'n':>6}{'ours':>9}" + f"{'cvxpy':>10}{'error':>10}{'ratio':>8}" * 2)
+    for name in names:
+        print(against_cvxpy(name, 30 if options.quick else 100), flush=True)
+    print("\nAdam on the softmax of the dense joint, 350 iterations")
+    print(f"{'family':<15}{'n':>6}{'cells':>8}{'adam':>9}{'ours':>10}{'ratio':>8}{'exact':>13}{'adam - lower':>14}")
     adam(chain(4, 0), iterations=3)  # torch loads its optimisers at the first step
-    for name in ("chain", "treewidth 3"):
-        for line in baseline(name, [4, 8] if options.quick else [4, 8, 12, 16]):
-            print(line, flush=True)
+    for name, n in itertools.product(("chain", "treewidth 3"), [4, 8] if options.quick else [4, 8, 12, 16]):
+        print(baseline(name, n), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from dissonance.pdg import PDG, Theta
 from dissonance.problem import Attended, prepare
 from dissonance.solvers import Newton, Solution
 from dissonance.solvers.batch import TINY, Arcs, structure
-from dissonance.solvers.elimination import eliminate
+from dissonance.solvers.elimination import Elimination
 from dissonance.solvers.interior import curve, hessian
 
 BARRIER = 1e-11
@@ -119,7 +119,7 @@ def adjoint(solution: Solution, gradients: Sequence[Tensor]) -> tuple[Tensor, li
     mu = batch.masked(s.flat(solution.tables)[None], 0.0)
     m = batch.misfit(mu)[0]
     q = torch.where(m > 0, m / s.rows.total(m).clamp(min=TINY), 0.0)
-    system = eliminate(batch, hessian(batch, q, curve(batch, m, q), BARRIER / torch.where(mu > 0, mu, 1.0)))
+    system = Elimination(batch, hessian(batch, q, curve(batch, m, q), BARRIER / torch.where(mu > 0, mu, 1.0)))
     step = system.solve(batch.masked(s.flat(gradients)[None], 0.0), 4, mass=0.0)
     parts = s.tables(step.mu[0])
     w = CliqueTree(component.variables, tree, parts)

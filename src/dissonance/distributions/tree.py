@@ -138,6 +138,11 @@ def _decomposed(pairs: tuple[tuple[str, int], ...], scopes: tuple[Scope, ...]) -
     return _top_down(sizes, kept, parents, cliques, position)
 
 
+def forget() -> None:
+    """Remember no forest."""
+    _decomposed.cache_clear()
+
+
 def _top_down(
     sizes: Mapping[str, int],
     kept: list[int],

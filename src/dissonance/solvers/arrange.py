@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +27,11 @@ Array = npt.NDArray[np.float64]
 Arrow = tuple[Scope, Scope, bool]
 """(sources, targets, hard)."""
 
-WHOLE = 96
-"""Up to this many cells, all clusters counted as large as the largest, a problem is one front."""
+WHOLE = 4000
+"""Up to this many cells a problem is one front, all clusters filled up to one size, unless that wastes too much."""
+
+FILLED = 200_000
+"""Pairs that never are too many."""
 
 SHALLOW = 40
 """Up to this height a tree is eliminated height by height."""
@@ -184,17 +187,27 @@ class Layout:
                 depth[i] = depth[p] + 1
         self.height, self.depth = np.array(height, dtype=np.int64), np.array(depth, dtype=np.int64)
 
+    def below(self, inside: npt.NDArray[np.bool_]) -> Ints:
+        """How many unknowns the children of each cluster have, counting children inside only."""
+        found = np.zeros(len(self.look), dtype=np.int64)
+        hang = inside & (self.parent >= 0)
+        np.add.at(found, self.parent[hang], self.k[hang])
+        return found
+
+    def wastes(self) -> bool:
+        """Whether filling all clusters up to one size would make too many pairs of cells or unknowns."""
+        both = (self.n, self.k + self.below(np.ones(len(self.look), dtype=np.bool_)))
+        filled = [len(x) * int(x.max()) ** 2 for x in both]
+        return any(many > max(FILLED, 4 * int((x * x).sum())) for many, x in zip(filled, both, strict=True))
+
     def fronts(self) -> tuple[list[Ints], list[Ints]]:
         """Clusters by front, from the leaves to the roots; those of a deep tree's spine apart."""
         count = len(self.look)
-        if count * self.n.max() <= WHOLE:
-            return [np.arange(count)], []
+        if self.n.sum() <= WHOLE and not self.wastes():
+            return [], [np.arange(count)]
         deep = self.height >= DEEP if self.height.max() > SHALLOW else np.zeros(count, dtype=np.bool_)
-        below = np.zeros(count, dtype=np.int64)
-        hang = deep & (self.parent >= 0)
-        np.add.at(below, self.parent[hang], self.k[hang])
         level = np.where(deep, self.height.max() + 1, self.height)
-        sizes = [_rounded(self.t), _rounded(self.u), np.where(deep, below, 0)]
+        sizes = [_rounded(self.t), _rounded(self.u), np.where(deep, self.below(deep), 0)]
         key = np.stack([level, self.n, self.k, *sizes])
         order = np.lexsort(key[::-1])
         cuts = np.flatnonzero((np.diff(key[:, order]) != 0).any(0)) + 1
@@ -294,7 +307,7 @@ def _arranged(lay: Layout) -> Structure:
     roots = np.zeros(D)
     roots[lay.unknown_at[lay.parent < 0]] = 1.0
     spine, spine_unknowns = _spine(lay, links, (T, U))
-    spine_entry, spine_rows, spine_starts, spine_diagonal = _sparse(spine, len(spine_unknowns))
+    spine_square, spine_entry, spine_rows, spine_starts, spine_diagonal = _sparse(spine, len(spine_unknowns))
     return Structure(
         tree,
         structural,
@@ -316,6 +329,7 @@ def _arranged(lay: Layout) -> Structure:
         fronts=_fronts(lay, links, (T, U)),
         spine=spine,
         spine_unknowns=spine_unknowns,
+        spine_square=spine_square,
         spine_entry=spine_entry,
         spine_rows=spine_rows,
         spine_starts=spine_starts,
@@ -389,8 +403,6 @@ def _levels(lay: Layout, links: Sequence[Link], own: Ints) -> Levels:
 
 
 def _fronts(lay: Layout, links: Sequence[Link], sizes: tuple[int, int]) -> tuple[Front, ...]:
-    if len(lay.raked) == 1 and len(lay.raked[0]) == len(lay.look) > 1 and not lay.spine:
-        return (_whole(lay, links, sizes),)
     front = np.full(len(lay.look), -1)
     place = np.zeros(len(lay.look), dtype=np.int64)
     for number, ids in enumerate(lay.raked):
@@ -434,8 +446,10 @@ def _front(
     soft, hard = entries(lay.soft_at, lay.t, T), entries(lay.hard_at, lay.u, U)
     M, R = (np.stack(x)[which] for x in zip(*(p.soft_parts(n, soft.shape[1]) for p in pictures), strict=True))
     A, S = (np.stack(x)[which] for x in zip(*(p.hard_parts(n, hard.shape[1]) for p in pictures), strict=True))
+    cells = int(lay.n[ids].sum())
+    place = np.concatenate([i * n + np.arange(size) for i, size in enumerate(lay.n[ids].tolist())])
     return Front(
-        slice(begin, begin + n * len(ids)),
+        slice(begin, begin + cells),
         slice(pair, pair + n * n * len(ids)),
         len(ids),
         n,
@@ -443,24 +457,8 @@ def _front(
         X,
         *map(_tensor, (soft, M, R, hard, A, S)),
         *up,
+        place=None if cells == n * len(ids) else _tensor(place),
     )
-
-
-def _whole(lay: Layout, links: Sequence[Link], sizes: tuple[int, int]) -> Front:
-    """All clusters as one front, filled up to one size: the unknowns are those of all separators."""
-    count, n, D = len(lay.look), int(lay.n.max()), int(lay.k.sum())
-    place = np.concatenate([i * n + np.arange(size) for i, size in enumerate(lay.n.tolist())])
-    X = np.zeros((count, n, D))
-    for i, number in enumerate(lay.look.tolist()):
-        own = lay.pictures[number].own
-        X[i, np.arange(len(own)), lay.unknown_at[i] + own] = 1.0
-    for c, _, above in links:
-        for i in c.tolist():
-            X[lay.parent[i], np.arange(len(above)), lay.unknown_at[i] + above] = -1.0
-    none = (torch.zeros(0, dtype=torch.long),) * 4
-    made = _front(lay, np.arange(count), n, _tensor(X), np.arange(D)[None], sizes, none)
-    cells = int(lay.n.sum())
-    return replace(made, cells=slice(0, cells), place=None if cells == count * n else _tensor(place))
 
 
 def _spine(lay: Layout, links: Sequence[Link], sizes: tuple[int, int]) -> tuple[tuple[Front, ...], Tensor]:
@@ -480,16 +478,18 @@ def _spine(lay: Layout, links: Sequence[Link], sizes: tuple[int, int]) -> tuple[
             hangs.setdefault(int(lay.parent[i]), []).append((which, i))
     none = (torch.zeros(0, dtype=torch.long),) * 4
     found: list[Front] = []
+    below = lay.below(is_spine)
     for ids in lay.spine:
         children = [sorted(hangs.get(i, [])) for i in ids.tolist()]
-        n, k = int(lay.n[ids[0]]), int(lay.k[ids[0]])
-        width = k + sum(int(lay.k[c]) for _, c in children[0])
-        X, mine = np.zeros((len(ids), n, width)), np.zeros((len(ids), width), dtype=np.int64)
-        mine[:, :k] = number[lay.unknown_at[ids][:, None] + np.arange(k)]
+        n, width = int(lay.n[ids].max()), int((lay.k + below)[ids].max())
+        X = np.zeros((len(ids), n, width))
+        mine = np.repeat(number[lay.unknown_at[ids]][:, None], width, 1)  # where there is no unknown, X is 0
         keys = ((look, *(which for which, _ in x)) for look, x in zip(lay.look[ids].tolist(), children, strict=True))
-        x = np.arange(n)
         for (look, *hang), place in _classes(keys).items():
-            X[place[:, None], x, lay.pictures[look].own] = 1.0
+            own = lay.pictures[look].own
+            k, x = lay.pictures[look].k, np.arange(len(own))
+            X[place[:, None], x, own] = 1.0
+            mine[place, :k] = number[lay.unknown_at[ids[place]][:, None] + np.arange(k)]
             begin = k
             for slot, which in enumerate(hang):
                 child = np.array([children[i][slot][1] for i in place.tolist()])
@@ -501,18 +501,15 @@ def _spine(lay: Layout, links: Sequence[Link], sizes: tuple[int, int]) -> tuple[
     return tuple(found), _tensor(unknowns)
 
 
-def _sparse(spine: Sequence[Front], size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where the fronts' pairs of unknowns go in a sparse matrix by columns; its rows, starts of columns, diagonal."""
+def _sparse(spine: Sequence[Front], size: int) -> tuple[Tensor, ...]:
+    """Where the fronts' pairs of unknowns go in a dense and in a sparse matrix; its rows, starts and diagonal."""
     keys: list[Ints] = []
     for f in spine:
         u = f.unknowns.numpy()
         keys.append((u[:, None, :] * size + u[:, :, None]).reshape(-1))
-    known, entry = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *keys]), return_inverse=True)
+    square = np.concatenate([np.zeros(0, dtype=np.int64), *keys])
+    known, entry = np.unique(square, return_inverse=True)
     column, row = known // max(size, 1), known % max(size, 1)
     starts = np.searchsorted(column, np.arange(size + 1))
-    return (
-        _tensor(entry),
-        _tensor(row.astype(np.int32)),
-        _tensor(starts.astype(np.int32)),
-        _tensor(np.flatnonzero(row == column)),
-    )
+    diagonal = np.flatnonzero(row == column)
+    return tuple(map(_tensor, (square, entry, row.astype(np.int32), starts.astype(np.int32), diagonal)))

@@ -175,6 +175,11 @@ def structure(component: Component, tree: Tree) -> Structure:
     return found
 
 
+def forget() -> None:
+    """Remember no structure."""
+    _RECENT.clear()
+
+
 def propagate(batch: Batch) -> tuple[Batch, Tensor]:
     """Drop the cells that no possible joint state uses; and which problems have any joint state left.
 

@@ -116,7 +116,7 @@ def aggregate(batch: Batch, cost: Tensor) -> Tensor:
 def agree(batch: Batch, mu: Tensor) -> Tensor:
     """Clusters that agree exactly: each mu(rest | separator) times the parents' separator mass; roots of mass 1."""
     s = batch.structure
-    mu = batch.masked(mu.clamp(min=0.0), 0.0)
+    mu = batch.masked(mu.nan_to_num(nan=0.0, posinf=0.0).clamp(min=0.0), 0.0)
     live = batch.masked(torch.ones_like(mu), 0.0)
     nothing = mu.new_zeros(len(mu), len(s.roots))
     found = nothing.index_add(1, s.own, mu)

@@ -15,9 +15,9 @@ The system's own residual is solved for once more: near the end G is nearly sing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,10 +25,14 @@ import torch
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
+from dissonance.problem import Array
 from dissonance.solvers.batch import Batch, padded
 from dissonance.solvers.structure import Front, Structure
 
 RIDGE = 1e-13
+
+DENSE_ALONE, DENSE_TOGETHER = 64, 256
+"""Unknowns up to which a spine's system is dense: for one problem, and for a batch."""
 
 
 @dataclass(frozen=True)
@@ -85,78 +89,8 @@ class _Factor:
             into.lam[:, f.hard] = lam[..., 0]
 
 
-class System(Protocol):
-    """A factored system: `solve` finds mu, d and lam for any g (P, cells), roots of this mass, hard arcs that hold."""
-
-    def solve(self, g: Tensor, refinements: int, mass: float = 1.0) -> Step:
-        """The step, its residual solved for as often as asked."""
-        ...
-
-
-def eliminate(batch: Batch, G: Tensor) -> System:
-    """The factors of the system of G (P, pairs of cells inside fronts)."""
-    s = batch.structure
-    return Whole(batch, G) if len(s.fronts) == 1 and not s.spine else Elimination(batch, G)
-
-
-class Whole:
-    """A problem of one front: G^-1 cluster by cluster, K = E'G^-1 E of all its equations E = [X, A'] at once."""
-
-    def __init__(self, batch: Batch, G: Tensor) -> None:
-        s, P = batch.structure, len(G)
-        f = s.fronts[0]
-        self.batch, self.front = batch, f
-        G = G.view(P, f.count, f.n, f.n)
-        E = f.X
-        if s.hard_entry.numel():
-            A = G.new_zeros(P, f.count, f.n, len(s.hard_entry) + 1)
-            local = f.A - f.S * padded(batch.p)[:, f.hard][:, :, None]
-            A.scatter_(3, f.hard[None, :, None].expand_as(local), local)
-            E = torch.cat([E.expand(P, -1, -1, -1), A[..., :-1]], -1)
-        if batch.alive is not None:
-            live = f.gather(batch.alive.to(G.dtype))
-            G = G * live[..., None] * live[..., None, :] + torch.diag_embed(1 - live)
-            E = E * live[..., None]
-        self.G, self.F = G, torch.cholesky_inverse(_cholesky(G))
-        Y = self.F @ E
-        self.E, self.Y = E.flatten(-3, -2), Y.flatten(1, 2)
-        K = self.E.mT @ self.Y
-        if s.hard_entry.numel():
-            hard = slice(len(s.roots), None)
-            same = s.hard_rows.row[:, None] == s.hard_rows.row[None, :]
-            K[:, hard, hard] += _gauge(same.to(K.dtype), K[:, hard, hard])
-        self.K = _inverse(K, 0.0)
-        right = torch.cat([s.roots, s.roots.new_zeros(len(s.hard_entry))])
-        self.right = right if batch.alive is None else torch.where(self.E.any(-2), right, 0.0)
-
-    def solve(self, g: Tensor, refinements: int, mass: float = 1.0) -> Step:
-        """See `System`."""
-        s, f = self.batch.structure, self.front
-        g = f.gather(self.batch.masked(g, 0.0)).flatten(1)
-        e = (mass * self.right).expand(len(g), -1)
-        mu, d = self._solve(g, e)
-        for _ in range(refinements):
-            left = g - self._blocks(self.G, mu) + self._times(d, self.E.mT)
-            more = self._solve(left, e - self._times(mu, self.E))
-            mu, d = mu + more[0], d + more[1]
-        cells = mu if f.place is None else mu.index_select(1, f.place)
-        return Step(cells, *d.split([len(s.roots), len(s.hard_entry)], 1))
-
-    def _solve(self, g: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
-        y = self._blocks(self.F, g)
-        d = self._times(e - self._times(y, self.E), self.K)
-        return y + self._times(d, self.Y.mT), d
-
-    def _blocks(self, G: Tensor, x: Tensor) -> Tensor:
-        return (G @ x.view(*G.shape[:-1], 1)).flatten(1)
-
-    def _times(self, x: Tensor, M: Tensor) -> Tensor:
-        """x'M for every problem, M its own or shared by all."""
-        return x @ M if M.dim() == 2 else (x[:, None] @ M)[:, 0]
-
-
 class Elimination:
-    """The factors of one system on a tree."""
+    """The factors of one system, G (P, pairs of cells inside fronts)."""
 
     def __init__(self, batch: Batch, G: Tensor) -> None:
         self.batch, self.G = batch, G
@@ -173,7 +107,10 @@ class Elimination:
         self.spine = _Spine(s, [_eliminate(batch, f, total, self.alive) for f in s.spine]) if s.spine else None
 
     def solve(self, g: Tensor, refinements: int, mass: float = 1.0) -> Step:
-        """See `System`."""
+        """mu, d and lam for any g (P, cells), roots of this mass, hard arcs that hold.
+
+        The residual is solved for as often as asked.
+        """
         e = (mass * self.batch.structure.roots).expand(len(g), -1)
         step = self._solve(g, e, torch.zeros_like(self.batch.p))
         for _ in range(refinements):
@@ -245,26 +182,24 @@ def _eliminate(batch: Batch, f: Front, total: Tensor, alive: Tensor | None) -> _
 
 
 class _Spine:
-    """K d = e - sum X'y over the spine of a deep tree, K = sum X'Y: one sparse factorisation a problem."""
+    """K d = e - sum X'y over fronts that are not eliminated one after another, K = sum X'Y: dense or sparse."""
 
     def __init__(self, s: Structure, factors: list[_Factor]) -> None:
         self.structure, self.factors = s, factors
-        size = len(s.spine_unknowns)
         values = torch.cat([x.K.flatten(1) for x in factors], 1)
-        K = values.new_zeros(len(values), len(s.spine_rows)).index_add_(1, s.spine_entry, values)
+        P, size = len(values), len(s.spine_unknowns)
+        self.inverse: Tensor | None = None
+        self.lu: list[Callable[[Array], Array]] = []
+        if size <= (DENSE_ALONE if P == 1 else DENSE_TOGETHER):
+            K = values.new_zeros(P, size * size).index_add_(1, s.spine_square, values)
+            self.inverse = _inverse(K.view(P, size, size), 1e-15)
+            return
+        K = values.new_zeros(P, len(s.spine_rows)).index_add_(1, s.spine_entry, values)
         diagonal = K[:, s.spine_diagonal]
         K[:, s.spine_diagonal] += torch.where(diagonal > 0, 1e-15 * diagonal, 1.0)
         rows, starts = s.spine_rows.cpu().numpy(), s.spine_starts.cpu().numpy()
-        options = {"SymmetricMode": True}
-        self.lu: list[Any] = [
-            splu(
-                sp.csc_matrix((x, rows, starts), shape=(size, size)),
-                permc_spec="NATURAL",
-                diag_pivot_thresh=0.0,
-                options=options,
-            )
-            for x in K.cpu().numpy()
-        ]
+        for x in K.cpu().numpy():
+            self.lu.append(_factored(sp.csc_matrix((x, rows, starts), shape=(size, size))))
 
     def solve(self, g: Tensor, e: Tensor, a: Tensor, into: Step) -> None:
         """Write mu, d and lam of the spine into a step."""
@@ -272,11 +207,22 @@ class _Spine:
         local = [x.start(g, a) for x in self.factors]
         for x, (y, _) in zip(self.factors, local, strict=True):
             rhs.index_add_(1, x.front.unknowns.reshape(-1), (x.X.mT @ y).flatten(1), alpha=-1)
-        found = np.stack([lu.solve(x) for lu, x in zip(self.lu, rhs.cpu().numpy(), strict=True)])
-        d = torch.from_numpy(found).to(rhs)
+        if self.inverse is not None:
+            d = (self.inverse @ rhs[..., None])[..., 0]
+        else:
+            found = np.stack([lu(x) for lu, x in zip(self.lu, rhs.cpu().numpy(), strict=True)])
+            d = torch.from_numpy(found).to(rhs)
         for x, (y, lam) in zip(self.factors, local, strict=True):
             x.finish(y, lam, d[:, x.front.unknowns], into)
         into.d[:, self.structure.spine_unknowns] = d
+
+
+def _factored(K: sp.csc_matrix) -> Callable[[Array], Array]:
+    """What solves for K, eliminating in its order; nothing (NaN) where rounding has made it singular."""
+    try:
+        return splu(K, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve
+    except RuntimeError:
+        return lambda x: np.full_like(x, np.nan)
 
 
 def _cholesky(G: Tensor) -> Tensor:

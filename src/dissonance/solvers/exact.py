@@ -17,7 +17,8 @@ from dissonance.numerics import DTYPE
 from dissonance.problem import BUDGET, Array, Component, check_size, dual_bytes, front_bytes, pairs
 from dissonance.solvers.assemble import assemble
 from dissonance.solvers.base import FEASIBLE, Solution, State, infinite
-from dissonance.solvers.batch import Arcs, structure
+from dissonance.solvers.batch import Arcs, Batch, structure
+from dissonance.solvers.bounds import Bounds as BatchBounds
 from dissonance.solvers.bounds import certify as certify_batch
 from dissonance.solvers.bounds import contradiction as contradiction_batch
 from dissonance.solvers.certificate import Bounds, agree, certify, contradiction
@@ -31,7 +32,7 @@ from dissonance.solvers.program import Program
 KEPT = 1e-12
 """How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
 
-SMALL = 1000
+SMALL = 80
 """Cells below which a single problem is quicker through its dual, with small dense matrices."""
 
 SEVERAL = 4
@@ -98,24 +99,11 @@ class Newton:
         self, components: Sequence[Component], tree: Tree, near: Sequence[Solution] | None
     ) -> list[Solution | Component]:
         s = structure(components[0], tree)
-        batch, possible = Arcs.of(components).batch(s)
-        tol = torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE)
-        start = cold_batch(batch)
-        again = [k for k, x in enumerate(near or ()) if x.near is not None and x.near[0] is s]
-        if again:
-            some = batch.take(torch.tensor(again))
-            old = State.stacked([x.near[1] for x in (near[k] for k in again) if x.near is not None] if near else [])
-            start.put(torch.tensor(again), warm_batch(some, old, certify_batch(some, old).gap))
-        state = interior(batch, start, tol)
-        bounds = certify_batch(batch, state)
-        if again:
-            loose = torch.zeros(len(batch), dtype=torch.bool)
-            loose[again] = (bounds.gap > 1e-2 * self.tol * bounds.upper.abs().clamp(min=1.0))[again]
-            if loose.any():
-                some = batch.take(loose)
-                state.put(loose, interior(some, cold_batch(some), tol[loose]))
-                bounds = certify_batch(batch, state)
-        impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
+        with torch.inference_mode():
+            batch, possible = Arcs.of(components).batch(s)
+            state, bounds = self._run(batch, torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE), near)
+            impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
+        mu, lam = bounds.mu.clone(), state.lam.clone()  # ordinary tensors
         lows, ups, residuals = bounds.lower.tolist(), bounds.upper.tolist(), bounds.residual.tolist()
         memory = front_bytes(tree) * len(components)
         found: list[Solution | Component] = []
@@ -123,15 +111,33 @@ class Newton:
             if impossible[k]:
                 found.append(replace(infinite(c, self.name), steps=steps))
                 continue
-            bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
             multipliers = {
-                a.name: state.lam[k, at : at + a.log_p.size].reshape(a.log_p.shape)
+                a.name: lam[k, at : at + a.log_p.size].reshape(a.log_p.shape)
                 for a, at in zip(c.arcs, s.hard_at.tolist(), strict=True)
                 if a.hard
             }
-            here = self._solution(c, bound, tree, s.tables(bounds.mu[k]), multipliers, steps, memory)
+            bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
+            here = self._solution(c, bound, tree, s.tables(mu[k]), multipliers, steps, memory)
             found.append(replace(here, near=(s, state.take(torch.tensor([k])))))
         return found
+
+    def _run(self, batch: Batch, tol: Tensor, near: Sequence[Solution] | None) -> tuple[State, BatchBounds]:
+        """From where `near` stopped, where it helps; afresh for those it does not lead to a tight proof."""
+        start = cold_batch(batch)
+        old = [x.near if x.near is not None and x.near[0] is batch.structure else None for x in near or ()]
+        known = torch.tensor([k for k, x in enumerate(old) if x is not None], dtype=torch.long)
+        if len(known):
+            some, states = batch.take(known), State.stacked([x[1] for x in old if x is not None])
+            start.put(known, warm_batch(some, states, certify_batch(some, states).gap))
+        state = interior(batch, start, tol)
+        bounds = certify_batch(batch, state)
+        if len(known):
+            loose = known[(bounds.gap > 1e-2 * self.tol * bounds.upper.abs().clamp(min=1.0))[known]]
+            if len(loose):
+                some = batch.take(loose)
+                state.put(loose, interior(some, cold_batch(some), tol[loose]))
+                bounds = certify_batch(batch, state)
+        return state, bounds
 
     def _insist(self, found: Solution | Component, tree: Tree) -> Solution:
         """If a solution is missing or not close, try the dual, Clarabel, and the dual from where Clarabel stopped."""

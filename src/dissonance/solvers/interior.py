@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dissonance.solvers.base import State
 from dissonance.solvers.batch import TINY, Batch, padded
-from dissonance.solvers.elimination import eliminate
+from dissonance.solvers.elimination import Elimination
 
 
 def cold(batch: Batch) -> State:
@@ -48,8 +48,8 @@ def warm(batch: Batch, near: State, gap: Tensor) -> State:
 
     Reusing the last iterate as it is would be slower than a cold start: its slack is too close to 0.
     """
-    gap = gap.clamp(1e-8, 1.0)[:, None]
-    mix = 0.3 * gap
+    gap = gap.clamp(min=1e-8)[:, None]
+    mix = (min(0.3, 3 / len(batch.structure.tree.clusters)) * gap).clamp(max=0.3)
     l = batch.normalised(near.l)  # noqa: E741
     return State(
         batch.masked((1 - mix) * near.mu.clamp(min=0.0) + mix * uniform(batch), 0.0),
@@ -103,7 +103,7 @@ def _newton_step(batch: Batch, state: State, m: Tensor, r: Tensor, tol: Tensor) 
     mu, z = batch.masked(state.mu, 1.0), state.z
     q = batch.conditionals(state.l)
     curvature = curve(batch, m, q)
-    system = eliminate(batch, hessian(batch, q, curvature, z / mu))
+    system = Elimination(batch, hessian(batch, q, curvature, z / mu))
     product = mu * z
     carried = batch.masked(product, 0.0)
     count = batch.structure.cells if batch.alive is None else batch.alive.sum(-1, keepdim=True)

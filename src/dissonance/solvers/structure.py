@@ -9,7 +9,7 @@ however many clusters there are:
     unknowns  a multiplier for every state of every separator (at a root: for its mass)
 
 Only elimination looks at clusters one by one. Those of one size and height form a front and are eliminated together;
-a small problem is a single front. What differs between the clusters of a front is data, not code.
+the clusters of a small problem are one front. What differs between the clusters of a front is data, not code.
 """
 
 from __future__ import annotations
@@ -199,10 +199,10 @@ class Structure:
 
     `incidence` (cells; soft, hard, unknowns) has a minus where a child's separator lies in its parent; `arcs` (cells;
     table entries of the arcs, one arc after another) lays the arcs' tables over the cells. `fronts` go from the leaves
-    to the roots; in a deep tree `spine` are those far from the leaves, with unknowns numbered apart, so that
-    elimination in their order fills in nothing: `spine_unknowns` are these in the order of that numbering, and
-    `spine_entry`, `spine_rows`, `spine_starts`, `spine_diagonal` say where the fronts' pairs of unknowns go in a sparse
-    matrix by columns, its rows, where columns start, and its diagonal.
+    to the roots; `spine` are the clusters of a small tree, or those of a deep one far from the leaves, with unknowns
+    numbered apart, so that elimination in their order fills in nothing: `spine_unknowns` are these in that order,
+    `spine_square` says where the fronts' pairs of unknowns go in a dense matrix, `spine_entry` in a sparse one by
+    columns, of which `spine_rows`, `spine_starts`, `spine_diagonal` are the rows, starts of columns, and diagonal.
     """
 
     tree: Tree
@@ -225,6 +225,7 @@ class Structure:
     fronts: tuple[Front, ...]
     spine: tuple[Front, ...]
     spine_unknowns: Tensor
+    spine_square: Tensor
     spine_entry: Tensor
     spine_rows: Tensor
     spine_starts: Tensor

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
+from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
-from dissonance.problem import Component, prepare
-from dissonance.solvers import CliqueTree, Newton, Solution, arrange, exact
-from dissonance.solvers.batch import Arcs, Batch, alike, structure
+from dissonance.problem import Component, front_bytes, prepare
+from dissonance.solvers import CliqueTree, Newton, Solution, arrange, bounds, exact
+from dissonance.solvers.batch import Arcs, Batch, alike, forget, structure
 from dissonance.solvers.bounds import certify
 from dissonance.solvers.interior import cold, interior, warm
 from dissonance.solvers.support import supports
@@ -78,7 +79,6 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(
     ]
     components = [component(p, a) for p, a in zip(pdgs, attentions, strict=True)]
     assert len({alike(c) for c in components}) == 1
-    assert len(components) * components[0].tree.cells < exact.SMALL  # alone, each takes the dual road
     for c, s in zip(components, through_the_batch(components), strict=True):
         alone = CliqueTree().solve(c)
         assert s.converged == alone.converged
@@ -150,9 +150,9 @@ def test_bounds_hold_for_any_iterate_of_any_problem_of_a_batch() -> None:
         for _ in range(10):
             garbage = {k: torch.from_numpy(rng.standard_normal(getattr(state, k).shape)) for k in ("l", "d", "lam")}
             mu = state.mu * torch.from_numpy(rng.random(state.mu.shape))
-            bounds = certify(batch, replace(state, mu=mu, **garbage))
-            assert (bounds.lower <= exact_values + 1e-9).all()
-            assert (bounds.upper >= exact_values - 1e-9).all()
+            found = certify(batch, replace(state, mu=mu, **garbage))
+            assert (found.lower <= exact_values + 1e-9).all()
+            assert (found.upper >= exact_values - 1e-9).all()
 
 
 def test_dead_cells_are_found_as_the_single_solver_finds_them() -> None:
@@ -207,3 +207,92 @@ def test_a_solution_without_an_upper_bound_has_not_converged() -> None:
     for solver in (Newton(), CliqueTree()):
         found = solver.solve(component(barely, hard))
         assert found.converged == (found.upper - found.lower <= 1e-7 * abs(found.upper) < math.inf)
+
+
+def chain(rng: np.random.Generator, n: int) -> PDG:
+    xs = [Variable(f"X{i}", 2) for i in range(n)]
+    there = [Arc(f"f{i}", xs[i], xs[i + 1], rows(rng, 2, 2)) for i in range(n - 1)]
+    back = [Arc(f"b{i}", xs[i + 1], xs[i], rows(rng, 2, 2)) for i in range(n - 1)]
+    return PDG(*there, *back)
+
+
+def test_a_result_is_a_start_for_almost_the_same_numbers() -> None:
+    rng = np.random.default_rng(12)
+    pdg = chain(rng, 60)
+    before = inconsistency(pdg)
+    moved = pdg.replace(*(Arc(a.name, a.sources, a.targets, _nudge(a, rng)) for a in pdg.arcs))
+    fresh, again = inconsistency(moved), inconsistency(moved, near=before)
+    assert again.converged and again.upper == pytest.approx(fresh.upper, abs=1e-7)
+    assert again.stats["steps"] < fresh.stats["steps"]
+
+
+def test_a_start_that_leads_nowhere_is_forgotten() -> None:
+    rng = np.random.default_rng(13)
+    c = component(chain(rng, 60))
+    found = Newton().solve_many([c])[0]
+    assert found.near is not None
+    s, state = found.near
+    lost = replace(state, mu=torch.full_like(state.mu, math.nan))
+    again = Newton().solve_many([c], [replace(found, near=(s, lost))])[0]
+    assert again.converged and again.upper == pytest.approx(found.upper, abs=1e-8)
+
+
+def test_a_batch_is_cut_to_the_budget_and_memory_is_reported() -> None:
+    rng = np.random.default_rng(14)
+    components = [component(loop(rng)) for _ in range(12)]
+    need = front_bytes(components[0].tree)
+    wide, narrow = Newton(), Newton(budget=5 * need)
+    assert wide.together(components[0].tree, False, 12) == 12
+    assert narrow.together(components[0].tree, False, 12) == 5
+    a, b = wide.solve_many(components), narrow.solve_many(components)
+    assert [x.upper for x in a] == pytest.approx([x.upper for x in b], abs=1e-9)
+    assert max(x.memory for x in a) == 12 * need and max(x.memory for x in b) == 5 * need
+    assert inconsistency(loop(rng)).stats["memory"] > 0
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_made() -> None:
+    rng = np.random.default_rng(15)
+    with pytest.raises(SizeError, match="budget"):
+        Newton(budget=10_000).solve(component(chain(rng, 60)))
+
+
+def test_mass_carried_down_a_deep_tree_level_by_level_and_by_one_solve_is_the_same() -> None:
+    rng = np.random.default_rng(16)
+    batch = batch_of([component(chain(rng, 70)) for _ in range(2)])
+    assert len(batch.structure.levels) > bounds.FEW
+    mu = torch.from_numpy(rng.random(batch.c.shape))
+    given = (
+        mu
+        / torch.zeros(2, len(batch.structure.roots), dtype=mu.dtype).index_add(1, batch.structure.own, mu)[
+            :, batch.structure.own
+        ]
+    )
+    assert torch.allclose(bounds._carried(batch, given), bounds._solved(batch, given), atol=1e-14)
+
+
+def test_the_same_pdg_with_other_numbers_shares_its_structure() -> None:
+    rng = np.random.default_rng(17)
+    one, two = (component(chain(rng, 30)) for _ in range(2))
+    assert structure(one, one.tree) is structure(two, two.tree)
+    forget()
+    assert structure(one, one.tree) is structure(two, two.tree)
+
+
+@pytest.mark.parametrize("small", [0, 10_000])
+def test_fronts_by_height_and_one_front_for_all_agree(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(18)
+    xs = [Variable(f"X{i}", 2 + i % 2) for i in range(14)]
+    arcs = [Arc(f"a{i}", xs[i // 3], xs[i], rows(rng, xs[i // 3].size, xs[i].size)) for i in range(1, 14)]
+    arcs += [Arc(f"b{i}", xs[i], xs[i // 3], rows(rng, xs[i].size, xs[i // 3].size)) for i in range(1, 14)]
+    pdg = PDG(*arcs)
+    monkeypatch.setattr(arrange, "WHOLE", small)
+    forget()
+    for gamma in (0.0, 0.3):
+        c = component(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta={"a3": math.inf}))
+        s = structure(c, c.tree)
+        assert bool(s.fronts) == (small == 0) and bool(s.spine) == (small > 0)
+        monkeypatch.setattr(exact, "SMALL", 0)
+        found = Newton().solve_many([c])[0]
+        assert found.near is not None and found.converged
+        assert found.upper == pytest.approx(CliqueTree().solve(c).upper, abs=1e-7)
+    forget()
