@@ -21,7 +21,7 @@ from dissonance.pdg import PDG, Arc
 from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.arrange import arrange
-from dissonance.solvers.batch import Arcs, Batch
+from dissonance.solvers.batch import MANY, Arcs, Batch
 from dissonance.solvers.bounds import certify
 from dissonance.solvers.interior import State, cold, interior, warm
 from dissonance.solvers.structure import Structure
@@ -112,7 +112,7 @@ def main() -> None:
         shape = [(a.sources, a.targets, a.hard) for a in some[0].arcs]
 
         def made(a: Arcs, c: Component = some[0], shape: Any = shape) -> Batch:
-            return a.to(device).batch(arrange(c.tree, shape, False).to(device))[0]
+            return a.to(device).batch(arrange(c.tree, shape, False, count >= MANY).to(device))[0]
 
         few = made(arcs).take(torch.arange(min(count, 2), device=device))
         solved(few, cold(few), options.tol)  # warms the libraries up

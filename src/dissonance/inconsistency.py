@@ -81,6 +81,11 @@ class Inconsistency:
             "seconds": self.seconds,
         }
 
+    @property
+    def method(self) -> str:
+        """Which methods the solvers took, where they have several: "batched", "dual", "clarabel"."""
+        return " + ".join(sorted({s.method for s in self.solutions if s.method}))
+
     @cached_property
     def _selected(self) -> tuple[Distribution, float]:
         """mu* over all variables, and how far off its tables may be."""

@@ -22,6 +22,7 @@ class Auto:
 
     tol: float = 1e-7
     budget: int = BUDGET
+    device: str | None = None
 
     @property
     def name(self) -> str:
@@ -37,7 +38,7 @@ class Auto:
         if SumProduct.fits(component):
             return SumProduct(self.budget)
         if component.convex:
-            return Newton(self.tol, self.budget)
+            return Newton(self.tol, self.budget, self.device)
         return ConcaveConvex(budget=self.budget)
 
     def solve(self, component: Component) -> Solution:
@@ -46,7 +47,7 @@ class Auto:
 
 
 TOGETHER = 256
-"""At most so many components are solved in one batch."""
+"""At most so many components are solved in one batch on a CPU: more do not fit its caches."""
 
 
 def solve_together(
@@ -69,9 +70,10 @@ def solve_together(
         groups.setdefault((s, alike(c)) if isinstance(s, Newton) else i, []).append(i)
     found: dict[int, Solution] = {}
     for group in groups.values():
-        for at in range(0, len(group), TOGETHER):
-            part = group[at : at + TOGETHER]
-            s = chosen[part[0]]
+        s = chosen[group[0]]
+        together = len(group) if isinstance(s, Newton) and s.on_gpu(len(group)) else TOGETHER
+        for at in range(0, len(group), together):
+            part = group[at : at + together]
             some = [components[i] for i in part]
             if isinstance(s, Newton):
                 solved = s.solve_many(some, None if near is None else [near[i] for i in part])

@@ -91,8 +91,8 @@ def _parts(n: int, roles: Sequence[Role], width: int) -> tuple[Array, Array]:
 class Layout:
     """What each cluster of a tree looks like, and in which order all things are numbered."""
 
-    def __init__(self, tree: Tree, arcs: Sequence[Arrow], structural: bool) -> None:
-        self.tree, self.arcs, self.structural = tree, arcs, structural
+    def __init__(self, tree: Tree, arcs: Sequence[Arrow], structural: bool, many: bool) -> None:
+        self.tree, self.arcs, self.structural, self.many = tree, arcs, structural, many
         self.parent = np.array(tree.parent, dtype=np.int64)
         self.where = [dict(zip(c, range(len(c)), strict=True)) for c in tree.clusters]
         self.home = [_home(tree, a) for a in arcs]
@@ -200,11 +200,17 @@ class Layout:
         filled = [len(x) * int(x.max()) ** 2 for x in both]
         return any(many > max(FILLED, 4 * int((x * x).sum())) for many, x in zip(filled, both, strict=True))
 
+    def alike(self) -> list[Ints]:
+        """Clusters by size: in a large batch filling them up costs more than it saves."""
+        width = self.k + self.below(np.ones(len(self.look), dtype=np.bool_))
+        keys = zip(self.n.tolist(), width.tolist(), _rounded(self.t).tolist(), _rounded(self.u).tolist(), strict=True)
+        return list(_classes(keys).values())
+
     def fronts(self) -> tuple[list[Ints], list[Ints]]:
         """Clusters by front, from the leaves to the roots; those of a deep tree's spine apart."""
         count = len(self.look)
         if self.n.sum() <= WHOLE and not self.wastes():
-            return [], [np.arange(count)]
+            return [], self.alike() if self.many else [np.arange(count)]
         deep = self.height >= DEEP if self.height.max() > SHALLOW else np.zeros(count, dtype=np.bool_)
         level = np.where(deep, self.height.max() + 1, self.height)
         sizes = [_rounded(self.t), _rounded(self.u), np.where(deep, self.below(deep), 0)]
@@ -250,12 +256,12 @@ def _tensor(x: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
-def arrange(tree: Tree, arcs: Sequence[Arrow], structural: bool) -> Structure:
-    """Number everything; every arrow lives in the smallest cluster that holds it."""
+def arrange(tree: Tree, arcs: Sequence[Arrow], structural: bool, many: bool = False) -> Structure:
+    """Number everything; every arrow lives in the smallest cluster that holds it. `many`: for large batches."""
     collecting = gc.isenabled()
     gc.disable()  # many small objects and no cycles: looking for them would take as long as the work
     try:
-        return _arranged(Layout(tree, arcs, structural))
+        return _arranged(Layout(tree, arcs, structural, many))
     finally:
         if collecting:
             gc.enable()

@@ -50,8 +50,8 @@ class Solution:
     """The inconsistency of one component between bounds, and a mu that attains the upper one.
 
     `tables` are mu's cluster marginals on `tree` (empty if the inconsistency is infinite); `multipliers` the Lagrange
-    multipliers of the hard arcs, shaped like their tables. `memory`: bytes the solve was allowed for, in all; `near`:
-    where it stopped, for the next one to start from.
+    multipliers of the hard arcs, shaped like their tables. `memory`: bytes the solve was allowed for, in all;
+    `method`: which of its methods the solver took; `near`: where it stopped, for the next one to start from.
     """
 
     component: Component
@@ -65,6 +65,7 @@ class Solution:
     steps: int = 0
     residual: float = 0.0
     memory: int = 0
+    method: str = ""
     near: tuple[Structure, State] | None = field(default=None, repr=False)
 
     @property

@@ -162,13 +162,17 @@ _KEPT = 1_000_000
 """Cells of the structures that are kept for the next solve, together."""
 
 
-def structure(component: Component, tree: Tree) -> Structure:
-    """The structure of a component on a tree; those used last are remembered."""
-    key = alike(component), tree.clusters, tree.parent
+MANY = 128
+"""Problems from which on a batch is large."""
+
+
+def structure(component: Component, tree: Tree, count: int = 1, device: str = "cpu") -> Structure:
+    """The structure of `count` components on a tree; those used last are remembered."""
+    key = alike(component), tree.clusters, tree.parent, count >= MANY, device
     found = _RECENT.pop(key, None)
     if found is None:
         arcs = [(a.sources, a.targets, a.hard) for a in component.arcs]
-        found = arrange(tree, arcs, component.gamma > 0)
+        found = arrange(tree, arcs, component.gamma > 0, count >= MANY).to(device)
     _RECENT[key] = found
     while len(_RECENT) > 1 and sum(x.cells for x in _RECENT.values()) > _KEPT:
         del _RECENT[next(iter(_RECENT))]

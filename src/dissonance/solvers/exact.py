@@ -38,6 +38,9 @@ SMALL = 80
 SEVERAL = 4
 """Small problems from which on they are quicker together."""
 
+LARGE = 4000
+"""Problems from which on a batch is quicker on a GPU."""
+
 HEAVY = 1_000_000
 """Pairs of unknowns from which a dual is slow, however few cells there are."""
 
@@ -51,10 +54,12 @@ class Newton:
     """Interior-point Newton on the junction tree; Clarabel if that leaves a gap. The default.
 
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
+    `device`: where batches are solved; None: on a GPU if there is one and the batch is large.
     """
 
     tol: float = 1e-7
     budget: int = BUDGET
+    device: str | None = None
 
     @property
     def name(self) -> str:
@@ -95,17 +100,25 @@ class Newton:
         wide = max(math.prod(s) for s in tree.shapes) > WIDE and not curved
         return min(count, self.budget // front_bytes(tree)) if pays and not wide else 0
 
+    def on_gpu(self, count: int) -> bool:
+        """Whether a batch of so many problems is solved on a GPU."""
+        if self.device is not None:
+            return self.device != "cpu"
+        return count >= LARGE and torch.cuda.is_available()
+
     def _batched(
         self, components: Sequence[Component], tree: Tree, near: Sequence[Solution] | None
     ) -> list[Solution | Component]:
-        s = structure(components[0], tree)
+        count = len(components)
+        device = self.device or ("cuda" if self.on_gpu(count) else "cpu")
+        s = structure(components[0], tree, count, device)
         with torch.inference_mode():
-            batch, possible = Arcs.of(components).batch(s)
+            batch, possible = Arcs.of(components).to(device).batch(s)
             state, bounds = self._run(batch, torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE), near)
             impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
-        mu, lam = bounds.mu.clone(), state.lam.clone()  # ordinary tensors
+        mu, lam = (x.to("cpu", copy=True) for x in (bounds.mu, state.lam))  # ordinary tensors
         lows, ups, residuals = bounds.lower.tolist(), bounds.upper.tolist(), bounds.residual.tolist()
-        memory = front_bytes(tree) * len(components)
+        memory = front_bytes(tree) * count
         found: list[Solution | Component] = []
         for k, (c, steps) in enumerate(zip(components, state.steps.tolist(), strict=True)):
             if impossible[k]:
@@ -118,14 +131,14 @@ class Newton:
             }
             bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
             here = self._solution(c, bound, tree, s.tables(mu[k]), multipliers, steps, memory)
-            found.append(replace(here, near=(s, state.take(torch.tensor([k])))))
+            found.append(replace(here, method="batched", near=(s, state.take(torch.tensor([k], device=device)))))
         return found
 
     def _run(self, batch: Batch, tol: Tensor, near: Sequence[Solution] | None) -> tuple[State, BatchBounds]:
         """From where `near` stopped, where it helps; afresh for those it does not lead to a tight proof."""
         start = cold_batch(batch)
         old = [x.near if x.near is not None and x.near[0] is batch.structure else None for x in near or ()]
-        known = torch.tensor([k for k, x in enumerate(old) if x is not None], dtype=torch.long)
+        known = torch.tensor([k for k, x in enumerate(old) if x is not None], dtype=torch.long, device=tol.device)
         if len(known):
             some, states = batch.take(known), State.stacked([x[1] for x in old if x is not None])
             start.put(known, warm_batch(some, states, certify_batch(some, states).gap))
@@ -166,6 +179,7 @@ class Newton:
             multipliers = {h.arc.name: torch.from_numpy(h.multipliers(last.u)) for h in program.hard}
             tables, memory = dense(program, bounds.mu), dual_bytes(tree, component.gamma > 0)
             now = self._solution(component, bounds, tree, tables, multipliers, last.steps, memory)
+            now = replace(now, method="dual" if method == "dual" else "clarabel")
             best = now if best is None else self._better(best, now)
             if self._done(best, 1e-3):
                 break

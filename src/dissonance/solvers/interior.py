@@ -64,13 +64,13 @@ def warm(batch: Batch, near: State, gap: Tensor) -> State:
 def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.inf, steps: int = 60) -> State:
     """Iterate until each problem's own proof is tight to `tol` (P,) and its mu moves by less than `settle`.
 
-    `tol` is relative to max(1, |value|). A problem whose proof is within 100 `tol` and no longer tightens is done, too:
-    near the end the Newton system is so ill-conditioned that further steps only lose what was gained.
+    `tol` is relative to max(1, |value|). A problem whose proof is within 100 `tol` and twice did not tighten is done,
+    too: near the end the Newton system is so ill-conditioned that further steps only lose what was gained.
     """
     active = torch.arange(len(batch), device=batch.c.device)
     state, final = start, start.take(active)
     moved = torch.full_like(tol, 0.0 if settle == math.inf else math.inf)
-    before = torch.full_like(tol, math.inf)
+    before, stalled = torch.full_like(tol, math.inf), torch.zeros_like(tol)
     runaway = 1e11 * (1 + batch.c.abs().amax(-1))  # only contradictory hard arcs push their multipliers that far
     for step in range(steps + 1):
         slack = batch.slack(state.l, state.d, state.lam)
@@ -81,7 +81,8 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
         target = tol * (state.d @ batch.structure.roots).abs().clamp(min=1.0)
         done = (merit < target) & (off < tol.clamp(min=1e-9)) & (moved < settle)
         if settle == math.inf:
-            done |= (merit < 100 * target) & ((merit > 0.5 * before) | (off > 1e-9)) & (off < 1e-7)
+            stalled = (stalled + 1) * (merit > 0.5 * before)
+            done |= (merit < 100 * target) & ((stalled >= 2) | (off > 1e-9)) & (off < 1e-7)
         before = merit
         done |= ~torch.isfinite(merit) | (step == steps)
         if batch.p.shape[1]:
@@ -91,8 +92,8 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
             keep = ~done
             if not keep.any():
                 break
-            active, tol, moved, runaway, before = (x[keep] for x in (active, tol, moved, runaway, before))
-            r, m = r[keep], m[keep]
+            active, tol, moved, runaway = (x[keep] for x in (active, tol, moved, runaway))
+            before, stalled, r, m = (x[keep] for x in (before, stalled, r, m))
             batch, state = batch.take(keep), state.take(keep)
         state, moved = _newton_step(batch, state, m, r, tol)
     return final

@@ -259,6 +259,8 @@ class Structure:
 
     def to(self, device: torch.device | str) -> Structure:
         """The same with its index arrays on a device."""
+        if self.own.device == torch.device(device):
+            return self
         moved = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor | Incidence | Rows | Levels)}
         fronts, spine = (tuple(x.to(device) for x in xs) for xs in (self.fronts, self.spine))
         return replace(self, **moved, fronts=fronts, spine=spine)
