@@ -1,0 +1,54 @@
+"""Local Inconsistency Resolution: iteratively focus on a part of a PDG and resolve the inconsistency it shows."""
+
+from dissonance.lir.engine import Callback
+from dissonance.lir.flows import FLOWS, ODE, Descent, Flow, Step
+from dissonance.lir.full_control import FullControl
+from dissonance.lir.natural import Natural
+from dissonance.lir.progress import TensorBoard
+from dissonance.lir.refocus import (
+    NAMES,
+    Choice,
+    Cycle,
+    Greedy,
+    Hub,
+    Learned,
+    Partial,
+    Refocus,
+    Smooth,
+    Surprisal,
+    Uniform,
+    weighted,
+)
+from dissonance.lir.runs import Run, Value, lir, lirs
+from dissonance.lir.trace import Record, Row, Trace
+
+__all__ = [
+    "FLOWS",
+    "NAMES",
+    "ODE",
+    "Callback",
+    "Choice",
+    "Cycle",
+    "Descent",
+    "Flow",
+    "FullControl",
+    "Greedy",
+    "Hub",
+    "Learned",
+    "Natural",
+    "Partial",
+    "Record",
+    "Refocus",
+    "Row",
+    "Run",
+    "Smooth",
+    "Step",
+    "Surprisal",
+    "TensorBoard",
+    "Trace",
+    "Uniform",
+    "Value",
+    "lir",
+    "lirs",
+    "weighted",
+]

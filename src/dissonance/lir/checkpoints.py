@@ -1,0 +1,85 @@
+"""Checkpoints: all that a run needs to go on, written all at once after every step.
+
+A checkpoint holds theta, the generators, the solver's last states (so that a resumed run takes the same Newton steps),
+mu* of the start and the traces. Optimisers are renewed at every step of LIR and have no state in between. On CPU a
+resumed run is bit for bit the run that was not stopped, but for its seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dissonance.errors import FormatError
+from dissonance.io import files
+from dissonance.lir.compromise import Compromise
+from dissonance.lir.trace import read
+
+if TYPE_CHECKING:
+    from dissonance.lir.engine import Engine
+
+FORMAT = "dissonance.lir 1"
+
+
+def fingerprint(engine: Engine) -> str:
+    """What a run is a run of: parameters, refocus procedures, seeds, flow, solver, base focus."""
+    digest = hashlib.sha256()
+    for key, value in engine.parameters.theta0.items():
+        digest.update(key.encode())
+        digest.update(value.contiguous().numpy().tobytes())
+    base = engine.traces[0].base
+    rest = [engine.seeds, engine.flow, engine.solver, dict(base.attention.beta), dict(base.attention.alpha)]
+    rest += [base.attention.gamma, dict(base.control.chi), engine.record, engine.tol]
+    named = [getattr(r, "name", getattr(r, "__name__", "")) for r in engine.refocus]
+    digest.update(repr([*rest, *named]).encode())
+    return digest.hexdigest()
+
+
+def save(engine: Engine, path: str) -> None:
+    """Write the state after the last step."""
+    start = engine.start
+    state: dict[str, Any] = {
+        "format": FORMAT,
+        "of": fingerprint(engine),
+        "step": engine.step,
+        "theta": dict(engine.theta),
+        "generators": [g.get_state() for g in engine.generators],
+        "inner": engine.inner.dump(),
+        "start": None if start is None else [start.mu, start.cluster],
+        "rows": [t.lines() for t in engine.traces],
+        "snapshots": [t.snapshots for t in engine.traces],
+    }
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    files.write(path, buffer.getvalue())
+
+
+def resume(engine: Engine, path: str) -> None:
+    """Go on from a checkpoint, if the file is there."""
+    if not Path(path).exists():
+        return
+    content, where = files.read(path)
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+        known = state["format"] == FORMAT
+    except Exception:
+        known, state = False, {}
+    if not known:
+        raise FormatError(f"{where}: is not a checkpoint of dissonance.")
+    if state["of"] != fingerprint(engine):
+        raise FormatError(
+            f"{where}: is a checkpoint of another run (another PDG, refocus, flow, seed or option). "
+            "Delete it, or name another file."
+        )
+    engine.step, engine.theta = state["step"], state["theta"]
+    for generator, known_state in zip(engine.generators, state["generators"], strict=True):
+        generator.set_state(known_state)
+    engine.inner.restore(state["inner"])
+    engine.start = None if state["start"] is None else Compromise(*state["start"])
+    for trace, lines, snapshots in zip(engine.traces, state["rows"], state["snapshots"], strict=True):
+        trace.rows[:] = read(lines)
+        trace.snapshots |= snapshots

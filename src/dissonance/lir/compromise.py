@@ -1,0 +1,111 @@
+"""mu* of P runs, chosen uniquely, and how far it moves: the distortion of beliefs by LIR."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dissonance.distributions import CliqueTree
+from dissonance.distributions.tree import Tree
+from dissonance.lir.inner import Attentions, Batched, Each, Inner
+from dissonance.lir.parameters import Stacked
+from dissonance.numerics import DTYPE
+from dissonance.solvers.batch import Arcs
+from dissonance.solvers.bounds import agree
+from dissonance.solvers.structure import Structure
+
+LARGEST = 2**16
+"""Joint states up to which total variation is taken over the joint; beyond, it is the largest over the clusters."""
+
+GAMMA = 1e-6
+"""The gamma at which, and at twice which, minimisers are found to extrapolate to gamma -> 0+."""
+
+
+@dataclass(frozen=True)
+class Compromise:
+    """mu* of P runs: (P, joint states), or (P, cells) of clusters with their numbers in `cluster`."""
+
+    mu: Tensor
+    cluster: Tensor | None = None
+
+    def distance(self, other: Compromise) -> Tensor:
+        """Total variation, run by run, (P,); over clusters, a lower bound of it. NaN where there is no mu*."""
+        off = 0.5 * (self.mu - other.mu).abs()
+        if self.cluster is None:
+            return off.sum(1) if off.shape[1] else torch.full((len(off),), math.nan, dtype=DTYPE)
+        count = int(self.cluster.max()) + 1
+        return off.new_zeros(len(off), count).index_add_(1, self.cluster, off).amax(1)
+
+
+def compromise(inner: Inner, theta: Stacked, attention: Attentions) -> Compromise:
+    """mu* at theta; at gamma = 0 the gamma -> 0+ selection, because the minimisers are many (erratum 24)."""
+    if isinstance(inner, Batched):
+        found = _batched(inner, theta, attention)
+        if found is not None:
+            return found
+        inner = inner.other
+    assert isinstance(inner, Each)
+    return _each(inner, theta, attention)
+
+
+def _batched(inner: Batched, theta: Stacked, a: Attentions) -> Compromise | None:
+    """For all runs at once; None if some need another solver."""
+    with torch.no_grad():
+        log_p = inner.parameters.log_tables(theta)
+    runs = torch.ones(len(a), dtype=torch.bool)
+    ratio = torch.where((a.alpha > 0) & (a.beta > 0), a.beta / a.alpha.clamp(min=1e-300), math.inf).amin(1)
+    small = GAMMA * ratio.clamp(max=1.0)
+    attended = torch.where(a.beta == 0, 0.0, a.alpha)
+    found: list[Tensor] = []
+    s: Structure | None = None
+    for times in (1, 2):
+        gamma = torch.where(a.gamma > 0, a.gamma, times * small)
+        alpha = torch.where((a.gamma > 0)[:, None], a.alpha, attended)
+        parts = list(inner.clusters(log_p, replace(a, gamma=gamma, alpha=alpha), runs))
+        if len(parts) != 1 or len(parts[0][0]) != len(a):
+            return None
+        s = parts[0][1]
+        found.append(parts[0][2])
+    assert s is not None
+    with torch.inference_mode():
+        batch, _ = Arcs(log_p, a.beta, attended, small).batch(s)
+        mu = agree(batch, 2 * found[0] - found[1])
+    return _flat(s, mu.clone())
+
+
+def _flat(s: Structure, mu: Tensor) -> Compromise:
+    if math.prod(s.tree.sizes.values()) > LARGEST:
+        return Compromise(mu, s.cluster)
+    starts = s.cell_at.tolist()
+    tables = [
+        mu[:, at : at + math.prod(shape)].reshape(-1, *shape) for at, shape in zip(starts, s.tree.shapes, strict=True)
+    ]
+    return Compromise(joint(s.tree, tables).flatten(1))
+
+
+def joint(tree: Tree, tables: list[Tensor]) -> Tensor:
+    """The joint (P, sizes...) of cluster marginals (P, shape...)."""
+    letter = {v: i + 1 for i, v in enumerate(tree.sizes)}
+    operands: list[object] = []
+    for table, cluster, separator in zip(tables, tree.clusters, tree.separators, strict=True):
+        away = [i + 1 for i, v in enumerate(cluster) if v not in separator]
+        total = table.sum(away, keepdim=True) if away else table
+        operands += [table / torch.where(total > 0, total, 1.0), [0, *(letter[v] for v in cluster)]]
+    return torch.einsum(*operands, [0, *letter.values()])
+
+
+def _each(inner: Each, theta: Stacked, attention: Attentions) -> Compromise:
+    flat: list[Tensor] = []
+    for result in inner.ask(theta, attention):
+        mu = result.mu if math.isfinite(result.upper) else None
+        if not isinstance(mu, CliqueTree):
+            flat.append(torch.zeros(0, dtype=DTYPE))
+        elif math.prod(v.size for v in mu.variables) <= LARGEST:
+            flat.append(mu.joint().table.reshape(-1))
+        else:
+            flat.append(torch.cat([t.reshape(-1) for t in mu.tables]))
+    width = max(len(x) for x in flat)
+    return Compromise(torch.stack([x if len(x) == width else x.new_full((width,), math.nan) for x in flat]))

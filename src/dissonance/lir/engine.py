@@ -1,0 +1,204 @@
+"""P runs of LIR in step: look, refocus, resolve, record."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention, Control, Focus
+from dissonance.lir import checkpoints
+from dissonance.lir.compromise import Compromise, compromise
+from dissonance.lir.flows import Flow, exp
+from dissonance.lir.full_control import Moved
+from dissonance.lir.inner import Attentions, Batched, Each, Inner, Solved
+from dissonance.lir.local import Local
+from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.lir.refocus import Refocus
+from dissonance.lir.trace import NAN, Record, Row, Trace
+from dissonance.pdg import PDG
+from dissonance.solvers import Auto, Newton, Solver
+from dissonance.solvers import by_name as solver_by_name
+
+Callback = Callable[[int, Sequence[Trace]], None]
+"""Called after every step with how many steps are done and the traces of the runs."""
+
+
+def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -> Focus:
+    """The focus that refocus procedures choose from: by default beta = alpha = 1, gamma = 0 and chi = 1."""
+    if not pdg.theta:
+        raise DissonanceError(
+            "no arc has parameters to move: make its cpds SoftmaxTable, or load(..., learnable=True)."
+        )
+    free = {a.name: 1.0 for a in pdg if any(True for _ in a.cpd.parameters())}
+    focus = Focus(
+        Attention.uniform(pdg) if attention is None else attention, Control(free) if control is None else control
+    )
+    focus.check(pdg)
+    return focus
+
+
+def inner_for(parameters: Parameters, solver: Solver, tol: float) -> Inner:
+    """The batched solver where it applies, the one asked for, run by run, where it does not."""
+    if isinstance(solver, Auto) or type(solver) is Newton:
+        if parameters.tabular:
+            batched = Batched(parameters, tol)
+            if batched.fits():
+                return batched
+        return Each(parameters, replace(solver, tol=tol))
+    return Each(parameters, solver)
+
+
+class Engine:
+    """Algorithm 1 for P runs of one structure, each with its own REFOCUS and generator."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        refocus: Sequence[Refocus],
+        seeds: Sequence[int],
+        base: Focus,
+        flow: Flow,
+        solver: Solver | str,
+        *,
+        tol: float = 1e-7,
+        record: Record | None = None,
+    ) -> None:
+        self.parameters, self.refocus, self.seeds = parameters, list(refocus), list(seeds)
+        self.flow, self.tol = flow, tol
+        self.solver = solver_by_name(solver) if isinstance(solver, str) else solver
+        self.record = record or Record()
+        self.names = [a.name for a in parameters.arcs]
+        self.inner = inner_for(parameters, self.solver, tol)
+        self.attention = Attentions.of([base.attention] * len(parameters), self.names)
+        self.generators = [torch.Generator().manual_seed(s) for s in seeds]
+        self.traces = [Trace(base) for _ in seeds]
+        self.theta: Stacked = parameters.theta0
+        self.step = 0
+        self.start: Compromise | None = None
+        self.interrupted = False
+
+    def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
+        """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
+        if checkpoint is not None:
+            checkpoints.resume(self, checkpoint)
+        try:
+            while self.step < steps:
+                self.look()
+                self.advance()
+                if checkpoint is not None:
+                    checkpoints.save(self, checkpoint)
+                for callback in callbacks:
+                    callback(self.step, self.traces)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.inner = inner_for(self.parameters, self.solver, self.tol)  # the old one may know half a solution
+        self.look(last=True)
+        for trace in self.traces:
+            trace.rows.append(trace.now)
+
+    def advance(self) -> None:
+        """phi, chi <- REFOCUS();  theta <- exp_theta{ -chi . grad <<phi . M(theta)>> }."""
+        began = time.perf_counter()
+        asked = zip(self.refocus, self.parameters.pdgs, self.generators, self.traces, strict=True)
+        foci = [choose(pdg, self.step, generator, trace) for choose, pdg, generator, trace in asked]
+        local = Local(
+            self.parameters,
+            self.inner.fork() if self.record.globally else self.inner,
+            Attentions.of([f.attention for f in foci], self.names),
+            self.parameters.control([f.control for f in foci]),
+            self.tol,
+        )
+        before = local.solve(self.theta)
+        moved = exp(local, self.theta, self.flow)
+        seconds = (time.perf_counter() - began) / len(self.parameters)
+        rows = self._rows(foci, local, before, moved, seconds)
+        self.theta, self.step = moved.theta, self.step + 1
+        for trace, row in zip(self.traces, rows, strict=True):
+            trace.rows.append(row)
+
+    def _rows(self, foci: Sequence[Focus], local: Local, before: Solved, moved: Moved, seconds: float) -> list[Row]:
+        columns = (before.lower, before.upper, local.steps, moved.projected, moved.residual)
+        values = zip(*(x.tolist() for x in columns), strict=True)
+        return [
+            replace(
+                trace.now,
+                beta={n: b for n, b in focus.attention.beta.items() if b},
+                gamma=focus.attention.gamma,
+                chi={n: float(torch.as_tensor(c).max()) for n, c in focus.control.chi.items()},
+                local_lower=lower,
+                local_upper=upper,
+                solves=local.solves,
+                newton_steps=trace.now.newton_steps + steps,
+                seconds=seconds,
+                projected=projected,
+                residual=residual,
+            )
+            for trace, focus, (lower, upper, steps, projected, residual) in zip(self.traces, foci, values, strict=True)
+        ]
+
+    def look(self, last: bool = False) -> None:
+        """Begin the row of this theta: global inconsistency, who is to blame, how far theta and mu* have moved."""
+        nothing = [NAN] * len(self.parameters)
+        lower, upper, moved_mu, effort = nothing, nothing, nothing, [0] * len(nothing)
+        blame: list[dict[str, float]] = [{} for _ in nothing]
+        surprisal = blame
+        if self.record.globally:
+            solved = self.inner.solve(self.theta, self.attention)
+            lower, upper, effort = solved.lower.tolist(), solved.upper.tolist(), solved.steps.tolist()
+            if self.parameters.tabular:
+                blame, surprisal = (self._named(x) for x in self._blame(solved))
+            every = self.record.distortion
+            if last or self.step == 0 or (every and self.step % every == 0):
+                moved_mu = self._distortion().tolist()
+        moved_theta = self._moved().tolist()
+        keep = self.record.snapshots and (last or self.step % self.record.snapshots == 0)
+        for k, trace in enumerate(self.traces):
+            trace.now = Row(
+                self.step,
+                global_lower=lower[k],
+                global_upper=upper[k],
+                blame=blame[k],
+                surprisal=surprisal[k],
+                tv_theta=moved_theta[k],
+                tv_mu=moved_mu[k],
+                newton_steps=effort[k],
+            )
+            trace.theta = self.parameters.of(k, self.theta)
+            if keep:
+                trace.snapshots[self.step] = {key: v.clone() for key, v in trace.theta.items()}
+
+    def _named(self, x: Tensor) -> list[dict[str, float]]:
+        return [dict(zip(self.names, row, strict=True)) for row in x.tolist()]
+
+    def _blame(self, solved: Solved) -> tuple[Tensor, Tensor]:
+        """beta_a KL_a at mu*, and the excess surprisal E_mu[-log p] - E_mu(S)[H(p)], (P, arcs) each."""
+        with torch.no_grad():
+            log_p = self.parameters.log_tables(self.theta)
+        m, mass = solved.joint, self.parameters.along_rows(solved.joint)
+        ratio = numerics.log(m / torch.where(mass > 0, mass, 1.0)) - log_p
+        kl = self.parameters.by_arc(numerics.times(m, ratio)).clamp(min=0.0)
+        soft = torch.where(self.attention.beta == math.inf, 0.0, self.attention.beta)
+        surprise = numerics.times(mass * log_p.exp() - m, log_p)
+        return numerics.times(soft, kl), self.parameters.by_arc(surprise)
+
+    def _moved(self) -> Tensor:
+        """The mean over arcs and rows of the total variation between p and the p of the start, (P,)."""
+        if not self.parameters.tabular:
+            return torch.full((len(self.parameters),), NAN)
+        with torch.no_grad():
+            tables = [self.parameters.log_tables(x).exp() for x in (self.theta, self.parameters.theta0)]
+        rows = torch.tensor([float(s) for s, _ in self.parameters.shapes])
+        return (self.parameters.by_arc(0.5 * (tables[0] - tables[1]).abs()) / rows).mean(1)
+
+    def _distortion(self) -> Tensor:
+        """The total variation of mu* from its start, (P,)."""
+        now = compromise(self.inner, self.theta, self.attention)
+        self.start = self.start or now
+        return now.distance(self.start)

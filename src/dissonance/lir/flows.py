@@ -1,0 +1,190 @@
+"""exp: what a step of LIR does to theta, d theta/dt = -chi . grad <<phi . M(theta)>> for unit time.
+
+A flow moves the parameters with finite control; those with chi = inf go to their fixed point by `FullControl`, first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import DissonanceError, suggest
+from dissonance.lir.full_control import FullControl, Moved
+from dissonance.lir.local import Local
+from dissonance.lir.natural import Natural
+from dissonance.lir.parameters import Stacked
+
+
+class Flow(Protocol):
+    """Anything that moves theta for unit time under the control of a focus."""
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        ...
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """theta a unit of time later."""
+        ...
+
+
+def exp(local: Local, theta: Stacked, flow: Flow) -> Moved:
+    """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite."""
+    moved = Moved.still(theta)
+    full = {k: chi == math.inf for k, chi in local.control.items()}
+    parts: tuple[tuple[Flow, Stacked], ...] = ((FullControl(), full), (flow, {k: ~x for k, x in full.items()}))
+    for kind, chosen in parts:
+        control = {k: torch.where(chosen[k], chi, 0.0) for k, chi in local.control.items()}
+        if any(bool(chi.any()) for chi in control.values()):
+            part = replace(local, control=control)
+            moved = moved.then(kind(part, moved.theta))
+            local.solves, local.steps = part.solves, part.steps
+    return moved
+
+
+def _settled(local: Local, theta: Stacked) -> Moved:
+    """theta, brought back to the parameter space if it has left it."""
+    theta, left = local.parameters.admissible(theta)
+    return Moved(theta, left, torch.zeros(len(left), dtype=torch.float64))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A single gradient step theta - chi grad: what every flow comes to for small chi."""
+
+    name: str = "step"
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """One step of length chi."""
+        _, slope = local.gradient(theta)
+        return _settled(local, {k: v - local.control[k] * slope[k] for k, v in theta.items()})
+
+
+@dataclass(frozen=True)
+class Descent:
+    """`steps` steps of a torch.optim optimiser, renewed at every step of LIR; each is scaled by chi.
+
+    The published runs took 10 steps of Adam at learning rate 0.05/10. Adam is no gradient flow: it goes as fast where
+    the inconsistency is flat as where it is steep. `optimizer`: a name in torch.optim, or a function that makes an
+    optimiser of a list of tensors; it must treat components apart, as all but LBFGS do.
+    """
+
+    optimizer: str | Callable[[list[Tensor]], torch.optim.Optimizer] = "Adam"
+    rate: float = 0.005
+    steps: int = 10
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        made = self.optimizer if isinstance(self.optimizer, str) else getattr(self.optimizer, "__name__", "optimiser")
+        return f"{made.lower()}({self.rate:g} x {self.steps})"
+
+    def _make(self, leaves: list[Tensor]) -> torch.optim.Optimizer:
+        if not isinstance(self.optimizer, str):
+            return self.optimizer(leaves)
+        known = {n.lower(): n for n in dir(torch.optim) if n[0].isupper() and n not in ("Optimizer", "LBFGS")}
+        if self.optimizer.lower() not in known:
+            raise DissonanceError(
+                f"torch.optim has no {self.optimizer!r} here.{suggest(self.optimizer, known.values())}"
+            )
+        return getattr(torch.optim, known[self.optimizer.lower()])(leaves, lr=self.rate, **self.options)
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """So many steps, each projected if need be."""
+        moved = Moved.still(theta)
+        leaves = {k: v.detach().clone().requires_grad_() for k, v in theta.items()}
+        optimizer = self._make(list(leaves.values()))
+        for _ in range(self.steps):
+            _, slope = local.gradient(moved.theta)
+            for k, leaf in leaves.items():
+                leaf.grad = torch.where(local.control[k] == 0, 0.0, slope[k])
+            optimizer.step()
+            with torch.no_grad():
+                now = {k: v + local.control[k] * (leaves[k] - v) for k, v in moved.theta.items()}
+                moved = moved.then(_settled(local, now))
+                for k, leaf in leaves.items():
+                    leaf.copy_(moved.theta[k])
+        return moved
+
+
+@dataclass(frozen=True)
+class ODE:
+    """The flow itself, integrated by torchdiffeq: dopri5, rk4, euler or another of its methods.
+
+    `steps`: the number of steps of a method with fixed ones. Adaptive methods take each run by itself, so that runs do
+    not depend on their company.
+    """
+
+    method: str = "dopri5"
+    rtol: float = 1e-5
+    atol: float = 1e-7
+    steps: int = 10
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        return f"ode({self.method})"
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
+        if self.method in ("euler", "midpoint", "rk4", "heun3") or len(local.parameters) == 1:
+            return self._integrate(local, theta)
+        each: list[Moved] = []
+        counted: list[Tensor] = []
+        for k in range(len(local.parameters)):
+            one = local.alone(k)
+            each.append(self._integrate(one, {key: v[k : k + 1] for key, v in theta.items()}))
+            counted.append(one.steps.reshape(1))
+            local.solves += one.solves
+        local.steps = local.steps + torch.cat(counted)
+        return Moved.stacked(each)
+
+    def _integrate(self, local: Local, theta: Stacked) -> Moved:
+        from torchdiffeq import odeint
+
+        left = torch.zeros(len(local.parameters), dtype=torch.bool)
+
+        def speed(time: Tensor, at: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            nonlocal left
+            here, outside = local.parameters.admissible(dict(zip(theta, at, strict=True)))
+            left = left | outside
+            slope = local.gradient(here)[1]
+            return tuple(-local.control[k] * slope[k] for k in theta)
+
+        fixed = self.method in ("euler", "midpoint", "rk4", "heun3")
+        more: dict[str, Any] = (
+            {"options": {"step_size": 1 / self.steps}} if fixed else {"rtol": self.rtol, "atol": self.atol}
+        )
+        unit = torch.tensor([0.0, 1.0], dtype=torch.float64)
+        with torch.no_grad():
+            path: Any = odeint(speed, tuple(theta.values()), unit, method=self.method, **more)
+        moved = _settled(local, {k: x[-1] for k, x in zip(theta, path, strict=True)})
+        return Moved(moved.theta, moved.projected | left, moved.residual)
+
+
+FLOWS: dict[str, Callable[[], Flow]] = {
+    "natural": Natural,
+    "adam": Descent,
+    "sgd": lambda: Descent("SGD", 0.1),
+    "ode": ODE,
+    "dopri5": ODE,
+    "rk4": lambda: ODE("rk4"),
+    "euler": lambda: ODE("euler"),
+    "step": Step,
+    "full": FullControl,
+}
+
+
+def by_name(flow: Flow | str) -> Flow:
+    """The flow of that name, with its default options."""
+    if not isinstance(flow, str):
+        return flow
+    if flow not in FLOWS:
+        raise DissonanceError(f"no flow named {flow!r}.{suggest(flow, FLOWS)}")
+    return FLOWS[flow]()

@@ -1,0 +1,197 @@
+"""Full control, chi = inf: parameters go to their fixed point, in closed form where there is one."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dissonance.cpds import CPD
+from dissonance.lir.inner import Attentions, Solved
+from dissonance.lir.local import MASS, Local, over
+from dissonance.lir.parameters import Stacked
+from dissonance.numerics import DTYPE
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where a flow has taken theta; which runs left the parameter space and were projected, (P,); and how far from
+    stationary the parameters under full control are (largest component of the gradient), (P,)."""
+
+    theta: Stacked
+    projected: Tensor
+    residual: Tensor
+
+    @classmethod
+    def still(cls, theta: Stacked) -> Moved:
+        """Nowhere."""
+        runs = len(next(iter(theta.values())))
+        return cls(theta, torch.zeros(runs, dtype=torch.bool), torch.zeros(runs, dtype=DTYPE))
+
+    @classmethod
+    def stacked(cls, each: Sequence[Moved]) -> Moved:
+        """Runs side by side."""
+        theta = {k: torch.cat([m.theta[k] for m in each]) for k in each[0].theta}
+        return cls(theta, torch.cat([m.projected for m in each]), torch.cat([m.residual for m in each]))
+
+    def then(self, after: Moved) -> Moved:
+        """One move after another."""
+        return Moved(after.theta, self.projected | after.projected, torch.maximum(self.residual, after.residual))
+
+
+@dataclass(frozen=True)
+class FullControl:
+    """argmin over the controlled arcs' parameters, arc by arc until nothing changes; as a flow it takes any chi > 0 for
+    full control.
+
+    - A table: solve without the arc's beta (its gamma alpha kept) and set p <- mu*(T|S). Among several minimisers take
+      the one nearest to the present p, the limit of beta -> 0+; rows without mass keep their value.
+    - A family with `project`: alternate with the solve, mu* then p <- argmin E_mu*[-log p].
+    - Anything else, and single components of a table: descend to stationarity; `residual` says how near it came.
+
+    Never raises the local inconsistency: a move that would, by more than the certificate's width, is not made.
+    A controlled arc with gamma alpha > 0 is rewarded for being deterministic, and a warning says so.
+    """
+
+    sweeps: int = 50
+    nearness: float = 1e-4
+    name: str = "full control"
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """theta at the fixed point."""
+        _warn_if_rewarded(local)
+        everyone = range(len(local.parameters.arcs))
+        arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any())]
+        solved = local.solve(theta)
+        residual = torch.zeros_like(solved.upper)
+        for _ in range(self.sweeps if arcs else 0):
+            before = solved.upper
+            for i in arcs:
+                whole, some = _full(local, i), _full(local, i, any_part=True)
+                trial = self._closed_form(local, i, theta, solved, whole)
+                if trial is None:
+                    whole = torch.zeros_like(whole)
+                else:
+                    theta, solved = _kept(local, theta, trial, solved)
+                if (some & ~whole).any():
+                    theta, solved, off = self._descend(local, i, theta, solved, some & ~whole)
+                    residual = torch.maximum(residual, off)
+            least = 1e-2 * local.tol * solved.upper.abs().clamp(min=1.0)
+            alone = len(arcs) == 1 and local.parameters.saturated(local.parameters.arcs[arcs[0]])
+            if alone or bool((local.resolved(solved) | ~(before - solved.upper > least)).all()):
+                break
+        return Moved(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
+
+    def _closed_form(self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked | None:
+        """theta with arc i at its argmin in these runs; None if its family has no closed form."""
+        arc = local.parameters.arcs[i]
+        if not runs.any():
+            return None
+        if local.parameters.tabular and local.parameters.saturated(arc):
+            return self._without(local, i, theta, runs)
+        return _projected(local, i, theta, solved, runs) if _projects(arc.cpd) else None
+
+    def _without(self, local: Local, i: int, theta: Stacked, runs: Tensor) -> Stacked:
+        """p <- mu*(T|S) for mu* of the PDG without the beta of arc i."""
+        parameters, a = local.parameters, local.attention
+        with torch.no_grad():
+            log_p = parameters.log_tables(theta)
+        span = parameters.spans[parameters.arcs[i].name]
+        shape = (len(runs), *parameters.shapes[i])
+        here = log_p[:, span].reshape(shape)
+        blur = torch.logaddexp(here + math.log1p(-self.nearness), here.new_tensor(math.log(self.nearness / shape[-1])))
+        near = log_p.clone()  # what is impossible may become possible
+        near[:, span] = torch.where((here == -math.inf).any(-1, keepdim=True), blur, here).flatten(1)
+        weight = torch.where(a.gamma > 0, 0.0, self.nearness)  # at gamma > 0 there is one minimiser only
+        found: list[Tensor] = []
+        for times in (1, 2) if bool((weight[runs] > 0).any()) else (1,):
+            beta = a.beta.clone()
+            beta[runs, i] = times * weight[runs]
+            found.append(local.inner.sharp(near, Attentions(beta, a.alpha, a.gamma), runs))
+            local.solves += 1
+        joint = (2 * found[0] - found[-1]).clamp(min=0.0)[:, span].reshape(shape)
+        mass = joint.sum(-1)
+        p = joint / mass.clamp(min=MASS)[..., None]
+        return parameters.with_table(i, theta, p, (mass > MASS) & runs[:, None])
+
+    def _descend(
+        self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor
+    ) -> tuple[Stacked, Solved, Tensor]:
+        """Gradient descent with backtracking until nothing is gained; and the largest component of the gradient."""
+        keys = local.parameters.keys(local.parameters.arcs[i])
+        free = {k: (local.control[k] > 0) & over(runs, theta[k]) for k in keys}
+        length = torch.where(runs, 1.0, 0.0).to(DTYPE)
+        off = torch.zeros_like(length)
+        for _ in range(20 * self.sweeps):
+            _, slope = local.gradient(theta)
+            slope = {k: torch.where(free[k], slope[k], 0.0) for k in keys}
+            square = torch.stack([(g * g).flatten(1).sum(1) for g in slope.values()]).sum(0)
+            off = torch.stack([g.abs().flatten(1).amax(1) for g in slope.values()]).amax(0)
+            trial = {**theta, **{k: theta[k] - over(length, theta[k]) * slope[k] for k in keys}}
+            trial, _ = local.parameters.admissible(trial)
+            after = local.solve(trial)
+            better = after.upper <= solved.upper - 1e-4 * length * square
+            theta = {k: torch.where(over(better, v), trial[k], v) for k, v in theta.items()}
+            solved = replace(solved, upper=torch.where(better, after.upper, solved.upper))
+            length = torch.where(better, 2 * length, length / 4)
+            if bool(((off < 1e-7) | (length * off < 1e-10) | ~runs).all()):
+                break
+        return theta, local.solve(theta), torch.where(runs, off, 0.0)
+
+
+def _full(local: Local, i: int, any_part: bool = False) -> Tensor:
+    """In which runs arc i is under full control, in all of its components or in any, (P,)."""
+    keys = local.parameters.keys(local.parameters.arcs[i])
+    if not keys:
+        return torch.zeros(len(local.parameters), dtype=torch.bool)
+    full = torch.cat([(local.control[k] > 0).flatten(1) for k in keys], 1)
+    return full.any(1) if any_part else full.all(1)
+
+
+def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple[Stacked, Solved]:
+    """The trial where it does not raise the inconsistency by more than the certificate's width."""
+    after = local.solve(trial)
+    good = after.upper <= solved.upper + local.tol * solved.upper.abs().clamp(min=1.0)
+    if bool(good.all()):
+        return trial, after
+    theta = {k: torch.where(over(good, v), trial[k], v) for k, v in theta.items()}
+    return theta, local.solve(theta)
+
+
+def _projects(cpd: CPD) -> bool:
+    return type(cpd).project is not CPD.project
+
+
+def _projected(local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:
+    """p <- argmin E_mu[-log p] at the mu that was found."""
+    parameters = local.parameters
+    arc, found = parameters.arcs[i], {k: v.clone() for k, v in theta.items()}
+    for k in torch.nonzero(runs)[:, 0].tolist():
+        joint = solved.rows(k, parameters, arc)
+        if joint is None:
+            continue
+        cpd = copy.deepcopy(parameters.pdgs[k][arc.name].cpd)
+        own = parameters.of(k, theta)
+        with torch.no_grad():
+            for n, p in cpd.named_parameters():
+                p.copy_(own[f"{arc.name}.{n}"])
+        cpd.project(joint)
+        for n, p in cpd.named_parameters():
+            found[parameters.home[f"{arc.name}.{n}"]][k] = p.detach()
+    return found
+
+
+def _warn_if_rewarded(local: Local) -> None:
+    a = local.attention
+    for i, arc in enumerate(local.parameters.arcs):
+        if bool((_full(local, i, any_part=True) & (a.gamma * a.alpha[:, i] > 0)).any()):
+            warnings.warn(
+                f"{arc} is controlled and has gamma alpha > 0: it is rewarded for being deterministic. "
+                f"Set alpha[{arc.name!r}] = 0 unless that is meant.",
+                stacklevel=4,
+            )

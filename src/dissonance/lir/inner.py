@@ -1,0 +1,526 @@
+"""The inner problem of LIR: the inconsistency of P runs at once, each under its own attention, warm-started.
+
+Every run lives on the junction tree of the whole PDG. An arc out of attention has beta = 0 there, so that runs with
+different foci stay in one batch.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dissonance.cpds import CPD
+from dissonance.focus import Attention
+from dissonance.inconsistency import Inconsistency, inconsistencies
+from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.numerics import DTYPE
+from dissonance.pdg import PDG, Arc
+from dissonance.problem import Attended, Component, front_bytes, prepare
+from dissonance.solvers import Auto, Solver
+from dissonance.solvers.base import FEASIBLE, State
+from dissonance.solvers.batch import Arcs, Batch, structure
+from dissonance.solvers.bounds import Bounds, certify
+from dissonance.solvers.interior import cold, interior, warm
+from dissonance.solvers.structure import Structure
+from dissonance.variables import cells, shape
+
+WIDE = 1024
+"""Cells of the widest cluster that is solved in a batch."""
+
+
+@dataclass(frozen=True)
+class Attentions:
+    """phi of P runs: beta and alpha (P, arcs), gamma (P,)."""
+
+    beta: Tensor
+    alpha: Tensor
+    gamma: Tensor
+
+    @classmethod
+    def of(cls, attentions: Sequence[Attention], names: Sequence[str]) -> Attentions:
+        """Stacked, in the order of the names."""
+        return cls(
+            torch.tensor([[a.beta.get(n, 0.0) for n in names] for a in attentions], dtype=DTYPE),
+            torch.tensor([[a.alpha.get(n, 0.0) for n in names] for a in attentions], dtype=DTYPE),
+            torch.tensor([a.gamma for a in attentions], dtype=DTYPE),
+        )
+
+    def __len__(self) -> int:
+        return len(self.gamma)
+
+    def take(self, keep: Tensor) -> Attentions:
+        """Some of the runs."""
+        return Attentions(self.beta[keep], self.alpha[keep], self.gamma[keep])
+
+    def one(self, k: int, names: Sequence[str]) -> Attention:
+        """The attention of run k."""
+        return Attention(
+            dict(zip(names, self.beta[k].tolist(), strict=True)),
+            dict(zip(names, self.alpha[k].tolist(), strict=True)),
+            float(self.gamma[k]),
+        )
+
+    def same(self, other: Attentions) -> Tensor:
+        """Which runs attend alike, (P,)."""
+        equal = (self.beta == other.beta).all(1) & (self.gamma == other.gamma)
+        return equal & ((self.alpha == other.alpha).all(1) | (self.gamma == 0))
+
+
+TENSORS = ("lower", "upper", "steps", "joint", "slope")
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The inconsistency of P runs between bounds, (P,) each, and how it depends on the tables.
+
+    `joint` (P, entries) is mu(s,t) of every arc; `slope` (P, entries) the derivative in log p: -beta mu(s,t) of a soft
+    arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with multipliers lambda. PDGs without tables have
+    the `gradient` in theta instead.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    steps: Tensor
+    joint: Tensor
+    slope: Tensor
+    gradient: Stacked | None = None
+    results: Sequence[Inconsistency] = ()
+
+    def rows(self, k: int, parameters: Parameters, arc: Arc) -> Tensor | None:
+        """mu(s,t) of one arc in run k, as `CPD.project` wants it."""
+        if not parameters.tabular:
+            return rows_of(self.results[k], arc)
+        return self.joint[k, parameters.spans[arc.name]].reshape(cells(arc.sources), cells(arc.targets))
+
+    def take(self, keep: Tensor) -> Solved:
+        """Some of the runs."""
+        return Solved(*(getattr(self, name)[keep] for name in TENSORS))
+
+    def put(self, where: Tensor, other: Solved) -> None:
+        """Overwrite some of the runs, in place."""
+        for name in TENSORS:
+            getattr(self, name)[where] = getattr(other, name)
+
+    @classmethod
+    def blank(cls, runs: int, entries: int) -> Solved:
+        """Nothing known."""
+        low, high = (torch.full((runs,), x, dtype=DTYPE) for x in (-math.inf, math.inf))
+        zeros = torch.zeros(runs, entries, dtype=DTYPE)
+        return cls(low, high, torch.zeros(runs, dtype=torch.long), zeros, zeros.clone())
+
+
+class Inner(Protocol):
+    """Anything that can bound the inconsistency of P runs at theta."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """What the runs are runs of."""
+        ...
+
+    def alone(self, k: int) -> Inner:
+        """The same for run k by itself."""
+        ...
+
+    def solve(self, theta: Stacked, attention: Attentions) -> Solved:
+        """Bounds, mu(s,t), and derivatives."""
+        ...
+
+    def fork(self) -> Inner:
+        """The same, knowing the same, with a memory of its own from here on."""
+        ...
+
+    def dump(self) -> dict[str, Any]:
+        """What it knows, as plain tensors: for checkpoints."""
+        ...
+
+    def restore(self, known: dict[str, Any]) -> None:
+        """The inverse of `dump`."""
+        ...
+
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
+        """mu(s,t) (P, entries) of some runs (P,) as precisely as can be: not only its cost, but mu itself."""
+        ...
+
+
+Group = tuple[tuple[bool, ...], bool]
+"""Which arcs are hard, and whether gamma > 0: what the structure of a problem depends on beside the PDG."""
+
+
+@dataclass
+class Memory:
+    """The last problems of a group, their states and solutions; `known` (P,) says of which runs."""
+
+    known: Tensor
+    log_p: Tensor
+    attention: Attentions
+    state: State
+    solved: Solved
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of it."""
+        parts = (self.attention, self.state)
+        own = [getattr(self.solved, name) for name in TENSORS]
+        return [self.known, self.log_p, *(x for part in parts for x in vars(part).values()), *own]
+
+    def copy(self) -> Memory:
+        """Another one."""
+        return Memory(
+            self.known.clone(),
+            self.log_p.clone(),
+            Attentions(*(x.clone() for x in vars(self.attention).values())),
+            State(*(x.clone() for x in vars(self.state).values())),
+            Solved(*(getattr(self.solved, name).clone() for name in TENSORS)),
+        )
+
+    def recall(self, runs: Tensor, log_p: Tensor, attention: Attentions) -> Tensor:
+        """Which of these runs are asked for exactly what they were asked for last, (runs,)."""
+        same = self.known[runs] & attention.same(self.attention.take(runs))
+        return same & (self.log_p[runs] == log_p).all(1)
+
+
+class Batched:
+    """Interior points on the junction tree of the whole PDG, for all runs together; warm-started, certified to `tol`.
+
+    A warm start that does not lead to a tight proof is forgotten and the problem solved afresh; one whose bounds still
+    do not meet goes through the front door, alone.
+    """
+
+    def __init__(self, parameters: Parameters, tol: float = 1e-7) -> None:
+        self._parameters, self.tol = parameters, tol
+        self.memory: dict[Group, Memory] = {}
+        self.names = [a.name for a in parameters.arcs]
+        self.other = Each(parameters, Auto(tol))
+
+    @property
+    def parameters(self) -> Parameters:
+        """What the runs are runs of."""
+        return self._parameters
+
+    def alone(self, k: int) -> Batched:
+        """The same for run k by itself."""
+        return Batched(self.parameters.one(k), self.tol)
+
+    def fork(self) -> Batched:
+        """The same, knowing the same, with a memory of its own from here on."""
+        made = copy.copy(self)
+        made.memory = {group: m.copy() for group, m in self.memory.items()}
+        return made
+
+    def dump(self) -> dict[str, Any]:
+        """What it knows, as plain tensors."""
+        return {json.dumps(group): [x.clone() for x in m.tensors] for group, m in self.memory.items()}
+
+    def restore(self, known: dict[str, Any]) -> None:
+        """The inverse of `dump`."""
+        self.memory = {}
+        for key, tensors in known.items():
+            hard, structural = json.loads(key)
+            group = (tuple(hard), structural)
+            blank = self.memory[group] = self._blank(self.structure(group))
+            for mine, theirs in zip(blank.tensors, tensors, strict=True):
+                mine.copy_(theirs)
+
+    # -- structure -------------------------------------------------------------------------------------------------
+
+    def component(self, group: Group) -> Component:
+        """All arcs of the PDG as one component; the weights stand for nothing but the group."""
+        hard, structural = group
+        log_p = [a.log_table().detach().numpy() for a in self.parameters.arcs]
+        arcs = [
+            Attended(a, table, math.inf if h else 1.0, 0.0)
+            for a, table, h in zip(self.parameters.arcs, log_p, hard, strict=True)
+        ]
+        seen = {v.name for a in self.parameters.arcs for v in a.scope}
+        variables = tuple(v for v in self.parameters.pdgs[0].variables if v.name in seen)
+        return Component(variables, tuple(arcs), 1.0 if structural else 0.0)
+
+    def structure(self, group: Group) -> Structure:
+        """What all problems of a group share."""
+        found = self.component(group)
+        return structure(found, found.tree)
+
+    def fits(self) -> bool:
+        """Whether the junction tree of the whole PDG is one for batches."""
+        tree = self.component(((False,) * len(self.names), False)).tree
+        return max(math.prod(s) for s in tree.shapes) <= WIDE and front_bytes(tree) <= Auto().budget
+
+    def groups(self, attention: Attentions) -> dict[Group, Tensor]:
+        """Runs by group."""
+        hard, structural = attention.beta == math.inf, attention.gamma > 0
+        everyone = torch.arange(len(attention))
+        if not hard.any() and (not structural.any() or structural.all()):
+            return {((False,) * hard.shape[1], bool(structural[:1].any())): everyone}
+        found: dict[Group, list[int]] = {}
+        for k, (h, g) in enumerate(zip(hard.tolist(), structural.tolist(), strict=True)):
+            found.setdefault((tuple(h), g), []).append(k)
+        return {group: torch.tensor(runs) for group, runs in found.items()}
+
+    # -- solving ---------------------------------------------------------------------------------------------------
+
+    def solve(self, theta: Stacked, attention: Attentions) -> Solved:
+        """Bounds, mu(s,t), and derivatives."""
+        with torch.no_grad():
+            log_p = self.parameters.log_tables(theta)
+        found = Solved.blank(len(attention), log_p.shape[1])
+        for group, runs in self.groups(attention).items():
+            odd = self._odd(group, log_p[runs], attention.take(runs))
+            if odd.any():
+                found.put(runs[odd], self.other.tables(log_p[runs[odd]], attention.take(runs[odd])))
+                runs = runs[~odd]
+            if len(runs):
+                found.put(runs, self._group(group, runs, log_p[runs], attention.take(runs)))
+        return found
+
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
+        """mu(s,t) to the last digits: iterate until mu itself settles."""
+        found = torch.zeros_like(log_p)
+        rest = runs.clone()
+        for where, s, mu in self.clusters(log_p, attention, runs):
+            found[where] = s.arcs.sums(mu)
+            rest[where] = False
+        if rest.any():
+            found[rest] = self.other.tables(log_p[rest], attention.take(rest)).joint
+        return found
+
+    def clusters(
+        self, log_p: Tensor, attention: Attentions, runs: Tensor, tol: float = 1e-12
+    ) -> Iterator[tuple[Tensor, Structure, Tensor]]:
+        """mu (runs, cells) to the last digits, group by group, of those runs that can be batched."""
+        for group, some in self.groups(attention).items():
+            some = some[runs[some]]
+            if len(some):
+                some = some[~self._odd(group, log_p[some], attention.take(some))]
+            if not len(some):
+                continue
+            s, a = self.structure(group), attention.take(some)
+            with torch.inference_mode():
+                batch, possible = Arcs(log_p[some], a.beta, a.alpha, a.gamma).batch(s)
+                tight = torch.where(possible, tol, math.inf).to(DTYPE)
+                mu = certify(batch, interior(batch, cold(batch), tight, settle=1e-9)).mu
+            yield some[possible.clone()], s, mu.clone()[possible.clone()]
+
+    def _odd(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:
+        """Which runs need another solver: not convex, or determined by their hard arcs."""
+        odd = torch.zeros(len(a), dtype=torch.bool)
+        if group[1] or (a.beta < 0).any():
+            s = self.structure(group)
+            none = torch.where(s.is_hard, 0.0, a.beta - a.gamma[:, None] * a.alpha)
+            weight = none.new_zeros(len(none), int(s.term_of.max()) + 1).index_add_(1, s.term_of, none)
+            scale = torch.where(s.is_hard, 0.0, a.beta).abs().amax(1, keepdim=True)
+            odd |= (weight < -1e-12 * scale).any(1)
+            odd |= ((log_p == -math.inf) & (a.beta < 0)[:, self.parameters.arc_at]).any(1)
+        if any(group[0]):
+            for k, theta in enumerate(self.other.thetas(log_p)):
+                problem = prepare(self.other.bare, a.one(k, self.names), theta)
+                odd[k] |= any(c.pinned is not None for c in problem.components)
+        return odd
+
+    def _group(self, group: Group, runs: Tensor, log_p: Tensor, a: Attentions) -> Solved:
+        memory = self.memory.get(group)
+        if memory is not None:
+            fresh = ~memory.recall(runs, log_p, a)
+            memory.solved.steps[runs[~fresh]] = 0
+            if not fresh.any():
+                return memory.solved.take(runs)
+            runs_now, log_p, now = runs[fresh], log_p[fresh], a.take(fresh)
+        else:
+            runs_now, now = runs, a
+        s = self.structure(group)
+        with torch.inference_mode():
+            batch, possible = Arcs(log_p, now.beta, now.alpha, now.gamma).batch(s)
+            state, bounds = self._run(batch, possible, memory, runs_now)
+            solved = self._read(s, log_p, now, possible, state, bounds)
+        state, solved = State(*(x.clone() for x in vars(state).values())), _ordinary(solved)
+        gap = solved.upper - solved.lower
+        loose = possible.clone() & ~(gap <= self.tol * solved.upper.abs().clamp(min=1.0))
+        if loose.any():
+            solved.put(loose, self.other.tables(log_p[loose], now.take(loose)))
+        if memory is None:
+            memory = self.memory[group] = self._blank(s)
+        memory.known[runs_now] = True
+        memory.log_p[runs_now] = log_p
+        for mine, theirs in zip(vars(memory.attention).values(), vars(now).values(), strict=True):
+            mine[runs_now] = theirs
+        memory.state.put(runs_now, state)
+        memory.solved.put(runs_now, solved)
+        return memory.solved.take(runs)
+
+    def _blank(self, s: Structure) -> Memory:
+        count, entries = len(self.parameters), len(self.parameters.arc_at)
+
+        def zeros(n: int) -> Tensor:
+            return torch.zeros(count, n, dtype=DTYPE)
+
+        steps = torch.zeros(count, dtype=torch.long)
+        free = (zeros(len(s.first)), zeros(len(s.roots)), zeros(len(s.hard_entry)))
+        state = State(zeros(s.cells), zeros(s.cells), *free, steps)
+        arcs = len(self.names)
+        attention = Attentions(zeros(arcs), zeros(arcs), torch.zeros(count, dtype=DTYPE))
+        known = torch.zeros(count, dtype=torch.bool)
+        return Memory(known, zeros(entries), attention, state, Solved.blank(count, entries))
+
+    def _run(self, batch: Batch, possible: Tensor, memory: Memory | None, runs: Tensor) -> tuple[State, Bounds]:
+        """From the last state where there is one; afresh where that does not lead to a tight proof."""
+        tol = torch.where(possible, 1e-2 * self.tol, math.inf).to(DTYPE)
+        start = cold(batch)
+        known = torch.zeros_like(possible) if memory is None else memory.known[runs]
+        if memory is not None and known.any():
+            near = memory.state.take(runs[known])
+            some = batch if bool(known.all()) else batch.take(known)
+            start.put(known, warm(some, near, certify(some, near).gap))
+        state = interior(batch, start, tol)
+        bounds = certify(batch, state)
+        loose = known & possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
+        if loose.any():
+            some = batch.take(loose)
+            state.put(loose, interior(some, cold(some), tol[loose]))
+            bounds = certify(batch, state)
+        return state, bounds
+
+    def _read(self, s: Structure, log_p: Tensor, a: Attentions, possible: Tensor, state: State, b: Bounds) -> Solved:
+        joint = s.arcs.sums(b.mu)
+        hard = s.is_hard[s.arc_of]
+        slope = -torch.where(hard, 0.0, a.beta[:, s.arc_of]) * joint
+        upper = torch.where(b.residual <= FEASIBLE, b.upper, math.inf)
+        if hard.any():
+            mass = self.parameters.along_rows(joint)
+            slope[:, s.hard_entry] = (mass * log_p.exp())[:, s.hard_entry] * state.lam
+        lower = torch.where(possible, torch.minimum(b.lower, upper), math.inf)
+        upper = torch.where(possible, upper, math.inf)
+        slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
+        return Solved(lower, upper, state.steps, joint, slope)
+
+
+def _ordinary(solved: Solved) -> Solved:
+    """The same outside inference mode."""
+    return Solved(*(getattr(solved, name).clone() for name in TENSORS))
+
+
+class _LogTable(CPD):
+    """A table whose logarithms are the parameters, free of any family: what derivatives in log p are taken in."""
+
+    def __init__(self, log_p: Tensor) -> None:
+        super().__init__()
+        self.log_p = nn.Parameter(log_p)
+
+    def log_table(self) -> Tensor:
+        """The logarithms."""
+        return self.log_p
+
+
+class Each:
+    """Any solver, through the front door: for what cannot be batched."""
+
+    def __init__(self, parameters: Parameters, solver: Solver) -> None:
+        self._parameters, self.solver = parameters, solver
+        self.names = [a.name for a in parameters.arcs]
+
+    @property
+    def parameters(self) -> Parameters:
+        """What the runs are runs of."""
+        return self._parameters
+
+    def alone(self, k: int) -> Each:
+        """The same for run k by itself."""
+        return Each(self.parameters.one(k), self.solver)
+
+    def fork(self) -> Each:
+        """Itself: it remembers nothing."""
+        return self
+
+    def dump(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def restore(self, known: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+    @cached_property
+    def bare(self) -> PDG:
+        """The PDG with bare tables in place of its cpds."""
+        arcs = self.parameters.arcs
+        shapes = [shape(a.scope) for a in arcs]
+        bare = [
+            Arc(a.name, a.sources, a.targets, _LogTable(torch.zeros(s, dtype=DTYPE)))
+            for a, s in zip(arcs, shapes, strict=True)
+        ]
+        return PDG(*bare, variables=self.parameters.pdgs[0].variables)
+
+    def solve(self, theta: Stacked, attention: Attentions) -> Solved:
+        """Bounds, mu(s,t), and derivatives."""
+        if self.parameters.tabular:
+            with torch.no_grad():
+                log_p = self.parameters.log_tables(theta)
+            return self.tables(log_p, attention)
+        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
+        thetas = [self.parameters.of(k, leaves) for k in range(len(attention))]
+        found, solved = self._ask(list(self.parameters.pdgs), attention, thetas, 0)
+        total = torch.stack([r.value for r in found]).sum()
+        gradient = {k: torch.zeros_like(v) for k, v in theta.items()}
+        if total.requires_grad:
+            slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            gradient = dict(zip(theta, slopes, strict=True))
+        return replace(solved, gradient=gradient, results=found)
+
+    def tables(self, log_p: Tensor, attention: Attentions) -> Solved:
+        """The same from tables (P, entries) alone."""
+        leaf = log_p.detach().requires_grad_()
+        spans = self.parameters.spans
+        found, solved = self._ask([self.bare] * len(leaf), attention, self.thetas(leaf), log_p.shape[1])
+        total = torch.stack([r.value for r in found]).sum()
+        if total.requires_grad:
+            (slope,) = torch.autograd.grad(total, leaf)
+            solved.slope.copy_(torch.where(torch.isfinite(solved.upper)[:, None], slope.nan_to_num(0.0), 0.0))
+        for k, result in enumerate(found):
+            for arc in self.parameters.arcs:
+                rows = rows_of(result, arc)
+                if rows is not None:
+                    solved.joint[k, spans[arc.name]] = rows.reshape(-1)
+        return solved
+
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
+        """mu(s,t) as the solver found it."""
+        found = torch.zeros_like(log_p)
+        found[runs] = self.tables(log_p[runs], attention.take(runs)).joint
+        return found
+
+    def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
+        """The results themselves."""
+        thetas = [self.parameters.of(k, theta) for k in range(len(attention))]
+        attentions = [attention.one(k, self.names) for k in range(len(attention))]
+        with torch.no_grad():
+            return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
+
+    def thetas(self, log_p: Tensor) -> list[dict[str, Tensor]]:
+        """Tables (P, entries) as the parameters of `bare`."""
+        shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
+        return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]
+
+    def _ask(
+        self, pdgs: list[PDG], attention: Attentions, thetas: list[dict[str, Tensor]], entries: int
+    ) -> tuple[list[Inconsistency], Solved]:
+        attentions = [attention.one(k, self.names) for k in range(len(attention))]
+        with torch.enable_grad():
+            found = inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
+        solved = Solved.blank(len(found), entries)
+        for k, r in enumerate(found):
+            solved.lower[k], solved.upper[k], solved.steps[k] = r.lower, r.upper, int(r.stats["steps"])
+        return found, solved
+
+
+def rows_of(result: Inconsistency, arc: Arc) -> Tensor | None:
+    """mu(s,t) of an arc at the mu that attains the upper bound; None if mu is not about all of its variables."""
+    for s in result.solutions:
+        known = {v.name for v in s.component.variables}
+        if known.issuperset(v.name for v in arc.scope) and math.isfinite(s.upper):
+            return s.mu.rows(arc.sources, arc.targets).detach()
+    return None

@@ -1,0 +1,70 @@
+"""What a flow sees: the local inconsistency of P runs as a function of theta, and what it may move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from dissonance.lir.inner import Attentions, Inner, Solved
+from dissonance.lir.parameters import Parameters, Stacked
+
+MASS = 1e-9
+"""Rows with less mass mu(s) than this say nothing about p(T|s)."""
+
+
+@dataclass
+class Local:
+    """<<phi . M(theta)>> for P runs, each under its own focus (phi, chi).
+
+    Where mu proves the inconsistency to be below `tol`, the gradient is 0: what is left of it is the solver's noise,
+    and optimisers that ignore scale would turn it into large moves. `steps` (P,) and `solves` count the effort.
+    """
+
+    parameters: Parameters
+    inner: Inner
+    attention: Attentions
+    control: Stacked
+    tol: float = 1e-7
+    solves: int = 0
+    steps: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.long))
+
+    def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
+        """The inconsistency at theta, under this focus or another attention."""
+        found = self.inner.solve(theta, self.attention if attention is None else attention)
+        self.solves += 1
+        self.steps = self.steps + found.steps
+        return found
+
+    def resolved(self, solved: Solved) -> Tensor:
+        """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
+        a = self.attention
+        return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
+
+    def gradient(self, theta: Stacked) -> tuple[Solved, Stacked]:
+        """The inconsistency at theta, and its gradient there."""
+        if self.parameters.tabular:
+            leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
+            with torch.enable_grad():
+                log_p = self.parameters.log_tables(leaves)
+            solved = self.solve(theta)
+            slope = torch.where(self.resolved(solved)[:, None], 0.0, solved.slope)
+            slopes = torch.autograd.grad(log_p, list(leaves.values()), slope, allow_unused=True, materialize_grads=True)
+            return solved, dict(zip(theta, slopes, strict=True))
+        solved = self.solve(theta)
+        assert solved.gradient is not None
+        still = self.resolved(solved)
+        return solved, {k: torch.where(over(still, g), 0.0, g) for k, g in solved.gradient.items()}
+
+    def alone(self, k: int) -> Local:
+        """Run k by itself."""
+        inner = self.inner.alone(k)
+        here = torch.tensor([k])
+        control = {key: chi[here] for key, chi in self.control.items()}
+        return Local(inner.parameters, inner, self.attention.take(here), control, self.tol)
+
+
+def over(runs: Tensor, like: Tensor) -> Tensor:
+    """(P,) shaped to go with (P, ...)."""
+    return runs.reshape(-1, *[1] * (like.dim() - 1))

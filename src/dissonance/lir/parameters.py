@@ -1,0 +1,213 @@
+"""The parameters of P runs of one structure, stacked: theta, the tables it stands for, and where it may not go."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.cpds import SimplexTable, SoftmaxTable
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.focus import Control
+from dissonance.pdg import PDG, Arc
+from dissonance.variables import cells
+
+Stacked = dict[str, Tensor]
+"""theta of P runs: "arc.parameter" -> (P, ...)."""
+
+
+class Parameters:
+    """The parameters of PDGs that differ in their numbers only.
+
+    A parameter that several arcs share appears once, under the name of the first.
+    """
+
+    def __init__(self, pdgs: Sequence[PDG]) -> None:
+        self.pdgs = tuple(pdgs)
+        self.arcs = self.pdgs[0].arcs
+        for pdg in self.pdgs[1:]:
+            _check_alike(self.pdgs[0], pdg)
+        first: dict[int, str] = {}
+        self.home = {key: first.setdefault(id(p), key) for key, p in self.pdgs[0].theta.items()}
+        self.arc_of = {f"{a.name}.{n}": a.name for a in self.arcs for n, _ in a.cpd.named_parameters()}
+
+    def __len__(self) -> int:
+        return len(self.pdgs)
+
+    def one(self, k: int) -> Parameters:
+        """Those of run k by itself."""
+        return Parameters(self.pdgs[k : k + 1])
+
+    @cached_property
+    def theta0(self) -> Stacked:
+        """The default parameters, copied."""
+        each = [pdg.theta for pdg in self.pdgs]
+        return {k: torch.stack([t[k].detach() for t in each]) for k, home in self.home.items() if k == home}
+
+    def own(self, arc: Arc, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The parameters of one arc by their own names."""
+        return {n: theta[self.home[f"{arc.name}.{n}"]] for n, _ in arc.cpd.named_parameters()}
+
+    def keys(self, arc: Arc) -> list[str]:
+        """The names of the parameters of one arc."""
+        return [self.home[f"{arc.name}.{n}"] for n, _ in arc.cpd.named_parameters()]
+
+    def of(self, k: int, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The parameters of one run, keyed as its PDG has them."""
+        return {key: theta[home][k] for key, home in self.home.items()}
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tabular(self) -> bool:
+        """Whether every arc can be tabulated."""
+        try:
+            for arc in self.arcs:
+                arc.log_table()
+        except CapabilityError:
+            return False
+        return True
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, int]]:
+        """(source settings, target settings) of every arc."""
+        return [(cells(a.sources), cells(a.targets)) for a in self.arcs]
+
+    @cached_property
+    def spans(self) -> dict[str, slice]:
+        """Where the entries of each arc lie in a flat vector of all tables."""
+        found: dict[str, slice] = {}
+        at = 0
+        for arc, (s, t) in zip(self.arcs, self.shapes, strict=True):
+            found[arc.name] = slice(at, at + s * t)
+            at += s * t
+        return found
+
+    @cached_property
+    def arc_at(self) -> Tensor:
+        """(entries,) the arc of each entry."""
+        return torch.repeat_interleave(torch.arange(len(self.arcs)), torch.tensor([s * t for s, t in self.shapes]))
+
+    @cached_property
+    def row_at(self) -> Tensor:
+        """(entries,) the row (arc and source setting) of each entry, numbered from 0."""
+        widths = torch.tensor([t for s, t in self.shapes for _ in range(s)])
+        return torch.repeat_interleave(torch.arange(len(widths)), widths)
+
+    def by_arc(self, x: Tensor) -> Tensor:
+        """(P, entries) added up arc by arc, (P, arcs)."""
+        return x.new_zeros(len(x), len(self.arcs)).index_add_(1, self.arc_at, x)
+
+    def along_rows(self, x: Tensor) -> Tensor:
+        """(P, entries): at every entry the sum over its row."""
+        return x.new_zeros(len(x), int(self.row_at[-1]) + 1).index_add_(1, self.row_at, x)[:, self.row_at]
+
+    @cached_property
+    def _constant(self) -> dict[str, Tensor]:
+        """The tables that nothing can move."""
+        fixed = [a.name for a in self.arcs if not any(True for _ in a.cpd.parameters())]
+        return {n: torch.stack([p[n].log_table().detach().reshape(-1) for p in self.pdgs]) for n in fixed}
+
+    def log_table(self, i: int, theta: Stacked) -> Tensor:
+        """log p(T|S) of arc i, (P, source settings, target settings); differentiable in theta."""
+        arc, shape = self.arcs[i], (len(self), *self.shapes[i])
+        if arc.name in self._constant:
+            return self._constant[arc.name].reshape(shape)
+        if type(arc.cpd) is SoftmaxTable:
+            return torch.log_softmax(theta[self.home[f"{arc.name}.logits"]].reshape(shape), -1)
+        if type(arc.cpd) is SimplexTable:
+            p = theta[self.home[f"{arc.name}.p"]].reshape(shape)
+            p = p + (1 - p.sum(-1, keepdim=True)) / shape[-1]
+            return numerics.log(torch.where(p < 1e-15, 0.0, p))
+        each = [pdg[arc.name].log_table(self.of(k, theta)) for k, pdg in enumerate(self.pdgs)]
+        return torch.stack(each).reshape(shape)
+
+    def log_tables(self, theta: Stacked) -> Tensor:
+        """All of them, (P, entries), one arc after another in C order."""
+        return torch.cat([self.log_table(i, theta).flatten(1) for i in range(len(self.arcs))], 1)
+
+    def saturated(self, arc: Arc) -> bool:
+        """Whether the arc's parameters can make any table of it."""
+        return type(arc.cpd) in (SoftmaxTable, SimplexTable)
+
+    def with_table(self, i: int, theta: Stacked, p: Tensor, where: Tensor) -> Stacked:
+        """theta with rows `where` (P, s) of the saturated arc i set to p (P, s, t)."""
+        arc = self.arcs[i]
+        soft = type(arc.cpd) is SoftmaxTable
+        key = self.home[f"{arc.name}.{'logits' if soft else 'p'}"]
+        new = torch.where(where[..., None], numerics.log(p) if soft else p, theta[key].reshape(p.shape))
+        return {**theta, key: new.reshape(theta[key].shape)}
+
+    # -- where theta may be ----------------------------------------------------------------------------------------
+
+    def admissible(self, theta: Stacked) -> tuple[Stacked, Tensor]:
+        """theta brought back to the parameter space where it has left it, and which runs had, (P,)."""
+        left = torch.zeros(len(self), dtype=torch.bool)
+        moved: Stacked = {}
+        for i, arc in enumerate(self.arcs):
+            if type(arc.cpd) is SimplexTable:
+                key = self.home[f"{arc.name}.p"]
+                p = theta[key].reshape(len(self), *self.shapes[i])
+                outside = ((p < 0) | ((p.sum(-1, keepdim=True) - 1).abs() > 1e-12)).flatten(1)
+                if outside.any():
+                    left |= (p < -1e-12).flatten(1).any(1)
+                    moved[key] = nearest(p).reshape(theta[key].shape)
+            elif hasattr(arc.cpd, "retract"):
+                raise CapabilityError(f"{arc}: only SimplexTable can be brought back to its parameter space.")
+        return ({**theta, **moved} if moved else theta), left
+
+    # -- control and results ---------------------------------------------------------------------------------------
+
+    def control(self, controls: Sequence[Control]) -> Stacked:
+        """chi of every parameter component of every run, (P, ...); "arc.parameter" goes before "arc"."""
+        found: Stacked = {}
+        for key, start in self.theta0.items():
+            names = [k for k, home in self.home.items() if home == key]
+            each: list[Tensor] = []
+            for chi in controls:
+                given = [n for n in (*names, *(self.arc_of[n] for n in names)) if n in chi.chi]
+                weight = chi[given[0]] if given else 0.0
+                each.append(torch.as_tensor(weight, dtype=start.dtype).expand(start.shape[1:]))
+            found[key] = torch.stack(each)
+        return found
+
+    def pdg(self, k: int, theta: Mapping[str, Tensor]) -> PDG:
+        """The PDG of run k at theta: its own cpds, copied."""
+        memo: dict[int, object] = {}
+        mine = self.of(k, theta)
+        arcs: list[Arc] = []
+        for arc in self.pdgs[k].arcs:
+            cpd = copy.deepcopy(arc.cpd, memo)
+            with torch.no_grad():
+                for n, p in cpd.named_parameters():
+                    p.copy_(mine[f"{arc.name}.{n}"])
+            arcs.append(Arc(arc.name, arc.sources, arc.targets, cpd))
+        return PDG(*arcs, variables=self.pdgs[k].variables)
+
+
+def nearest(p: Tensor) -> Tensor:
+    """The nearest points of the simplex to rows (..., t), in Euclidean distance."""
+    falling = p.sort(-1, descending=True).values
+    surplus = (falling.cumsum(-1) - 1) / torch.arange(1, p.shape[-1] + 1, dtype=p.dtype)
+    kept = (falling > surplus).sum(-1, keepdim=True)
+    return (p - surplus.gather(-1, kept - 1)).clamp(min=0)
+
+
+def alike(pdg: PDG) -> object:
+    """A key that PDGs have in common when they differ in their numbers only."""
+    arcs = [
+        (a.name, a.sources, a.targets, type(a.cpd), tuple((n, p.shape) for n, p in a.cpd.named_parameters()))
+        for a in pdg
+    ]
+    return tuple(arcs), pdg.variables
+
+
+def _check_alike(one: PDG, other: PDG) -> None:
+    if alike(one) != alike(other):
+        odd = next((b for a, b in zip(one, other, strict=False) if alike(PDG(a)) != alike(PDG(b))), None)
+        where = f": {odd} is different" if odd is not None else ""
+        raise DissonanceError(f"runs go together only if their PDGs have the same structure{where}.")

@@ -1,0 +1,257 @@
+"""REFOCUS: procedures that pick the next focus. Anything callable as (pdg, step, generator, trace) -> Focus is one.
+
+Those here scale the base focus of the run, `trace.base`: an arc of weight w is attended with w beta and w alpha, so
+that convexity (beta >= gamma alpha) is kept; weight 0 puts it out of mind and out of control.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from dissonance.errors import DissonanceError, suggest
+from dissonance.focus import Attention, Control, Focus
+from dissonance.lir.trace import Row, Trace
+from dissonance.pdg import PDG
+
+Refocus = Callable[[PDG, int, torch.Generator, Trace], Focus]
+
+
+def weighted(base: Focus, weights: Mapping[str, float]) -> Focus:
+    """The base focus with attention scaled arc by arc, and control where some is left."""
+    a = base.attention
+    beta = {n: b * weights[n] for n, b in a.beta.items() if weights.get(n)}
+    alpha = {n: x * weights[n] for n, x in a.alpha.items() if weights.get(n)}
+    kept = [n for n, w in weights.items() if w]
+    chi = {k: c for k, c in base.control.chi.items() if any(k == n or k.startswith(f"{n}.") for n in kept)}
+    return Focus(Attention(beta, alpha, a.gamma), Control(chi))
+
+
+def _names(pdg: PDG, trace: Trace) -> list[str]:
+    """The arcs that the base attention attends to."""
+    beta = trace.attention.beta
+    return [a.name for a in pdg.arcs if beta.get(a.name)]
+
+
+def _at(pdg: PDG, variable: str) -> set[str]:
+    """The arcs at a variable."""
+    return {a.name for a in pdg.arcs if any(v.name == variable for v in a.scope)}
+
+
+def _seen(pdg: PDG, trace: Trace) -> list[str]:
+    """The variables that an attended arc mentions."""
+    known = {v.name for n in _names(pdg, trace) for v in pdg[n].scope}
+    return [v.name for v in pdg.variables if v.name in known]
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Everything, always: the base focus."""
+
+    name: str = "uniform"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """The base focus."""
+        return trace.base
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A random floor(share m) of the m arcs, and nothing else."""
+
+    share: float = 0.5
+    name: str = "partial"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """A fresh choice every step."""
+        names = _names(pdg, trace)
+        order = torch.randperm(len(names), generator=generator).tolist()
+        return weighted(trace.base, {names[i]: 1.0 for i in order[: math.floor(self.share * len(names))]})
+
+
+@dataclass(frozen=True)
+class Hub:
+    """The arcs at a random variable; the other arcs have weight `other` (0 in the text, 0.1 in the published runs).
+
+    A variable that no arc mentions may be drawn, as in the published runs, if `anywhere`.
+    """
+
+    other: float = 0.0
+    anywhere: bool = False
+    name: str = "hub"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """A fresh variable every step."""
+        variables = [v.name for v in pdg.variables] if self.anywhere else _seen(pdg, trace)
+        chosen = variables[int(torch.randint(len(variables), (), generator=generator))]
+        near = _at(pdg, chosen)
+        return weighted(trace.base, {n: 1.0 if n in near else self.other for n in _names(pdg, trace)})
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """Random smooth weights: each arc's is exponentially distributed with mean `mean`."""
+
+    mean: float = 1.0
+    name: str = "smooth"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """Fresh weights every step."""
+        names = _names(pdg, trace)
+        drawn = torch.rand(len(names), generator=generator, dtype=torch.float64)
+        weights = (-self.mean * torch.log1p(-drawn)).tolist()
+        return weighted(trace.base, dict(zip(names, weights, strict=True)))
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Given foci, one after another, over and over."""
+
+    foci: Sequence[Focus]
+    name: str = "cycle"
+
+    def __init__(self, *foci: Focus) -> None:
+        if not foci:
+            raise DissonanceError("a cycle needs at least one focus.")
+        object.__setattr__(self, "foci", foci)
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """The next one."""
+        return self.foci[step % len(self.foci)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of finitely many foci at random: the paper's non-deterministic choice from a set F."""
+
+    foci: Sequence[Focus]
+    name: str = "choice"
+
+    def __init__(self, *foci: Focus) -> None:
+        if not foci:
+            raise DissonanceError("a choice needs at least one focus.")
+        object.__setattr__(self, "foci", foci)
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """Any of them."""
+        return self.foci[int(torch.randint(len(self.foci), (), generator=generator))]
+
+
+def _known(what: str, weights: Mapping[str, float]) -> Mapping[str, float]:
+    if not weights:
+        raise DissonanceError(
+            f"{what} looks at the global mu*, which needs trace=Record(globally=True) and finite tables."
+        )
+    return weights
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Where the inconsistency is: the arcs at the variable whose arcs are most to blame at the global mu*.
+
+    A variable whose arcs turned out consistent by themselves is passed over until something has moved; when there is no
+    other, the inconsistency is not local to any variable and everything is attended to.
+    """
+
+    other: float = 0.0
+    name: str = "greedy"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """The most blamed variable that is not known to be consistent."""
+        blame = _known("greedy", trace.now.blame)
+        names = _names(pdg, trace)
+        stuck: list[set[str]] = []
+        for row in reversed(trace.rows):
+            if not row.local_upper < 1e-6:
+                break
+            stuck.append(set(row.beta))
+        options: list[tuple[float, set[str]]] = []
+        for v in _seen(pdg, trace):
+            near = _at(pdg, v) & set(names)
+            if not any(near <= s for s in stuck):
+                options.append((sum(blame.get(n, 0.0) for n in near), near))
+        near = max(options, key=lambda x: x[0])[1] if options else set(names)
+        return weighted(trace.base, {n: 1.0 if n in near else self.other for n in names})
+
+
+@dataclass(frozen=True)
+class Surprisal:
+    """Surprise draws attention: an arc's weight is its excess surprisal, relative to the largest.
+
+    E_mu[-log p(T|S)] - E_mu(S)[H(p(T|S))] at the global mu*: how much more the targets surprise the cpd than it
+    expects to be surprised. `floor` is what an arc that is not surprised gets.
+    """
+
+    floor: float = 0.1
+    name: str = "surprisal"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """Weights in [floor, 1]."""
+        excess = {n: max(0.0, x) for n, x in _known("surprisal", trace.now.surprisal).items()}
+        largest = max(excess.values())
+        scale = {n: x / largest if largest > 0 else 1.0 for n, x in excess.items()}
+        return weighted(trace.base, {n: max(self.floor, scale.get(n, 0.0)) for n in _names(pdg, trace)})
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Attention that adapts to the progress it made: an honest baseline for the paper's open question.
+
+    Weights e^(w_a + spread * noise) are tried; the reward of a step is the logarithm of how much it lowered the global
+    inconsistency, and w moves along the noise by `rate` (reward - mean reward): REINFORCE with a running baseline.
+    Everything is read off the trace, so that a resumed run learns the same.
+    """
+
+    rate: float = 0.5
+    spread: float = 0.5
+    name: str = "learned"
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """Weights of mean 1."""
+        names = _names(pdg, trace)
+        _known("learned", trace.now.blame)
+        w = self.weights(names, [*trace.rows, trace.now], trace.attention)
+        noise = torch.randn(len(names), generator=generator, dtype=torch.float64).tolist()
+        tried = [math.exp(w[n] + self.spread * z) for n, z in zip(names, noise, strict=True)]
+        mean = sum(tried) / len(tried)
+        return weighted(trace.base, {n: x / mean for n, x in zip(names, tried, strict=True)})
+
+    def weights(self, names: list[str], rows: Sequence[Row], base: Attention) -> dict[str, float]:
+        """w after these rows."""
+        w = dict.fromkeys(names, 0.0)
+        baseline = 0.0
+        for t, (row, after) in enumerate(pairwise(rows)):
+            if not (row.global_upper > 1e-7 and math.isfinite(row.global_upper)):
+                break
+            reward = math.log(row.global_upper / max(after.global_upper, 1e-7))
+            tried = {n: math.log(row.beta[n] / base.beta[n]) for n in names}
+            centre = sum(tried.values()) / len(tried) - sum(w.values()) / len(w)
+            for n in names:
+                w[n] += self.rate * (reward - baseline) * (tried[n] - centre - w[n])
+                w[n] = min(3.0, max(-3.0, w[n]))
+            baseline += (reward - baseline) / (t + 1)
+        return w
+
+
+NAMES: dict[str, Callable[[], Refocus]] = {
+    "uniform": Uniform,
+    "partial": Partial,
+    "hub": Hub,
+    "smooth": Smooth,
+    "greedy": Greedy,
+    "surprisal": Surprisal,
+    "learned": Learned,
+}
+
+
+def by_name(refocus: Refocus | str) -> Refocus:
+    """The procedure of that name, with its default options."""
+    if not isinstance(refocus, str):
+        return refocus
+    if refocus not in NAMES:
+        raise DissonanceError(f"no refocus named {refocus!r}.{suggest(refocus, NAMES)}")
+    return NAMES[refocus]()

@@ -1,0 +1,216 @@
+"""Local Inconsistency Resolution: Algorithm 1, for one run or for many of one structure at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from torch import Tensor
+
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention, Control
+from dissonance.lir import flows
+from dissonance.lir import refocus as refocuses
+from dissonance.lir.engine import Callback, Engine, base_focus
+from dissonance.lir.flows import Flow
+from dissonance.lir.parameters import Parameters, Stacked, alike
+from dissonance.lir.progress import Bar
+from dissonance.lir.refocus import Refocus
+from dissonance.lir.trace import NAN, Record, Trace
+from dissonance.pdg import PDG
+from dissonance.solvers import Solver
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Value:
+    """An inconsistency in nats between its bounds; `converged` if they meet."""
+
+    lower: float
+    upper: float
+    tol: float = 1e-7
+
+    @property
+    def value(self) -> float:
+        """The upper bound, which is attained."""
+        return self.upper
+
+    @property
+    def converged(self) -> bool:
+        """Whether the bounds meet within the tolerance."""
+        return self.upper - self.lower <= self.tol * max(1.0, abs(self.upper)) or self.lower == self.upper
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of LIR: where it started, where it ended, and its trace.
+
+    `before` and `after` are the inconsistency under the base attention. `interrupted`: Ctrl-C stopped it early.
+    """
+
+    trace: Trace
+    before: Value
+    after: Value
+    distortion_tv: float
+    refocus: str
+    flow: str
+    solver: str
+    seed: int
+    steps: int
+    seconds: float
+    interrupted: bool
+    _where: tuple[Parameters, int, Stacked]
+
+    @property
+    def resolution_percent(self) -> float:
+        """100 (1 - after/before): how much of the inconsistency is gone; NaN if there was none."""
+        if not self.before.upper > self.before.tol:
+            return NAN
+        return 100 * (1 - max(0.0, self.after.upper) / self.before.upper)
+
+    @cached_property
+    def theta(self) -> dict[str, Tensor]:
+        """The parameters at the end, keyed as the PDG has them."""
+        parameters, k, theta = self._where
+        return {key: v.clone() for key, v in parameters.of(k, theta).items()}
+
+    @cached_property
+    def pdg(self) -> PDG:
+        """The resolved PDG: the same cpds, moved."""
+        parameters, k, theta = self._where
+        return parameters.pdg(k, theta)
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({self.refocus}, {self.flow}: {self.before.upper:.6g} -> {self.after.upper:.6g} nats "
+            f"in {self.steps} steps{', interrupted' if self.interrupted else ''})"
+        )
+
+
+def lir(
+    pdg: PDG,
+    refocus: Refocus | str = "uniform",
+    *,
+    steps: int = 20,
+    flow: Flow | str = "natural",
+    solver: Solver | str = "auto",
+    attention: Attention | None = None,
+    control: Control | None = None,
+    seed: int = 0,
+    tol: float = 1e-7,
+    trace: Record | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> Run:
+    """Algorithm 1: in each of `steps` steps choose a focus and resolve the inconsistency it shows.
+
+        phi, chi  <-  REFOCUS();      theta  <-  exp_theta{ -chi . grad <<phi . M(theta)>> }
+
+    `attention` (by default beta = alpha = 1, gamma = 0) and `control` (by default 1 for every parameter) are the base
+    that refocus procedures choose from; the global inconsistency is measured with `attention`. The PDG is not changed:
+    `run.pdg` is the resolved one. With a `checkpoint` file a run that was stopped goes on where it was.
+    """
+    return lirs(
+        [pdg],
+        [refocus],
+        seeds=[seed],
+        steps=steps,
+        flow=flow,
+        solver=solver,
+        attention=attention,
+        control=control,
+        tol=tol,
+        trace=trace,
+        checkpoint=checkpoint,
+        callbacks=callbacks,
+        progress=progress,
+    )[0]
+
+
+def lirs(
+    pdgs: PDG | Sequence[PDG],
+    refocus: Refocus | str | Sequence[Refocus | str] = "uniform",
+    *,
+    seeds: int | Sequence[int] = 0,
+    steps: int = 20,
+    flow: Flow | str = "natural",
+    solver: Solver | str = "auto",
+    attention: Attention | None = None,
+    control: Control | None = None,
+    tol: float = 1e-7,
+    trace: Record | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> list[Run]:
+    """Many runs: run i is `lir(pdgs[i], refocus[i], seed=seeds[i], ...)`; what is given once serves all.
+
+    Runs whose PDGs differ in their numbers only (replicates, seeds, strategies) are solved together, which is many
+    times faster than one after another; no run depends on its company.
+    """
+    began = time.perf_counter()
+    all_pdgs = [pdgs] if isinstance(pdgs, PDG) else list(pdgs)
+    all_refocus = [refocus] if isinstance(refocus, str) or callable(refocus) else list(refocus)
+    all_seeds = [seeds] if isinstance(seeds, int) else list(seeds)
+    sizes = [len(all_pdgs), len(all_refocus), len(all_seeds)]
+    if any(n not in (1, max(sizes)) for n in sizes):
+        raise DissonanceError(f"PDGs, refocus procedures and seeds: as many of each, or one for all; found {sizes}.")
+    all_pdgs, all_refocus = _spread(all_pdgs, max(sizes)), _spread(all_refocus, max(sizes))
+    all_seeds = _spread(all_seeds, max(sizes))
+    groups: dict[object, list[int]] = {}
+    for i, pdg in enumerate(all_pdgs):
+        groups.setdefault(alike(pdg), []).append(i)
+    bar = Bar(progress, steps * len(groups))
+    found: dict[int, Run] = {}
+    for number, members in enumerate(groups.values()):
+        engine = Engine(
+            Parameters([all_pdgs[i] for i in members]),
+            [refocuses.by_name(all_refocus[i]) for i in members],
+            [all_seeds[i] for i in members],
+            base_focus(all_pdgs[members[0]], attention, control),
+            flows.by_name(flow),
+            solver,
+            tol=tol,
+            record=trace or Record(),
+        )
+        where = None if checkpoint is None else f"{os.fspath(checkpoint)}{f'.{number}' if number else ''}"
+        with bar:
+            engine.run(steps, where, [*callbacks, bar])
+        found |= zip(members, _read(engine, time.perf_counter() - began, len(all_pdgs)), strict=True)
+        if engine.interrupted:
+            break
+    return [found[i] for i in sorted(found)]
+
+
+def _spread(given: list[T], count: int) -> list[T]:
+    return given * count if len(given) == 1 else given
+
+
+def _read(engine: Engine, seconds: float, runs: int) -> list[Run]:
+    """The runs of an engine."""
+    found: list[Run] = []
+    for k, trace in enumerate(engine.traces):
+        first, last = trace.rows[0], trace.rows[-1]
+        found.append(
+            Run(
+                trace,
+                Value(first.global_lower, first.global_upper, engine.tol),
+                Value(last.global_lower, last.global_upper, engine.tol),
+                last.tv_mu,
+                getattr(engine.refocus[k], "name", getattr(engine.refocus[k], "__name__", "custom")),
+                engine.flow.name,
+                engine.solver.name,
+                engine.seeds[k],
+                last.step,
+                seconds / runs,
+                engine.interrupted,
+                (engine.parameters, k, engine.theta),
+            )
+        )
+    return found

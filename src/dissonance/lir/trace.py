@@ -1,0 +1,121 @@
+"""What a run leaves behind: a row a step, and snapshots of theta."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention, Focus
+from dissonance.io import files
+
+if TYPE_CHECKING:
+    import pandas
+
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a trace records beside the cheap things.
+
+    `globally`: the inconsistency under the base attention, at every step (a narrow focus on a large PDG may want to do
+    without). `distortion`: every so many steps, how far mu* has moved (0: at the start and the end only). `snapshots`:
+    every so many steps, theta (0: none).
+    """
+
+    globally: bool = True
+    distortion: int = 1
+    snapshots: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """theta^(t), and the focus it is about to be resolved under; the last row has none.
+
+    Bounds are in nats, NaN where nothing was solved. `beta` and `chi` are the weights of the focus that are not 0 (chi:
+    the largest component). `blame` is beta_a KL_a at the global mu*, `surprisal` by how much the targets surprise each
+    cpd more than it expects. `tv_theta` is the mean over all arcs and their rows of the total variation between p and
+    the p of the start, `tv_mu` the total variation of mu* from its start. `solves`, `newton_steps`, `seconds`: what the
+    step cost (seconds are shared by the runs of a batch). `projected`: the flow left the parameter space and was
+    brought back. `residual`: largest gradient component that full control by descent has left.
+    """
+
+    step: int
+    beta: dict[str, float] = field(default_factory=dict)
+    gamma: float = 0.0
+    chi: dict[str, float] = field(default_factory=dict)
+    local_lower: float = NAN
+    local_upper: float = NAN
+    global_lower: float = NAN
+    global_upper: float = NAN
+    blame: dict[str, float] = field(default_factory=dict)
+    surprisal: dict[str, float] = field(default_factory=dict)
+    tv_theta: float = NAN
+    tv_mu: float = NAN
+    solves: int = 0
+    newton_steps: int = 0
+    seconds: float = 0.0
+    projected: bool = False
+    residual: float = 0.0
+
+
+@dataclass
+class Trace:
+    """The rows of a run so far; `base` is the focus that refocus procedures choose from, `now` the row being made."""
+
+    base: Focus
+    rows: list[Row] = field(default_factory=list)
+    snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict, repr=False)
+    now: Row = field(default_factory=lambda: Row(0))
+    theta: dict[str, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def attention(self) -> Attention:
+        """The attention the global inconsistency is measured with."""
+        return self.base.attention
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> list[Any]:
+        """One field of every row."""
+        return [getattr(r, name) for r in self.rows]
+
+    def frame(self) -> pandas.DataFrame:
+        """The rows as a pandas data frame."""
+        try:
+            import pandas
+        except ImportError:
+            raise DissonanceError("a data frame needs pandas: pip install pandas. `rows` holds the same.") from None
+        return pandas.DataFrame([asdict(r) for r in self.rows])
+
+    def lines(self) -> str:
+        """The rows as JSON Lines; numbers that are not finite are the strings "inf", "-inf", "nan"."""
+        return "".join(json.dumps(_plain(asdict(r)), allow_nan=False) + "\n" for r in self.rows)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows as JSON Lines, all of the file or nothing."""
+        files.write(path, self.lines().encode())
+
+
+def read(lines: str) -> list[Row]:
+    """The rows that `Trace.lines` wrote."""
+    return [Row(**_numbers(json.loads(line))) for line in lines.splitlines()]
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {k: _plain(v) for k, v in x.items()}
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def _numbers(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {k: _numbers(v) for k, v in x.items()}
+    return float(x) if isinstance(x, str) else x
