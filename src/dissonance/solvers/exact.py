@@ -45,8 +45,8 @@ HEAVY = 1_000_000
 """Pairs of unknowns from which a dual is slow, however few cells there are."""
 
 WIDE = 1024
-"""At gamma = 0, cells of the widest cluster the batched solver takes: its work grows with their cube, the dual's does
-not. At gamma > 0 every cell is an unknown of the dual, too."""
+"""At gamma = 0, cells of the widest cluster the batched solver takes: its work grows with their cube, Clarabel's does
+not. At gamma > 0 every cell has a curvature of its own, and Clarabel is no better."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ class Newton:
     def together(self, tree: Tree, curved: bool, count: int) -> int:
         """How many problems to solve in one batch: as many as fit, if its overhead pays; 0: each by its dual."""
         pays = count >= SEVERAL or tree.cells >= SMALL or pairs(tree, curved) > HEAVY
-        wide = max(math.prod(s) for s in tree.shapes) > WIDE and not curved
-        return min(count, self.budget // front_bytes(tree)) if pays and not wide else 0
+        return min(count, self.budget // front_bytes(tree)) if pays and not _wide(tree, curved) else 0
 
     def on_gpu(self, count: int) -> bool:
         """Whether a batch of so many problems is solved on a GPU."""
@@ -164,7 +163,7 @@ class Newton:
         if program is None:
             return infinite(component, self.name)
         last: Iterate | None = None
-        for method in self.methods():
+        for method in self.methods(tree, component.gamma > 0):
             tol = 1e-4 * self.tol
             if method == "dual":
                 last = newton(program, cold(program), tol)
@@ -186,9 +185,9 @@ class Newton:
         assert best is not None
         return best
 
-    def methods(self) -> list[str]:
+    def methods(self, tree: Tree, curved: bool) -> list[str]:
         """What to try on a single component, in this order, until the bounds are close enough."""
-        return ["dual", "conic", "polish"]
+        return ["conic", "polish", "dual"] if _wide(tree, curved) else ["dual", "conic", "polish"]
 
     def _solution(
         self,
@@ -254,7 +253,7 @@ class CliqueTree(Newton):
         """Straight to Clarabel, one by one."""
         return 0
 
-    def methods(self) -> list[str]:
+    def methods(self, tree: Tree, curved: bool) -> list[str]:
         """Clarabel first."""
         return ["conic", "polish", "dual"]
 
@@ -271,6 +270,10 @@ class Joint(Newton):
     def tree(self, component: Component) -> Tree:
         """One cluster."""
         return single(component.sizes)
+
+
+def _wide(tree: Tree, curved: bool) -> bool:
+    return max(math.prod(s) for s in tree.shapes) > WIDE and not curved
 
 
 def dense(program: Program, mu: Array) -> list[Tensor]:

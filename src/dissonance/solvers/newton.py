@@ -129,8 +129,8 @@ def _reach(x: Array, dx: Array) -> float:
 class _System:
     """K = J' D J + B, with everything that does not change between steps worked out once.
 
-    Small systems are dense (below a few hundred unknowns the overhead of sparse matrices outweighs their savings), and
-    so are those whose K is nearly full, such as a joint with gamma > 0.
+    Small systems are dense (below a few hundred unknowns the overhead of sparse matrices outweighs their savings). In
+    others K is dense if it would be nearly full, as for one wide cluster, and J too, as for a joint with gamma > 0.
     """
 
     DENSE = 400
@@ -146,7 +146,9 @@ class _System:
         self.minus_A: Any = -program.A
         n = k + len(program.b)
         per_cell = np.diff(self.spread.tocsc().indptr) + np.diff(program.A.tocsc().indptr)
-        self.dense = n <= self.DENSE or float(per_cell @ per_cell) > 0.1 * n * n
+        work = float(per_cell @ per_cell)  # of a sparse product, about a hundred times slower than a dense one
+        self.dense = n <= self.DENSE or work > 0.01 * n * n * len(program.c)
+        self.full = self.dense or work > 0.1 * n * n
         if self.dense:
             self.T, self.spread, self.minus_A = (x.toarray() for x in (self.T, self.spread, self.minus_A))
         self.first, self.second = self._pairs()
@@ -178,13 +180,16 @@ class _System:
             J = np.concatenate([self.T - q[:, None] * self.spread, self.minus_A])
             K = (J * (mu / z)) @ J.T
             K[self.first, self.second] += B
+        else:
+            J = sp.vstack([self.T - sp.diags(q) @ self.spread, self.minus_A]).tocsr()
+            K = J @ sp.diags(mu / z) @ J.T + sp.csr_matrix((B, (self.first, self.second)), shape=(n, n))
+        if self.full:
+            K = K if isinstance(K, np.ndarray) else K.toarray()
             scale = 1 / np.sqrt(np.maximum(K.diagonal(), 1e-200))
             K = K * scale[:, None] * scale
             K[np.diag_indices(n)] += RIDGE
             factor = cho_factor(K, lower=True, check_finite=False)
             return _refined(lambda x: cho_solve(factor, x, check_finite=False), K, scale), J
-        J = sp.vstack([self.T - sp.diags(q) @ self.spread, self.minus_A]).tocsr()
-        K = J @ sp.diags(mu / z) @ J.T + sp.csr_matrix((B, (self.first, self.second)), shape=(n, n))
         scale = 1 / np.sqrt(np.maximum(K.diagonal(), 1e-200))
         K = (sp.diags(scale) @ K @ sp.diags(scale) + RIDGE * sp.identity(n)).tocsc()
         lu = splu(K, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
