@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -284,6 +285,19 @@ def _tabulate(arc: Arc, theta: Theta | None) -> Array:
         ) from None
 
 
+@contextlib.contextmanager
+def uncollected() -> Generator[None]:
+    """Without the garbage collector, which would look for cycles among many new objects in vain."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@uncollected()
 def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Problem:
     """Drop what carries no weight, tabulate the rest, split it into connected components.
 

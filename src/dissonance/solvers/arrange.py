@@ -6,7 +6,6 @@ for a cluster only to say what it looks like.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from dissonance.distributions.tree import Scope, Tree
 from dissonance.numerics import DTYPE
+from dissonance.problem import uncollected
 from dissonance.solvers.structure import Front, Incidence, Ints, Level, Levels, Rows, Structure
 from dissonance.solvers.support import setting
 
@@ -256,19 +256,10 @@ def _tensor(x: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
+@uncollected()
 def arrange(tree: Tree, arcs: Sequence[Arrow], structural: bool, many: bool = False) -> Structure:
     """Number everything; every arrow lives in the smallest cluster that holds it. `many`: for large batches."""
-    collecting = gc.isenabled()
-    gc.disable()  # many small objects and no cycles: looking for them would take as long as the work
-    try:
-        return _arranged(Layout(tree, arcs, structural, many))
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _arranged(lay: Layout) -> Structure:
-    tree, arcs, structural = lay.tree, lay.arcs, lay.structural
+    lay = Layout(tree, arcs, structural, many)
     N, D, T, U = (int(x.sum()) for x in (lay.n, lay.k, lay.t, lay.u))
     Q = sum(map(lay.entries, arcs))
     own, cluster = np.zeros(N, dtype=np.int64), np.zeros(N, dtype=np.int64)
