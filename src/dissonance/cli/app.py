@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from dissonance import __version__
-from dissonance.cli import score
+from dissonance.cli import resolve, score, study
 from dissonance.errors import DissonanceError, one_line
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app = typer.Typer(
     context_settings={"max_content_width": 120},
 )
 app.command()(score.score)
+app.command()(resolve.resolve)
+app.add_typer(study.app, name="study")
 
 
 def _version(asked: bool) -> None:
@@ -42,7 +44,7 @@ def options(
         bool, typer.Option("--debug", help="Show the traceback of an error (also: DISSONANCE_DEBUG=1).")
     ] = False,
 ) -> None:
-    """Measure how inconsistent a set of probabilistic beliefs is, and say which belief is to blame."""
+    """Measure how inconsistent a set of probabilistic beliefs is, say which is to blame, and resolve the conflict."""
 
 
 def run(args: Sequence[str]) -> int:

@@ -1,0 +1,203 @@
+"""dissonance resolve: move the beliefs of a model until they fit together."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from dissonance.focus import Focus
+    from dissonance.lir import Run
+    from dissonance.pdg import PDG
+
+STEPS = 20
+
+
+def resolve(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
+    out: Annotated[Path, typer.Option(help="Where the resolved model goes.", metavar="RESOLVED")],
+    refocus: Annotated[
+        str, typer.Option(help="How the next focus is chosen: uniform, partial, hub, ...", metavar="NAME")
+    ] = "uniform",
+    steps: Annotated[int, typer.Option(help="How many steps.", metavar="N", min=0)] = STEPS,
+    seed: Annotated[int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0)] = 0,
+    solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME")] = "auto",
+    flow: Annotated[
+        str, typer.Option(help="How a step moves the beliefs: natural, adam, ode, ...", metavar="NAME")
+    ] = "natural",
+    control: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How freely an arc may move: 0 fixed, inf all the way. May be given often.", metavar="ARC=CHI"
+        ),
+    ] = None,
+    attend: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How much an arc is believed, in place of the file's beta. May be given often.", metavar="ARC=BETA"
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Where a line of JSON for every step goes.", metavar="FILE")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Resolve the inconsistency of MODEL: write it with the beliefs moved, and say how much is gone.
+
+    The control values of the file say which arcs may move; if it has none and --control is not given, all may.
+    """
+    import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.io import load, save
+    from dissonance.lir import lir
+
+    began = time.perf_counter()
+    pdg, given = load(model, learnable=True)
+    focus = _focus(pdg, given, control or (), attend or ())
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    if not resume:
+        checkpoint.unlink(missing_ok=True)
+    with _progress(steps) as progress:
+        run = lir(
+            pdg,
+            refocus,
+            steps=steps,
+            flow=flow,
+            solver=solver,
+            attention=focus.attention,
+            control=focus.control,
+            seed=seed,
+            checkpoint=str(checkpoint),
+            callbacks=[lambda done, _: progress(done)],
+            progress=False,
+        )
+    if trace is not None:
+        run.trace.save(trace)
+    if run.interrupted:
+        sys.stderr.write(f"dissonance: interrupted after {run.steps} of {steps} steps; --resume goes on from there.\n")
+        raise KeyboardInterrupt
+    save(out, run.pdg, given)
+    checkpoint.unlink(missing_ok=True)
+    _warn(run, focus)
+    seconds = time.perf_counter() - began
+    if as_json:
+        sys.stdout.write(json.dumps(_record(run, seconds), allow_nan=False) + "\n")
+    else:
+        _show(run, pdg, out, seconds)
+
+
+def _focus(pdg: PDG, given: Focus, control: Sequence[str], attend: Sequence[str]) -> Focus:
+    """The base focus of the run: the file's with what the command line says."""
+    from dissonance.focus import Control, Focus
+
+    chi = dict(given.control.chi) | _weights(pdg, "control", control)
+    if not chi:
+        chi = {a.name: 1.0 for a in pdg.arcs}
+    return Focus(given.attention.replace(beta=_weights(pdg, "attend", attend)), Control(chi))
+
+
+def _weights(pdg: PDG, option: str, words: Sequence[str]) -> dict[str, float]:
+    from dissonance.errors import DissonanceError
+
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, number = word.rpartition("=")
+        if not equals:
+            raise DissonanceError(f"--{option} {word}: expected ARC=NUMBER.")
+        try:
+            found[pdg[name].name] = float(number)
+        except ValueError as error:
+            why = str(error) if isinstance(error, DissonanceError) else f"{number!r} is not a number."
+            raise DissonanceError(f"--{option} {word}: {why}") from None
+    return found
+
+
+def _record(run: Run, seconds: float) -> dict[str, object]:
+    bounds = {
+        key: {"inconsistency": _number(v.upper), "lower": _number(v.lower), "upper": _number(v.upper)}
+        for key, v in (("initial", run.before), ("final", run.after))
+    }
+    return {
+        **bounds,
+        "resolution_percent": _number(run.resolution_percent),
+        "distortion_tv": _number(run.distortion_tv),
+        "steps": run.steps,
+        "refocus": run.refocus,
+        "flow": run.flow,
+        "solver": run.solver,
+        "unit": "nats",
+        "seconds": seconds,
+    }
+
+
+def _number(x: float) -> float | str | None:
+    """A number as JSON has it: infinity is a string, and what is undefined is null."""
+    return x if math.isfinite(x) else None if math.isnan(x) else str(x)
+
+
+def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
+    """Print what was resolved, and which beliefs moved for it."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.4g} % resolved)"
+    console.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
+    how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, {run.steps} steps, {seconds:.3g} s"
+    console.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column("arc", style="bold", overflow="fold")
+    table.add_column("moved by at most (total variation)", justify="right")
+    moves = sorted(_moves(pdg, run.pdg), key=lambda m: -m[1])
+    for name, distance in moves[:MAX_ARCS]:
+        table.add_row(Text(name), f"{distance:.4f}")
+    if len(moves) > MAX_ARCS:
+        table.caption = f"{len(moves) - MAX_ARCS} more arcs not shown"
+    if moves:
+        console.print(Text("\nWhat moved", style="bold"), table)
+    if not math.isnan(run.distortion_tv):
+        console.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
+    console.print(Text(f"{out}"))
+
+
+MAX_ARCS = 40
+
+
+def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:
+    """By arc: the largest total variation between a row of its table then and now."""
+    found: list[tuple[str, float]] = []
+    for a in before.arcs:
+        if not a.is_euclidean:
+            off = (a.cpd.table() - after[a.name].cpd.table()).detach().abs()
+            found.append((a.name, float(off.reshape(*[v.size for v in a.sources], -1).sum(-1).max()) / 2))
+    return found
+
+
+def _warn(run: Run, focus: Focus) -> None:
+    if not any(chi > 0 for chi in focus.control.chi.values() if isinstance(chi, float)):
+        sys.stderr.write("dissonance: warning: every control is 0, so nothing may move.\n")
+    if not run.after.converged:
+        bounds = f"between {run.after.lower:.9g} and {run.after.upper:.9g} nats"
+        sys.stderr.write(f"dissonance: warning: the solver stopped early: the final inconsistency is {bounds}.\n")
+
+
+@contextmanager
+def _progress(steps: int) -> Generator[Callable[[int], None], None, None]:
+    """A callback that draws a bar on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("resolving", total=steps)
+        yield lambda done: bar.update(task, completed=done)

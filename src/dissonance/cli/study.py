@@ -1,0 +1,166 @@
+"""dissonance study: the paper's experiments, run again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from dissonance.studies.outcomes import Outcome
+
+app = typer.Typer(help="Run an experiment of the paper again.", no_args_is_help=True)
+
+
+class Solver(StrEnum):
+    """How the inconsistency is found."""
+
+    exact = "exact"
+    paper = "paper"
+
+
+class Rows(StrEnum):
+    """How a row of a random cpd is drawn."""
+
+    normalised = "uniform-normalised"
+    simplex = "simplex"
+
+
+@app.callback()
+def experiments() -> None:
+    """Run an experiment of the paper again."""
+
+
+@app.command()
+def synthetic(
+    out: Annotated[
+        Path, typer.Option(help="The folder of the study; a study that was stopped there goes on.", metavar="FOLDER")
+    ] = Path("synthetic-study"),
+    replicates: Annotated[int, typer.Option(help="How many random cpds for each structure.", metavar="N")] = 50,
+    strategies: Annotated[
+        str | None, typer.Option(help="Which strategies, between commas (by default all).", metavar="NAMES")
+    ] = None,
+    solver: Annotated[
+        Solver, typer.Option(help="Certified solves, or the published loop with its unconverged ones.")
+    ] = Solver.exact,
+    rows: Annotated[
+        Rows, typer.Option(help="How a row of a cpd is drawn: as in the published runs, or as in the paper's text.")
+    ] = Rows.normalised,
+    authors: Annotated[
+        Path | None, typer.Option(help="Take the cpds of the authors' replicates in this folder.", metavar="FOLDER")
+    ] = None,
+    structures: Annotated[
+        int, typer.Option(help="How many structures; the first four are the paper's.", metavar="N")
+    ] = 4,
+    seed: Annotated[int, typer.Option(help="What is drawn at random.", metavar="N")] = 0,
+    steps: Annotated[int, typer.Option(help="Timesteps of a run.", metavar="N")] = 20,
+    hub_weight: Annotated[
+        float,
+        typer.Option(
+            help="What hub focus leaves the other arcs: 0.1 in the published runs, 0 in the text.", metavar="W"
+        ),
+    ] = 0.1,
+    draw: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")] = True,
+    jobs: Annotated[
+        int | None, typer.Option(help="How many processes (by default one for each core).", metavar="N", min=1)
+    ] = None,
+) -> None:
+    """Resolve random inconsistent PDGs with every strategy; write tables, figures and a report to a folder.
+
+    Stopped at any point, the same command goes on where it was and ends with the same tables.
+    """
+    import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.studies import figures
+    from dissonance.studies.publish import publish
+    from dissonance.studies.runs import BLIND, STRATEGIES
+    from dissonance.studies.synthetic import Folder, Synthetic
+    from dissonance.studies.work import compute
+
+    began = time.perf_counter()
+    known = BLIND if solver is Solver.paper else STRATEGIES
+    study = Synthetic(
+        replicates=replicates,
+        strategies=tuple(s.strip() for s in strategies.split(",")) if strategies is not None else known,
+        structures=structures,
+        solver=solver.value,
+        rows=rows.value,
+        authors=None if authors is None else str(authors),
+        seed=seed,
+        steps=steps,
+        hub_weight=hub_weight,
+    )
+    folder = Folder(out, study)
+    try:
+        with _progress() as progress:
+            compute(folder, jobs=jobs or _cores(), progress=progress)
+    except KeyboardInterrupt:
+        sys.stderr.write("dissonance: interrupted; the same command goes on from here.\n")
+        raise
+    outcomes = folder.outcomes()
+    if not publish(folder, outcomes, draw=draw) and draw:
+        sys.stderr.write(f"dissonance: {figures.MISSING}\n")
+    _show(outcomes)
+    sys.stdout.write(f"\n{len(outcomes)} runs, {time.perf_counter() - began:.3g} s; {out / 'report.md'} has it all\n")
+
+
+def _show(outcomes: Sequence[Outcome]) -> None:
+    """Print what the strategies came to, over all structures."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from dissonance.studies.outcomes import ALL, groups
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column("strategy", style="bold")
+    for title in ("resolution %", "rate %", "TV of mu*", "TV of theta", "solver steps"):
+        table.add_column(title, justify="right")
+    for g in (g for g in groups(outcomes) if g.structure == ALL):
+        resolution = g.spread("resolution_percent")
+        tv, theta, steps = g.spread("tv_mu"), g.spread(lambda o: o.tv_theta[-1]), g.spread("solver_steps")
+        table.add_row(
+            g.strategy,
+            f"{resolution.mean:.2f} ± {resolution.sd:.2f}",
+            f"{g.pooled_rate_percent:.1f}",
+            f"{tv.mean:.4f} ± {tv.sd:.4f}",
+            f"{theta.mean:.3f}",
+            f"{steps.mean:.0f}",
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _progress() -> Generator[Callable[[float, int], None], None, None]:
+    """A callback that draws a bar on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("runs", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

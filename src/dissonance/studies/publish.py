@@ -1,0 +1,23 @@
+"""What a finished study leaves in its folder: tables, figures where they can be drawn, and last the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dissonance.studies import figures
+from dissonance.studies.outcomes import Outcome
+from dissonance.studies.report import report
+from dissonance.studies.synthetic import Folder
+from dissonance.studies.tables import tables
+
+
+def publish(folder: Folder, outcomes: Sequence[Outcome], *, draw: bool = True) -> bool:
+    """Write all that the outcomes come to; returns whether there are figures."""
+    for name, content in tables(outcomes).items():
+        folder.write(name, content)
+    drawn = figures.figures(outcomes) if draw and figures.drawable() else {}
+    for name, content in drawn.items():
+        folder.write(f"figures/{name}", content)
+    settings = [(k, v) for k, v in folder.study.settings.items() if v is not None]
+    folder.write("report.md", report(outcomes, settings, drawn).encode())
+    return bool(drawn)
