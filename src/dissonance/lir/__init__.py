@@ -5,6 +5,7 @@ from dissonance.lir.flows import FLOWS, ODE, Descent, Flow, Step
 from dissonance.lir.full_control import FullControl
 from dissonance.lir.natural import Natural
 from dissonance.lir.progress import TensorBoard
+from dissonance.lir.published import Published
 from dissonance.lir.refocus import (
     NAMES,
     Choice,
@@ -37,6 +38,7 @@ __all__ = [
     "Learned",
     "Natural",
     "Partial",
+    "Published",
     "Record",
     "Refocus",
     "Row",

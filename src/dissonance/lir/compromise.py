@@ -12,6 +12,7 @@ from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import Tree
 from dissonance.lir.inner import Attentions, Batched, Each, Inner
 from dissonance.lir.parameters import Stacked
+from dissonance.lir.published import Unconverged
 from dissonance.numerics import DTYPE
 from dissonance.solvers.batch import Arcs
 from dissonance.solvers.bounds import agree
@@ -21,7 +22,8 @@ LARGEST = 2**16
 """Joint states up to which total variation is taken over the joint; beyond, it is the largest over the clusters."""
 
 GAMMA = 1e-6
-"""The gamma at which, and at twice which, minimisers are found to extrapolate to gamma -> 0+."""
+"""The gamma at which, and at twice which, minimisers are found to extrapolate to gamma -> 0+: to about 1e-5 in total
+variation."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Compromise:
 
 def compromise(inner: Inner, theta: Stacked, attention: Attentions) -> Compromise:
     """mu* at theta; at gamma = 0 the gamma -> 0+ selection, because the minimisers are many (erratum 24)."""
+    if isinstance(inner, Unconverged) and inner.mu is not None:
+        return Compromise(inner.mu)
     if isinstance(inner, Batched):
         found = _batched(inner, theta, attention)
         if found is not None:
@@ -64,7 +68,7 @@ def _batched(inner: Batched, theta: Stacked, a: Attentions) -> Compromise | None
     for times in (1, 2):
         gamma = torch.where(a.gamma > 0, a.gamma, times * small)
         alpha = torch.where((a.gamma > 0)[:, None], a.alpha, attended)
-        parts = list(inner.clusters(log_p, replace(a, gamma=gamma, alpha=alpha), runs))
+        parts = list(inner.clusters(log_p, replace(a, gamma=gamma, alpha=alpha), runs, 1e-5 * GAMMA, math.inf))
         if len(parts) != 1 or len(parts[0][0]) != len(a):
             return None
         s = parts[0][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -20,11 +20,13 @@ from dissonance.lir.full_control import Moved
 from dissonance.lir.inner import Attentions, Batched, Each, Inner, Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.lir.published import Published, Unconverged
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.trace import NAN, Record, Row, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton, Solver
 from dissonance.solvers import by_name as solver_by_name
+from dissonance.solvers.paper import Paper
 
 Callback = Callable[[int, Sequence[Trace]], None]
 """Called after every step with how many steps are done and the traces of the runs."""
@@ -52,6 +54,9 @@ def inner_for(parameters: Parameters, solver: Solver, tol: float) -> Inner:
             if batched.fits():
                 return batched
         return Each(parameters, replace(solver, tol=tol))
+    if isinstance(solver, Paper) and parameters.tabular:
+        own = {f.name: getattr(solver, f.name) for f in fields(Paper) if f.name != "spread"}
+        return Unconverged(parameters, solver if isinstance(solver, Published) else Published(**own))
     return Each(parameters, solver)
 
 

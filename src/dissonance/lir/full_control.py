@@ -107,7 +107,7 @@ class FullControl:
         blur = torch.logaddexp(here + math.log1p(-self.nearness), here.new_tensor(math.log(self.nearness / shape[-1])))
         near = log_p.clone()  # what is impossible may become possible
         near[:, span] = torch.where((here == -math.inf).any(-1, keepdim=True), blur, here).flatten(1)
-        weight = torch.where(a.gamma > 0, 0.0, self.nearness)  # at gamma > 0 there is one minimiser only
+        weight = self.nearness * (a.gamma == 0).to(DTYPE)  # at gamma > 0 there is one minimiser only
         found: list[Tensor] = []
         for times in (1, 2) if bool((weight[runs] > 0).any()) else (1,):
             beta = a.beta.clone()

@@ -292,9 +292,9 @@ class Batched:
         return found
 
     def clusters(
-        self, log_p: Tensor, attention: Attentions, runs: Tensor, tol: float = 1e-12
+        self, log_p: Tensor, attention: Attentions, runs: Tensor, tol: float = 1e-12, settle: float = 1e-9
     ) -> Iterator[tuple[Tensor, Structure, Tensor]]:
-        """mu (runs, cells) to the last digits, group by group, of those runs that can be batched."""
+        """mu (runs, cells), group by group, of those runs that can be batched; found from a cold start."""
         for group, some in self.groups(attention).items():
             some = some[runs[some]]
             if len(some):
@@ -305,7 +305,7 @@ class Batched:
             with torch.inference_mode():
                 batch, possible = Arcs(log_p[some], a.beta, a.alpha, a.gamma).batch(s)
                 tight = torch.where(possible, tol, math.inf).to(DTYPE)
-                mu = certify(batch, interior(batch, cold(batch), tight, settle=1e-9)).mu
+                mu = certify(batch, interior(batch, cold(batch), tight, settle=settle, steps=30)).mu
             yield some[possible.clone()], s, mu.clone()[possible.clone()]
 
     def _odd(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:
@@ -370,16 +370,19 @@ class Batched:
 
     def _run(self, batch: Batch, possible: Tensor, memory: Memory | None, runs: Tensor) -> tuple[State, Bounds]:
         """From the last state where there is one; afresh where that does not lead to a tight proof."""
-        tol = torch.where(possible, 1e-2 * self.tol, math.inf).to(DTYPE)
-        start = cold(batch)
-        known = torch.zeros_like(possible) if memory is None else memory.known[runs]
-        if memory is not None and known.any():
-            near = memory.state.take(runs[known])
-            some = batch if bool(known.all()) else batch.take(known)
-            start.put(known, warm(some, near, certify(some, near).gap))
-        state = interior(batch, start, tol)
+        tol = torch.where(possible, 1e-2 * self.tol, math.inf).to(DTYPE)  # mu is only as good as the root of the gap
+        if memory is None or not bool(memory.known[runs].all()):
+            state = interior(batch, cold(batch), tol)
+            return state, certify(batch, state)
+        state = memory.state.take(runs)
+        gap = certify(batch, state).gap
+        far = ~(gap <= tol)  # the others are still proved, as they are
+        state.steps.zero_()
+        if far.any():
+            some = batch.take(far)
+            state.put(far, interior(some, warm(some, state.take(far), gap[far]), tol[far]))
         bounds = certify(batch, state)
-        loose = known & possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
+        loose = possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
         if loose.any():
             some = batch.take(loose)
             state.put(loose, interior(some, cold(some), tol[loose]))
@@ -394,7 +397,9 @@ class Batched:
         if hard.any():
             mass = self.parameters.along_rows(joint)
             slope[:, s.hard_entry] = (mass * log_p.exp())[:, s.hard_entry] * state.lam
-        lower = torch.where(possible, torch.minimum(b.lower, upper), math.inf)
+        plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
+        lower = torch.where(plain, b.lower.clamp(min=0.0), b.lower)
+        lower = torch.where(possible, torch.minimum(lower, upper), math.inf)
         upper = torch.where(possible, upper, math.inf)
         slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
         return Solved(lower, upper, state.steps, joint, slope)

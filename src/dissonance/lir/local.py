@@ -46,11 +46,11 @@ class Local:
         """The inconsistency at theta, and its gradient there."""
         if self.parameters.tabular:
             leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
-            with torch.enable_grad():
-                log_p = self.parameters.log_tables(leaves)
             solved = self.solve(theta)
             slope = torch.where(self.resolved(solved)[:, None], 0.0, solved.slope)
-            slopes = torch.autograd.grad(log_p, list(leaves.values()), slope, allow_unused=True, materialize_grads=True)
+            with torch.enable_grad():
+                total = (self.parameters.log_tables(leaves) * slope).sum()  # its value means nothing
+            slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
             return solved, dict(zip(theta, slopes, strict=True))
         solved = self.solve(theta)
         assert solved.gradient is not None

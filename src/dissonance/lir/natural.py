@@ -79,18 +79,12 @@ class Natural:
 def natural_gradient(
     local: Local, i: int, theta: Stacked, slope: Stacked, joint: Tensor, damping: float = 0.0
 ) -> Stacked:
-    """F^-1 grad for the parameters of arc i; F is the Fisher information under mu(s), pseudo-inverted.
-
-    For a softmax table it is beta (mean_t r - r), r = mu(t|s)/p(t|s), row by row: x - mean x for x = grad/(mu(s) p).
-    """
+    """F^-1 grad for the parameters of arc i; F is the Fisher information under mu(s), pseudo-inverted or damped."""
     parameters = local.parameters
     arc, keys = parameters.arcs[i], parameters.keys(parameters.arcs[i])
-    if type(arc.cpd) is SoftmaxTable and not damping:
+    if type(arc.cpd) is SoftmaxTable:
         p = parameters.log_table(i, theta).exp()
-        weight = joint.sum(-1, keepdim=True) * p
-        x = torch.where(weight > MASS, slope[keys[0]].reshape(p.shape) / weight.clamp(min=MASS), 0.0)
-        live = (weight > MASS).to(x.dtype)
-        x = (x - x.sum(-1, keepdim=True) / live.sum(-1, keepdim=True).clamp(min=1.0)) * live
+        x = of_softmax(p, slope[keys[0]].reshape(p.shape), joint.sum(-1), damping)
         return {keys[0]: x.reshape(theta[keys[0]].shape)}
     found = {k: torch.zeros_like(theta[k]) for k in keys}
     for run in range(len(parameters)):
@@ -112,3 +106,18 @@ def natural_gradient(
         for k, part in zip(keys, x.split([theta[k][run].numel() for k in keys]), strict=True):
             found[k][run] = part.reshape(theta[k][run].shape)
     return found
+
+
+def of_softmax(p: Tensor, slope: Tensor, weight: Tensor, damping: float = 0.0) -> Tensor:
+    """F^-1 slope for logits of rows p (..., s, t) whose sources weigh w (..., s): F = w (diag p - p p') row by row.
+
+    Pseudo-inverted it is x - mean x for x = slope / (w p), that is beta mu(s)/w (mean r - r) with r = mu(t|s)/p(t|s);
+    logits of -inf stay. Damped, it is (F + damping 1)^-1 slope.
+    """
+    if damping:
+        F = weight[..., None, None] * (torch.diag_embed(p) - p[..., :, None] * p[..., None, :])  # noqa: N806
+        return torch.linalg.solve(F + damping * torch.eye(p.shape[-1], dtype=p.dtype), slope[..., None])[..., 0]
+    live = (weight[..., None] > MASS) & (p > 0)
+    x = torch.where(live, slope / torch.where(live, weight[..., None] * p, 1.0), 0.0)
+    count = live.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(live, x - x.sum(-1, keepdim=True) / count, 0.0)

@@ -1,0 +1,125 @@
+"""Refocus procedures: what they attend to, and that they are reproducible."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    Choice,
+    Control,
+    Cycle,
+    DissonanceError,
+    Focus,
+    Greedy,
+    Hub,
+    Partial,
+    Record,
+    SoftmaxTable,
+    Trace,
+    Variable,
+    lir,
+    lirs,
+)
+from dissonance.lir.refocus import NAMES, weighted
+
+A, B, C = (Variable(n, 2) for n in "ABC")
+
+
+def chain() -> PDG:
+    """A -> B -> C -> B, and a belief about C."""
+    generator = torch.Generator().manual_seed(3)
+
+    def rows() -> SoftmaxTable:
+        return SoftmaxTable(torch.softmax(torch.randn(2, 2, generator=generator, dtype=torch.float64), -1))
+
+    return PDG(
+        Arc("ab", A, B, rows()),
+        Arc("bc", B, C, rows()),
+        Arc("cb", C, B, rows()),
+        Arc("c", (), C, SoftmaxTable([0.9, 0.1])),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_procedure_runs_by_name_and_is_reproducible(name: str):
+    runs = [lir(chain(), name, steps=4, seed=5, trace=Record(distortion=0)) for _ in range(2)]
+    assert [r.beta for r in runs[0].trace.rows] == [r.beta for r in runs[1].trace.rows]
+    assert runs[0].after.upper <= runs[0].before.upper + 1e-7
+    assert runs[0].refocus == name
+
+
+@pytest.mark.parametrize("name", ["partial", "hub", "smooth", "learned"])
+def test_randomness_comes_from_the_seed(name: str):
+    runs = lirs(chain(), name, seeds=[1, 2, 1], steps=6, trace=Record(distortion=0))
+    beta = [[r.beta for r in run.trace.rows] for run in runs]
+    assert beta[0] == beta[2] != beta[1]
+
+
+def test_partial_attends_to_half_of_the_arcs_and_controls_no_others():
+    run = lir(chain(), Partial(), steps=5, trace=Record(distortion=0))
+    for row in run.trace.rows[:-1]:
+        assert len(row.beta) == 2 and set(row.chi) == set(row.beta)
+
+
+def test_a_hub_is_the_arcs_at_a_variable():
+    near = {"A": {"ab"}, "B": {"ab", "bc", "cb"}, "C": {"bc", "cb", "c"}}
+    run = lir(chain(), Hub(), steps=8, trace=Record(distortion=0))
+    assert all(set(row.beta) in near.values() for row in run.trace.rows[:-1])
+    faint = lir(chain(), Hub(other=0.1), steps=8, trace=Record(distortion=0))
+    assert all(set(row.beta.values()) <= {1.0, 0.1} and len(row.beta) == 4 for row in faint.trace.rows[:-1])
+
+
+def test_weights_scale_attention_and_keep_hard_arcs_hard():
+    base = Focus(Attention({"a": 2.0, "b": float("inf")}, {"a": 1.0}, 0.5), Control({"a": 1.0, "b.logits": 1.0}))
+    focus = weighted(base, {"a": 0.5, "b": 0.0})
+    assert dict(focus.attention.beta) == {"a": 1.0} and dict(focus.attention.alpha) == {"a": 0.5}
+    assert dict(focus.control.chi) == {"a": 1.0} and focus.attention.gamma == 0.5
+    assert weighted(base, {"b": 0.1}).attention.beta["b"] == float("inf")
+
+
+def test_foci_in_turn_or_at_random():
+    one, two = (Focus(Attention.uniform(chain(), only=[n]), Control({n: 1.0})) for n in ("ab", "c"))
+    rows = lir(chain(), Cycle(one, two), steps=4, trace=Record(distortion=0)).trace.rows[:-1]
+    assert [set(r.beta) for r in rows] == [{"ab"}, {"c"}] * 2
+    rows = lir(chain(), Choice(one, two), steps=12, trace=Record(distortion=0)).trace.rows[:-1]
+    assert {frozenset(r.beta) for r in rows} == {frozenset({"ab"}), frozenset({"c"})}
+
+
+def test_greedy_attends_to_the_conflict():
+    X, Y = Variable("X", 2), Variable("Y", 2)
+    pdg = PDG(
+        Arc("p", (), X, SoftmaxTable([0.9, 0.1])),
+        Arc("q", (), X, SoftmaxTable([0.2, 0.8])),
+        Arc("r", (), Y, SoftmaxTable([0.5, 0.5])),
+        Arc("s", (), Y, SoftmaxTable([0.6, 0.4])),
+    )
+    run = lir(pdg, Greedy(), steps=3, trace=Record(distortion=0))
+    assert set(run.trace.rows[0].beta) == {"p", "q"}
+
+
+def test_anything_callable_is_a_refocus():
+    seen: list[int] = []
+
+    def mine(pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        seen.append(len(trace.rows))
+        return trace.base
+
+    run = lir(chain(), mine, steps=3, trace=Record(distortion=0))
+    assert seen == [0, 1, 2] and run.refocus == "mine"
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(DissonanceError, match="no refocus named 'unifrom'"):
+        lir(chain(), "unifrom")
+    with pytest.raises(DissonanceError, match="no flow named"):
+        lir(chain(), flow="adm")
+    with pytest.raises(DissonanceError, match="no arc has parameters"):
+        lir(PDG(Arc("p", (), A, [0.5, 0.5])))
+    with pytest.raises(DissonanceError, match="globally=True"):
+        lir(chain(), "greedy", steps=1, trace=Record(globally=False))
+    with pytest.raises(DissonanceError, match="as many of each"):
+        lirs([chain(), chain()], ["uniform"] * 3)
