@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.cpds import Table
 from dissonance.distributions import Joint
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
+from dissonance.pdg import PDG, Arc
 from dissonance.problem import BUDGET, Component, check_size
 from dissonance.scores import incompatibility
 from dissonance.solvers.assemble import assemble
@@ -57,7 +59,7 @@ class Paper:
         if program is None:
             return infinite(component, self.name)
         mu = self.descend(component)
-        value = float(incompatibility(Joint(component.variables, mu), component.pdg, component.attention).detach())
+        value = float(incompatibility(Joint(component.variables, mu), _held(component), component.attention).detach())
         low = -math.inf
         if component.convex and math.isfinite(value):
             cells = mu.reshape(-1).numpy()[program.states[0]]
@@ -73,14 +75,21 @@ class Paper:
         x = torch.full(sizes, 1 / math.prod(sizes), dtype=DTYPE) if self.start is None else self.start.clone()
         x.requires_grad_(True)
         adam = torch.optim.Adam([x], lr=self.rate * self.spread)
+        pdg = _held(component)
         for _ in range(self.iterations):
             adam.zero_grad()
             with torch.enable_grad():
                 mu = Joint(component.variables, _normalised(x, self.floor))
-                cost = incompatibility(mu, component.pdg, component.attention) + self.penalty * (x.sum() - 1) ** 2
+                cost = incompatibility(mu, pdg, component.attention) + self.penalty * (x.sum() - 1) ** 2
                 (x.grad,) = torch.autograd.grad(cost, x)
             adam.step()
         return _normalised(x.detach(), self.floor)
+
+
+def _held(component: Component) -> PDG:
+    """The component's PDG at the theta it was prepared with, not at its own."""
+    held = [Arc(a.name, a.arc.sources, a.arc.targets, Table(np.exp(a.log_p))) for a in component.arcs]
+    return PDG(*held, variables=component.variables)
 
 
 def _normalised(x: Tensor, floor: float) -> Tensor:

@@ -8,8 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from dissonance import PDG, Arc, Attention, CapabilityError, Variable, incompatibility, inconsistency, load
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    CapabilityError,
+    SoftmaxTable,
+    Variable,
+    incompatibility,
+    inconsistency,
+    load,
+)
 from dissonance.solvers import Paper
 
 SHARED = Path(__file__).parents[3].parent / "shared"
@@ -36,6 +47,15 @@ def test_enough_steps_of_adam_arrive() -> None:
     exact = inconsistency(PAIR)
     long = inconsistency(PAIR, solver=Paper(iterations=4000))
     assert exact.upper - 1e-9 <= long.upper <= exact.upper + 1e-4
+
+
+def test_theta_replaces_the_parameters() -> None:
+    agreed = torch.tensor([0.2, 0.8], dtype=torch.float64).log()
+    pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, SoftmaxTable([0.2, 0.8])))
+    moved = PDG(Arc("p", (), X, [0.2, 0.8]), Arc("q", (), X, [0.2, 0.8]))
+    found = inconsistency(pdg, theta={"p.logits": agreed, "q.logits": agreed}, solver="paper")
+    assert found.upper == pytest.approx(inconsistency(moved, solver="paper").upper, abs=1e-12)
+    assert found.upper < inconsistency(pdg, solver="paper").upper
 
 
 def test_a_hard_arc_is_refused() -> None:
