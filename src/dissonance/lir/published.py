@@ -23,7 +23,8 @@ from dissonance.solvers.paper import Paper
 
 @dataclass(frozen=True)
 class Published(Paper):
-    """The paper's solver inside LIR: `iterations` steps of Adam for the first mu, `then` warm-started ones a solve.
+    """The paper's solver inside LIR: `iterations` steps of Adam for the first mu and to look at the global
+    inconsistency, `then` warm-started ones for every solve in between.
 
     `accumulate`: the gradient in theta is the sum over the inner iterations, as in the published code, where the inner
     solver's backward passes also reached theta (about 50 times the norm, cosine .88 with the intended one). `spread`:
@@ -89,7 +90,8 @@ class Unconverged:
         with torch.no_grad():
             log_p = self.parameters.log_tables(theta)
             known = self.mu if self.resolving is None else self.resolving.mu
-            count = self.solver.iterations if known is None else self.solver.then
+            looking = known is None or self.resolving is not None
+            count = self.solver.iterations if looking else self.solver.then
             start = torch.full((len(log_p), self.arcs.n), 1 / self.arcs.n, dtype=DTYPE) if known is None else known
             self.mu, slope = self._descend(start, log_p, attention, count)
             joint, value, _ = self._score(self.mu, log_p, attention)
