@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dissonance.pdg import PDG
 
 STEPS = 20
+MAX_ARCS = 40
 
 
 def resolve(
@@ -32,8 +33,11 @@ def resolve(
     seed: Annotated[int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0)] = 0,
     solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME")] = "auto",
     flow: Annotated[
-        str, typer.Option(help="How a step moves the beliefs: natural, adam, ode, ...", metavar="NAME")
-    ] = "natural",
+        str | None,
+        typer.Option(
+            help="How a step moves the beliefs: natural (for tables), full (for Gaussians), adam, ...", metavar="NAME"
+        ),
+    ] = None,
     control: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,7 +75,7 @@ def resolve(
             pdg,
             refocus,
             steps=steps,
-            flow=flow,
+            flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
             solver=solver,
             attention=focus.attention,
             control=focus.control,
@@ -169,9 +173,6 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     if not math.isnan(run.distortion_tv):
         console.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
     console.print(Text(f"{out}"))
-
-
-MAX_ARCS = 40
 
 
 def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:

@@ -31,8 +31,8 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True)
-class Published:
-    """The numbers of the published runs."""
+class Loop:
+    """The numbers of the published loop."""
 
     first: int = 50
     inner: int = 20
@@ -111,10 +111,10 @@ class _Cells:
 
 
 def published(
-    pdgs: Sequence[PDG], foci: Callable[[int], Sequence[Focus]], steps: int = 20, settings: Published | None = None
+    pdgs: Sequence[PDG], foci: Callable[[int], Sequence[Focus]], steps: int = 20, settings: Loop | None = None
 ) -> Traces:
     """Run the published loop on PDGs of one structure; `foci(t)` has the focus of each at timestep t."""
-    s = settings or Published()
+    s = settings or Loop()
     cells = _Cells(pdgs[0])
     z = torch.stack([torch.cat([a.log_table().detach().reshape(-1) for a in pdg.arcs]) for pdg in pdgs])
     everything = cells.spread([dict(Attention.uniform(p).beta) for p in pdgs])

@@ -11,7 +11,7 @@ import torch
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import load
 from dissonance.pdg import PDG
-from dissonance.studies.published import Published, published
+from dissonance.studies.published import Loop, published
 from dissonance.studies.structures import PUBLISHED, generator
 
 AUTHORS = Path(__file__).parents[4] / "shared" / "authors" / "replicates"
@@ -43,7 +43,7 @@ def test_what_is_not_controlled_stays():
 def test_the_accumulated_gradient_is_an_option():
     pdgs = [PUBLISHED[0].draw("simplex", generator(0))]
     runs = [
-        published(pdgs, lambda _: [everything(pdgs[0])], 1, Published(accumulate=accumulate)).tv_theta[0, -1]
+        published(pdgs, lambda _: [everything(pdgs[0])], 1, Loop(accumulate=accumulate)).tv_theta[0, -1]
         for accumulate in (True, False)
     ]
     assert float(runs[0]) != pytest.approx(float(runs[1]), rel=1e-3)
