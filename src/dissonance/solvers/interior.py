@@ -81,8 +81,10 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
         target = tol * (state.d @ batch.structure.roots).abs().clamp(min=1.0)
         done = (merit < target) & (off < tol.clamp(min=1e-9)) & (moved < settle)
         if settle == math.inf:
-            stalled = (stalled + 1) * (merit > 0.5 * before)
-            done |= (merit < 100 * target) & ((stalled >= 2) | (off > 1e-9)) & (off < 1e-7)
+            close = merit < 100 * target
+            stalled = stalled + (close & (merit > 0.5 * before))
+            lost = (off > 1e-9) & (off < (1e-7 if batch.p.shape[1] else math.inf))  # far off, hard arcs may contradict
+            done |= close & ((stalled >= 2) & (off < 1e-7) | lost)
         before = merit
         done |= ~torch.isfinite(merit) | (step == steps)
         if batch.p.shape[1]:
@@ -93,13 +95,16 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
             if not keep.any():
                 break
             active, tol, moved, runaway = (x[keep] for x in (active, tol, moved, runaway))
-            before, stalled, r, m = (x[keep] for x in (before, stalled, r, m))
+            before, stalled, r, m, off = (x[keep] for x in (before, stalled, r, m, off))
             batch, state = batch.take(keep), state.take(keep)
-        state, moved = _newton_step(batch, state, m, r, tol)
+        careful = bool(batch.p.shape[1]) or bool((off > 1e-12).any())
+        state, moved = _newton_step(batch, state, m, r, tol, 3 if careful else 1)
     return final
 
 
-def _newton_step(batch: Batch, state: State, m: Tensor, r: Tensor, tol: Tensor) -> tuple[State, Tensor]:
+def _newton_step(
+    batch: Batch, state: State, m: Tensor, r: Tensor, tol: Tensor, refinements: int
+) -> tuple[State, Tensor]:
     """All steps relative: mu+ = a mu by the predictor, b mu by the corrector; z moves by (tau'/(mu z) - b) z."""
     mu, z = batch.masked(state.mu, 1.0), state.z
     q = batch.conditionals(state.l)
@@ -115,7 +120,7 @@ def _newton_step(batch: Batch, state: State, m: Tensor, r: Tensor, tol: Tensor) 
     floor = torch.maximum(0.1 * (state.mu * r.abs()).sum(-1), 0.1 * tol)[:, None] / count
     tau = torch.maximum((ahead / gap) ** 3 * gap, floor)
     target = tau - (product * (a * (1 - a))).clamp(-gap, gap)
-    step = system.solve(target / mu - r, 3 if batch.p.shape[1] else 1)
+    step = system.solve(target / mu - r, refinements)
     b = batch.masked(step.mu / mu, 1.0)
     dz = batch.masked(target / product - b, 0.0)
     dl = _dual_direction(batch, step.mu, q, curvature)
