@@ -156,14 +156,14 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     from rich.text import Text
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.4g} % resolved)"
+    gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
     console.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
     how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, {run.steps} steps, {seconds:.3g} s"
     console.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("arc", style="bold", overflow="fold")
     table.add_column("moved by at most (total variation)", justify="right")
-    moves = sorted(_moves(pdg, run.pdg), key=lambda m: -m[1])
+    moves = sorted((m for m in _moves(pdg, run.pdg) if m[1] > 0), key=lambda m: -m[1])
     for name, distance in moves[:MAX_ARCS]:
         table.add_row(Text(name), f"{distance:.4f}")
     if len(moves) > MAX_ARCS:

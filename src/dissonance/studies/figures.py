@@ -37,6 +37,7 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
         for suffix, silent in FORMATS.items():
             content = io.BytesIO()
             figure.savefig(content, format=suffix, metadata=silent, dpi=150)
+            figure.set_layout_engine("none")  # it has its layout now
             drawn[f"{name}.{suffix}"] = content.getvalue()
     return drawn
 
@@ -121,7 +122,7 @@ def _curves(found: Sequence[Group], trace: str, unit: float, label: str) -> Any:
             low = [max(0.0, m - d) for m, d in zip(mean, sd, strict=True)]
             high = [m + d for m, d in zip(mean, sd, strict=True)]
             axis.plot(mean, color=colour[g.strategy], label=g.strategy)
-            axis.fill_between(range(len(mean)), low, high, color=colour[g.strategy], alpha=0.15, linewidth=0)
+            axis.fill_between(range(len(mean)), low, high, color=colour[g.strategy], alpha=0.08, linewidth=0)
         axis.set_title(here[0].structure, fontsize=10)
         axis.set_xlabel("timestep")
         axis.set_ylim(bottom=0)
@@ -139,7 +140,9 @@ def heat_map(found: Sequence[Group]) -> Any:
     image = axis.imshow(grid, cmap="RdYlGn", vmin=0, vmax=100, aspect="auto")
     for i, row in enumerate(grid):
         for j, value in enumerate(row):
-            axis.text(j, i, "-" if math.isnan(value) else f"{value:.1f}", ha="center", va="center")
+            pale = 20 < value < 90
+            shown = "-" if math.isnan(value) else f"{value:.1f}"
+            axis.text(j, i, shown, ha="center", va="center", color="black" if pale else "white")
     axis.set_xticks(range(len(structures)), structures)
     axis.set_yticks(range(len(strategies)), strategies)
     figure.colorbar(image, label="resolution (%)")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dissonance.studies import figures
 from dissonance.studies.outcomes import Outcome
 from dissonance.studies.report import report
+from dissonance.studies.reported import reported
 from dissonance.studies.synthetic import Folder
 from dissonance.studies.tables import tables
 
@@ -18,6 +19,6 @@ def publish(folder: Folder, outcomes: Sequence[Outcome], *, draw: bool = True) -
     drawn = figures.figures(outcomes) if draw and figures.drawable() else {}
     for name, content in drawn.items():
         folder.write(f"figures/{name}", content)
-    settings = [(k, v) for k, v in folder.study.settings.items() if v is not None]
-    folder.write("report.md", report(outcomes, settings, drawn).encode())
+    theirs = reported(folder.study.authors, outcomes)
+    folder.write("report.md", report(outcomes, folder.study.settings, theirs, drawn).encode())
     return bool(drawn)

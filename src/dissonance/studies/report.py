@@ -6,59 +6,41 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from dissonance.studies.outcomes import ALL, Group, Outcome, Spread, groups
+from dissonance.studies.reported import Means, Reported
 
 BIT = math.log(2)
-Published = dict[str, dict[str, float]]
-"""A mean by strategy and structure."""
-STRUCTURES = ("chain_4v_3e", "chain_5v_4e", "chain_6v_5e", "chain_7v_6e")
-INITIAL: dict[str, float] = dict(zip(STRUCTURES, (0.159294, 0.168060, 0.209741, 0.145324), strict=True))
-"""The paper's table of initial inconsistencies: bits, from 50 steps of Adam (erratum 23)."""
-RESOLUTION: Published = {
-    "uniform": dict(zip((*STRUCTURES, ALL), (99.95, 99.26, 99.54, 98.18, 99.23), strict=True)),
-    "partial": dict(zip((*STRUCTURES, ALL), (54.70, 78.82, 71.76, 83.49, 72.19), strict=True)),
-    "hub": dict(zip((*STRUCTURES, ALL), (99.95, 99.27, 99.74, 98.54, 99.37), strict=True)),
-}
-"""Published mean resolution in percent: the paper's table, and by structure its heat map."""
-DISTORTION: Published = {
-    "uniform": dict(zip((*STRUCTURES, ALL), (0.2225, 0.3967, 0.4168, 0.5271, 0.3908), strict=True)),
-    "partial": dict(zip((*STRUCTURES, ALL), (0.1101, 0.2619, 0.2615, 0.4175, 0.2627), strict=True)),
-    "hub": dict(zip((*STRUCTURES, ALL), (0.2146, 0.3151, 0.3463, 0.3983, 0.3186), strict=True)),
-}
-"""Published mean total variation between the first and the last mu*."""
-
-
 OTHER_DRAWS = (
     "**Draws.** The cpds of this study are not those of the paper but others from the same distribution; with the "
     "authors' replicates (`--authors`) they are the same."
 )
 
 
-def report(outcomes: Sequence[Outcome], settings: Sequence[tuple[str, object]], drawn: Iterable[str]) -> str:
+def report(outcomes: Sequence[Outcome], settings: dict[str, object], theirs: Reported, drawn: Iterable[str]) -> str:
     """The report in Markdown; `drawn` are the figures that are there."""
     found = groups(outcomes)
-    exact = dict(settings).get("solver") != "paper"
+    exact = settings.get("solver") != "paper"
     blocks = [
         "# The synthetic study",
-        "Settings: " + ", ".join(f"{k} {v}" for k, v in settings) + ".",
+        "Settings: " + ", ".join(f"{k} {v}" for k, v in settings.items() if v is not None) + ".",
         "## Initial inconsistency",
-        "In bits, mean over the cpd draws. The exact values are certified: the bounds are "
-        f"at most {max(o.initial_upper - o.initial_lower for o in outcomes) / BIT:.1g} bits apart.",
-        _table(_initial(found)),
+        f"In bits, mean over the cpd draws, beside those of {theirs.whose}. The exact values are certified: the "
+        f"bounds are at most {max(o.initial_upper - o.initial_lower for o in outcomes) / BIT:.1g} bits apart.",
+        _table(_initial(found, theirs)),
         "## Strategies",
         "Mean and standard deviation over all runs. *Resolution* is the part of the initial inconsistency that is "
         "gone; *pooled* is that of all runs together; *rate* is what is resolved on average over the timesteps; "
         "TV is the total variation between the first and the last mu*, and of the cpds from where they began.",
-        _table(_strategies(found)),
-        "What that cost, a run:",
+        _table(_strategies(found, theirs)),
+        "What that cost, a run. Runs that are solved together share their seconds equally.",
         _table(_cost(found)),
         "## Resolution by structure",
-        "Percent, mean and standard deviation; in brackets what the paper reports.",
-        _table(_by_structure(found, "resolution_percent", RESOLUTION, 1)),
+        f"Percent, mean and standard deviation; in brackets the mean of {theirs.whose}.",
+        _table(_by_structure(found, "resolution_percent", theirs.resolution, 1)),
         "## Distortion by structure",
-        "Total variation between the first and the last mu*; in brackets what the paper reports.",
-        _table(_by_structure(found, "tv_mu", DISTORTION, 3)),
+        f"Total variation between the first and the last mu*; in brackets the mean of {theirs.whose}.",
+        _table(_by_structure(found, "tv_mu", theirs.distortion, 3)),
         "## Why the numbers differ",
-        *([] if "authors" in dict(settings) else [OTHER_DRAWS]),
+        *([OTHER_DRAWS] if settings.get("authors") is None else []),
         *(_why_exact(found) if exact else _why_published(found)),
         *_consistent(found),
     ]
@@ -79,33 +61,33 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([f"| {' | '.join(head)} |", f"|{line}|", *(f"| {' | '.join(r)} |" for r in body)])
 
 
-def _initial(found: Sequence[Group]) -> Rows:
-    yield "structure", "paper", "this study", "exact"
+def _initial(found: Sequence[Group], theirs: Reported) -> Rows:
+    yield "structure", "theirs", "this study", "exact"
     first = found[0].strategy
     for g in (g for g in found if g.strategy == first and g.structure != ALL):
         seen, exact = g.spread("initial").mean / BIT, g.spread("initial_upper").mean / BIT
-        yield g.structure, _number(INITIAL.get(g.structure, math.nan), 5), _number(seen, 5), _number(exact, 5)
+        yield g.structure, _number(theirs.initial.get(g.structure, math.nan), 5), _number(seen, 5), _number(exact, 5)
 
 
-def _strategies(found: Sequence[Group]) -> Rows:
+def _strategies(found: Sequence[Group], theirs: Reported) -> Rows:
     yield (
         "strategy",
-        "resolution %, paper",
+        "resolution %, theirs",
         "resolution %",
         "pooled %",
         "rate %",
-        "TV, paper",
+        "TV, theirs",
         "TV of mu*",
         "TV of theta",
     )
     for g in (g for g in found if g.structure == ALL):
         yield (
             g.strategy,
-            _number(RESOLUTION.get(g.strategy, {}).get(ALL, math.nan), 2),
+            _number(theirs.resolution.get((ALL, g.strategy), math.nan), 2),
             _spread(g.spread("resolution_percent"), 2),
             _number(g.pooled_percent, 2),
             _number(g.pooled_rate_percent, 1),
-            _number(DISTORTION.get(g.strategy, {}).get(ALL, math.nan), 4),
+            _number(theirs.distortion.get((ALL, g.strategy), math.nan), 4),
             _spread(g.spread("tv_mu"), 4),
             _spread(g.spread(lambda o: o.tv_theta[-1]), 3),
         )
@@ -118,13 +100,13 @@ def _cost(found: Sequence[Group]) -> Rows:
         yield g.strategy, *counts, _number(g.spread("seconds").mean, 3)
 
 
-def _by_structure(found: Sequence[Group], measure: str, published: Published, digits: int) -> Rows:
+def _by_structure(found: Sequence[Group], measure: str, published: Means, digits: int) -> Rows:
     names = list(dict.fromkeys(g.structure for g in found))
     yield "strategy", *names
     for strategy in dict.fromkeys(g.strategy for g in found):
         cells: list[str] = []
         for g in (g for g in found if g.strategy == strategy):
-            theirs = published.get(strategy, {}).get(g.structure)
+            theirs = published.get((g.structure, strategy))
             cells.append(_spread(g.spread(measure), digits) + (f" ({theirs:.{digits}f})" if theirs else ""))
         yield strategy, *cells
 
@@ -187,7 +169,8 @@ def _why_published(found: Sequence[Group]) -> Iterator[str]:
     yield (
         "**Partial focus.** The arcs out of focus have no weight, and one attended arc is consistent by itself: on "
         "chain_4v_3e an exact step cannot move. The loop moves because mu, warm-started from the conflict of all arcs, "
-        "has not converged: what it follows is inner-loop error. `--solver exact` shows what is left without it."
+        "has not converged: what it follows is inner-loop error. It happens to "
+        "help, because that error points to the conflict out of focus. `--solver exact` shows what is left without it."
     )
 
 
