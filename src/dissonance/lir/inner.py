@@ -32,6 +32,9 @@ from dissonance.solvers.interior import cold, interior, warm
 from dissonance.solvers.structure import Structure
 from dissonance.variables import cells, shape
 
+SOON = 6
+"""Newton steps after which a warm-started problem may stop as soon as it is proved to the tolerance: few are left."""
+
 WIDE = 1024
 """Cells of the widest cluster that is solved in a batch."""
 
@@ -338,8 +341,8 @@ class Batched:
         with torch.inference_mode():
             batch, possible = Arcs(log_p, now.beta, now.alpha, now.gamma).batch(s)
             state, bounds = self._run(batch, possible, memory, runs_now)
-            solved = self._read(s, log_p, now, possible, state, bounds)
-        state, solved = State(*(x.clone() for x in vars(state).values())), _ordinary(solved)
+            solved = self.read(s, log_p, now, possible, state, bounds)
+        state, solved = _own(state), _ordinary(solved)
         gap = solved.upper - solved.lower
         loose = possible.clone() & ~(gap <= self.tol * solved.upper.abs().clamp(min=1.0))
         if loose.any():
@@ -375,21 +378,22 @@ class Batched:
             state = interior(batch, cold(batch), tol)
             return state, certify(batch, state)
         state = memory.state.take(runs)
-        gap = certify(batch, state).gap
-        far = ~(gap <= tol)  # the others are still proved, as they are
-        state.steps.zero_()
-        if far.any():
-            some = batch.take(far)
-            state.put(far, interior(some, warm(some, state.take(far), gap[far]), tol[far]))
         bounds = certify(batch, state)
-        loose = possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
-        if loose.any():
-            some = batch.take(loose)
-            state.put(loose, interior(some, cold(some), tol[loose]))
+        state.steps.zero_()
+        far = ~(bounds.gap <= tol)  # the others are still proved, as they are
+        gap = bounds.gap
+        for start, steps in ((warm, SOON), (None, 60), (cold, 60)):
+            if not far.any():
+                break
+            some, near = batch.take(far), state.take(far)
+            near = near if start is None else cold(some) if start is cold else warm(some, near, gap[far])
+            state.put(far, interior(some, near, tol[far], steps=steps))
             bounds = certify(batch, state)
+            far = possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
         return state, bounds
 
-    def _read(self, s: Structure, log_p: Tensor, a: Attentions, possible: Tensor, state: State, b: Bounds) -> Solved:
+    def read(self, s: Structure, log_p: Tensor, a: Attentions, possible: Tensor, state: State, b: Bounds) -> Solved:
+        """Bounds, mu(s,t) and derivatives of what was solved."""
         joint = s.arcs.sums(b.mu)
         hard = s.is_hard[s.arc_of]
         slope = -torch.where(hard, 0.0, a.beta[:, s.arc_of]) * joint
@@ -403,6 +407,11 @@ class Batched:
         upper = torch.where(possible, upper, math.inf)
         slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
         return Solved(lower, upper, state.steps, joint, slope)
+
+
+def _own(state: State) -> State:
+    """The same outside inference mode."""
+    return State(*(x.clone() for x in vars(state).values()))
 
 
 def _ordinary(solved: Solved) -> Solved:

@@ -37,25 +37,22 @@ class Local:
         self.steps = self.steps + found.steps
         return found
 
-    def resolved(self, solved: Solved) -> Tensor:
+    def resolved(self, solved: Solved, runs: Tensor | None = None) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
-        a = self.attention
+        a = self.attention if runs is None else self.attention.take(runs)
         return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
 
     def gradient(self, theta: Stacked) -> tuple[Solved, Stacked]:
         """The inconsistency at theta, and its gradient there."""
-        if self.parameters.tabular:
-            leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
-            solved = self.solve(theta)
-            slope = torch.where(self.resolved(solved)[:, None], 0.0, solved.slope)
-            with torch.enable_grad():
-                total = (self.parameters.log_tables(leaves) * slope).sum()  # its value means nothing
-            slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
-            return solved, dict(zip(theta, slopes, strict=True))
         solved = self.solve(theta)
-        assert solved.gradient is not None
-        still = self.resolved(solved)
-        return solved, {k: torch.where(over(still, g), 0.0, g) for k, g in solved.gradient.items()}
+        return solved, self.pull(theta, solved)
+
+    def pull(self, theta: Stacked, solved: Solved, runs: Tensor | None = None) -> Stacked:
+        """The gradient at theta of what was solved there; `runs` if that was for some of the runs only."""
+        still = self.resolved(solved, runs)
+        if solved.gradient is not None:
+            return {k: torch.where(over(still, g), 0.0, g) for k, g in solved.gradient.items()}
+        return self.parameters.pull(theta, torch.where(still[:, None], 0.0, solved.slope), runs)
 
     def alone(self, k: int) -> Local:
         """Run k by itself."""

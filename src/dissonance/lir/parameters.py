@@ -112,23 +112,47 @@ class Parameters:
         fixed = [a.name for a in self.arcs if not any(True for _ in a.cpd.parameters())]
         return {n: torch.stack([p[n].log_table().detach().reshape(-1) for p in self.pdgs]) for n in fixed}
 
-    def log_table(self, i: int, theta: Stacked) -> Tensor:
-        """log p(T|S) of arc i, (P, source settings, target settings); differentiable in theta."""
-        arc, shape = self.arcs[i], (len(self), *self.shapes[i])
+    def log_table(self, i: int, theta: Stacked, runs: Tensor | None = None) -> Tensor:
+        """log p(T|S) of arc i, (P, source settings, target settings); differentiable in theta.
+
+        `runs`: theta is that of some runs only.
+        """
+        arc, shape = self.arcs[i], (-1, *self.shapes[i])
         if arc.name in self._constant:
-            return self._constant[arc.name].reshape(shape)
+            table = self._constant[arc.name]
+            return (table if runs is None else table[runs]).reshape(shape)
         if type(arc.cpd) is SoftmaxTable:
             return torch.log_softmax(theta[self.home[f"{arc.name}.logits"]].reshape(shape), -1)
         if type(arc.cpd) is SimplexTable:
             p = theta[self.home[f"{arc.name}.p"]].reshape(shape)
             p = p + (1 - p.sum(-1, keepdim=True)) / shape[-1]
             return numerics.log(torch.where(p < 1e-15, 0.0, p))
-        each = [pdg[arc.name].log_table(self.of(k, theta)) for k, pdg in enumerate(self.pdgs)]
+        pdgs = self.pdgs if runs is None else [self.pdgs[k] for k in runs.tolist()]
+        each = [pdg[arc.name].log_table(self.of(k, theta)) for k, pdg in enumerate(pdgs)]
         return torch.stack(each).reshape(shape)
 
-    def log_tables(self, theta: Stacked) -> Tensor:
+    def log_tables(self, theta: Stacked, runs: Tensor | None = None) -> Tensor:
         """All of them, (P, entries), one arc after another in C order."""
-        return torch.cat([self.log_table(i, theta).flatten(1) for i in range(len(self.arcs))], 1)
+        return torch.cat([self.log_table(i, theta, runs).flatten(1) for i in range(len(self.arcs))], 1)
+
+    def pull(self, theta: Stacked, slope: Tensor, runs: Tensor | None = None) -> Stacked:
+        """Derivatives in log p (P, entries) as derivatives in theta."""
+        if self._logits is not None:
+            p = self.log_tables(theta, runs).exp()
+            found = slope - p * self.along_rows(slope)
+            return {key: found[:, self.spans[name]].reshape(theta[key].shape) for key, name in self._logits.items()}
+        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
+        with torch.enable_grad():
+            total = (self.log_tables(leaves, runs) * slope).sum()  # its value means nothing
+        slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return dict(zip(theta, slopes, strict=True))
+
+    @cached_property
+    def _logits(self) -> dict[str, str] | None:
+        """The arc of every parameter if all are logits of tables of their own, which makes derivatives simple."""
+        movable = [a for a in self.arcs if a.name not in self._constant]
+        plain = all(type(a.cpd) is SoftmaxTable for a in movable) and len(movable) == len(self.theta0)
+        return {f"{a.name}.logits": a.name for a in movable} if plain else None
 
     def saturated(self, arc: Arc) -> bool:
         """Whether the arc's parameters can make any table of it."""
@@ -146,12 +170,12 @@ class Parameters:
 
     def admissible(self, theta: Stacked) -> tuple[Stacked, Tensor]:
         """theta brought back to the parameter space where it has left it, and which runs had, (P,)."""
-        left = torch.zeros(len(self), dtype=torch.bool)
+        left = torch.zeros(len(next(iter(theta.values()))), dtype=torch.bool)
         moved: Stacked = {}
         for i, arc in enumerate(self.arcs):
             if type(arc.cpd) is SimplexTable:
                 key = self.home[f"{arc.name}.p"]
-                p = theta[key].reshape(len(self), *self.shapes[i])
+                p = theta[key].reshape(-1, *self.shapes[i])
                 outside = ((p < 0) | ((p.sum(-1, keepdim=True) - 1).abs() > 1e-12)).flatten(1)
                 if outside.any():
                     left |= (p < -1e-12).flatten(1).any(1)
