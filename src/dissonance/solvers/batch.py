@@ -158,8 +158,8 @@ def alike(component: Component) -> object:
 
 
 _RECENT: dict[object, Structure] = {}
-_KEPT = 1_000_000
-"""Cells of the structures that are kept for the next solve, together."""
+_KEPT, _CELLS = 256, 1_000_000
+"""How many structures are kept for the next solve, and how many cells they may have together."""
 
 
 MANY = 128
@@ -174,7 +174,7 @@ def structure(component: Component, tree: Tree, count: int = 1, device: str = "c
         arcs = [(a.sources, a.targets, a.hard) for a in component.arcs]
         found = arrange(tree, arcs, component.gamma > 0, count >= MANY).to(device)
     _RECENT[key] = found
-    while len(_RECENT) > 1 and sum(x.cells for x in _RECENT.values()) > _KEPT:
+    while len(_RECENT) > 1 and (len(_RECENT) > _KEPT or sum(x.cells for x in _RECENT.values()) > _CELLS):
         del _RECENT[next(iter(_RECENT))]
     return found
 

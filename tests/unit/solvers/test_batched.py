@@ -15,6 +15,7 @@ from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.problem import Component, front_bytes, prepare
 from dissonance.solvers import CliqueTree, Newton, Solution, arrange, bounds, exact
+from dissonance.solvers import batch as remembering
 from dissonance.solvers.batch import Arcs, Batch, alike, forget, structure
 from dissonance.solvers.bounds import certify
 from dissonance.solvers.interior import cold, interior, warm
@@ -295,4 +296,15 @@ def test_fronts_by_height_and_one_front_for_all_agree(small: int, monkeypatch: p
         found = Newton().solve_many([c])[0]
         assert found.near is not None and found.converged
         assert found.upper == pytest.approx(CliqueTree().solve(c).upper, abs=1e-7)
+    forget()
+
+
+def test_only_so_many_structures_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(19)
+    forget()
+    monkeypatch.setattr(remembering, "_KEPT", 3)
+    chains = [component(chain(rng, n)) for n in range(3, 9)]
+    made = [structure(c, c.tree) for c in chains]
+    assert structure(chains[-1], chains[-1].tree) is made[-1]
+    assert structure(chains[0], chains[0].tree) is not made[0]
     forget()
