@@ -154,14 +154,16 @@ def four_panels(found: Sequence[Group]) -> Any:
     figure, panels = _panels(found, (3, 3.4))
     _, _, colour = _names(found)
     for axis, here in panels:
+        lowest = 0.0
         for i, g in enumerate(here):
             values = [o.resolution_percent for o in g.runs if not math.isnan(o.resolution_percent)]
-            shown = g.spread("resolution_percent")
-            axis.bar(i, 0.0 if math.isnan(shown.mean) else shown.mean, 0.7, color=colour[g.strategy], alpha=0.6)
+            mean = g.spread("resolution_percent").mean if values else 0.0
+            lowest = min(lowest, mean)
+            axis.bar(i, mean, 0.7, color=colour[g.strategy], alpha=0.6)
             across = [i + 0.3 * (2 * (k + 0.5) / len(values) - 1) for k in range(len(values))]
             axis.plot(across, values, ".", color=colour[g.strategy], markersize=3, clip_on=True)
         _by_strategy(axis, here, start=0)
-        axis.set_ylim(min(0.0, *(max(-100.0, g.spread("resolution_percent").mean or 0.0) for g in here)) - 3, 105)
+        axis.set_ylim(max(-100.0, lowest) - 3, 105)
     panels[0][0].set_ylabel("resolution (%)")
     return figure
 

@@ -130,6 +130,7 @@ def test_the_report_puts_the_papers_numbers_beside_ours(done: Folder):
 def test_figures_are_png_and_pdf_and_always_the_same():
     pytest.importorskip("matplotlib")
     made = [outcome(s, r, 0.1 * r) for s in ("uniform", "hub") for r in range(3)]
+    made += [outcome("partial", 0, 0.0, initial=0.0), outcome("partial", 1, 3.0), outcome("partial", 2, 9.0)]
     drawn = figures.figures(made)
     names = ("initial_final", "distortion", "tv_theta", "heat_map", "four_panels", "reduction")
     assert set(drawn) == {f"{n}.{s}" for n in names for s in ("png", "pdf")}
