@@ -28,12 +28,15 @@ from dissonance.solvers import Auto, Solver
 from dissonance.solvers.base import FEASIBLE, State
 from dissonance.solvers.batch import Arcs, Batch, structure
 from dissonance.solvers.bounds import Bounds, certify
-from dissonance.solvers.interior import cold, interior, warm
+from dissonance.solvers.interior import cold, interior, uniform, warm
 from dissonance.solvers.structure import Structure
 from dissonance.variables import cells, shape
 
 SOON = 6
 """Newton steps after which a warm-started problem may stop as soon as it is proved to the tolerance: few are left."""
+
+MIXED = 10.0
+"""How much of the uniform distribution a warm start takes in, times the gap."""
 
 WIDE = 1024
 """Cells of the widest cluster that is solved in a batch."""
@@ -382,12 +385,13 @@ class Batched:
         state.steps.zero_()
         far = ~(bounds.gap <= tol)  # the others are still proved, as they are
         gap = bounds.gap
-        for start, steps in ((warm, SOON), (None, 60), (cold, 60)):
+        for attempt, steps in (("warm", SOON), ("on", 2 * SOON), ("cold", 60)):
             if not far.any():
                 break
-            some, near = batch.take(far), state.take(far)
-            near = near if start is None else cold(some) if start is cold else warm(some, near, gap[far])
-            state.put(far, interior(some, near, tol[far], steps=steps))
+            some, start = batch.take(far), state.take(far)
+            if attempt != "on":
+                start = cold(some) if attempt == "cold" else _inside(some, start, gap[far])
+            state.put(far, interior(some, start, tol[far], steps=steps))
             bounds = certify(batch, state)
             far = possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
         return state, bounds
@@ -407,6 +411,15 @@ class Batched:
         upper = torch.where(possible, upper, math.inf)
         slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
         return Solved(lower, upper, state.steps, joint, slope)
+
+
+def _inside(batch: Batch, near: State, gap: Tensor) -> State:
+    """A warm start with more of the uniform distribution mixed in: steps of LIR are long, and a cell that had nearly no
+    mass, but is about to need some, would take dozens of steps to get it."""
+    mix = (MIXED * gap).clamp(max=0.3)[:, None]
+    return replace(
+        warm(batch, near, gap), mu=batch.masked((1 - mix) * near.mu.clamp(min=0.0) + mix * uniform(batch), 0.0)
+    )
 
 
 def _own(state: State) -> State:
