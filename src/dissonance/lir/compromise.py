@@ -10,7 +10,9 @@ from torch import Tensor
 
 from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import Tree
-from dissonance.lir.inner import Attentions, Batched, Each, Inner
+from dissonance.lir.batched import Batched
+from dissonance.lir.each import Each
+from dissonance.lir.inner import Attentions, Inner
 from dissonance.lir.parameters import Stacked
 from dissonance.lir.published import Unconverged
 from dissonance.numerics import DTYPE

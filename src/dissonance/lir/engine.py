@@ -14,10 +14,12 @@ from dissonance import numerics
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.lir import checkpoints
+from dissonance.lir.batched import Batched
 from dissonance.lir.compromise import Compromise, compromise
+from dissonance.lir.each import Each
 from dissonance.lir.flows import Flow, exp
 from dissonance.lir.full_control import Moved
-from dissonance.lir.inner import Attentions, Batched, Each, Inner, Solved
+from dissonance.lir.inner import Attentions, Inner, Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.lir.published import Published, Unconverged

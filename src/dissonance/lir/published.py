@@ -13,7 +13,8 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.lir.inner import Attentions, Batched, Solved
+from dissonance.lir.batched import Batched
+from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.problem import check_size
