@@ -140,7 +140,7 @@ class Newton:
         known = torch.tensor([k for k, x in enumerate(old) if x is not None], dtype=torch.long, device=tol.device)
         if len(known):
             some, states = batch.take(known), State.stacked([x[1] for x in old if x is not None])
-            start.put(known, warm_batch(some, states, certify_batch(some, states).gap))
+            start.put(known, warm_batch(some, states))
         state = interior(batch, start, tol)
         bounds = certify_batch(batch, state)
         if len(known):

@@ -43,17 +43,20 @@ def uniform(batch: Batch) -> Tensor:
     return live / count[:, s.cluster].clamp(min=1.0)
 
 
-def warm(batch: Batch, near: State, gap: Tensor) -> State:
-    """A start near a solution whose bounds are `gap` (P,) apart on these problems: shifted inside.
+def warm(batch: Batch, near: State, gap: Tensor | None = None) -> State:
+    """A start near a solution whose bounds are `gap` (P,) apart on these problems (None: a guess): shifted inside.
 
     Reusing the last iterate as it is would be slower than a cold start: its slack is too close to 0.
     """
-    gap = gap.clamp(min=1e-8)[:, None]
-    mix = (min(0.3, 3 / len(batch.structure.tree.clusters)) * gap).clamp(max=0.3)
     l = batch.normalised(near.l)  # noqa: E741
+    slack = batch.slack(l, near.d, near.lam)
+    if gap is None:
+        gap = (near.mu * slack.abs() - slack.clamp(max=0.0)).sum(-1) / 3
+    gap = gap.clamp(min=1e-8)[:, None]
+    mix = (min(3.0, 10 / len(batch.structure.tree.clusters)) * gap).clamp(max=0.3)
     return State(
         batch.masked((1 - mix) * near.mu.clamp(min=0.0) + mix * uniform(batch), 0.0),
-        batch.slack(l, near.d, near.lam).clamp(min=0.0) + gap / batch.structure.cells,
+        slack.clamp(min=0.0) + gap / batch.structure.cells,
         l,
         near.d,
         near.lam,
