@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/policy.py
 
-A row is a kind of PDG, gamma, and how many of them are solved together. Columns: each method alone, from the attended
+A row is a kind of PDG (beta = alpha = 1), gamma, and how many of them are solved together. Columns: each method alone, from the attended
 components to the proof (the junction tree is known), for one PDG; then what auto took, and its time. A dash: the method
 does not apply.
 """
@@ -76,12 +76,12 @@ def forced(components: list[Component], small: int, several: int) -> list[Soluti
         exact.SMALL, exact.SEVERAL, exact.HEAVY = before
 
 
-def row(kind: str, gamma: float, alpha: float, count: int) -> str:
+def row(kind: str, gamma: float, count: int) -> str:
     """One line: every method, and auto."""
     components: list[Component] = []
     for seed in range(count):
         pdg = KINDS[kind](seed)
-        components += prepare(pdg, Attention.uniform(pdg, alpha=alpha, gamma=gamma)).components
+        components += prepare(pdg, Attention.uniform(pdg, gamma=gamma)).components
     first = components[0]
     fits = gamma > 0 or max(np.prod(s) for s in first.tree.shapes) <= WIDE
     columns = [
@@ -93,20 +93,19 @@ def row(kind: str, gamma: float, alpha: float, count: int) -> str:
     took, found = timed(lambda: solve_together(Auto(), components))
     named = " ".join(dict.fromkeys((found[0].solver, found[0].method))).strip()
     cells = "".join(f"{'-':>12}" if np.isnan(x) else f"{x:12.1f}" for x in columns)
-    weights = "alpha = 1" if alpha else "alpha = 0"
-    return f"{kind:<18}{gamma:6.1f}  {weights}{count:6d}{cells}{took / count:9.1f}  {named}"
+    return f"{kind:<18}{gamma:6.1f}{count:6d}{cells}{took / count:9.1f}  {named}"
 
 
 def main() -> None:
     torch.set_num_threads(1)
     heads = "".join(f"{x:>12}" for x in ("dual", "batched", "clique-tree", "sum-product"))
-    print(f"{'PDG':<18}{'gamma':>6}  {'beta = 1':<9}{'many':>6}{heads}{'auto':>9}  which is")
+    print(f"{'PDG':<18}{'gamma':>6}{'many':>6}{heads}{'auto':>9}  which is")
     forced(list(prepare(loop(0), Attention.uniform(loop(0))).components), 0, 1)  # libraries load at the first use
     for kind in KINDS:
-        for gamma, alpha, count in ((0.0, 1.0, 1), (0.5, 1.0, 1), (1.0, 1.0, 1), (0.0, 1.0, 4), (0.0, 1.0, 64)):
+        for gamma, count in ((0.0, 1), (0.5, 1), (1.0, 1), (0.0, 4), (0.0, 64)):
             small = kind in ("loop of 4", "chain of 30")
             if (count == 1 or small) and (kind != "cluster of 2048" or gamma == 0):
-                print(row(kind, gamma, alpha, count), flush=True)
+                print(row(kind, gamma, count), flush=True)
 
 
 if __name__ == "__main__":
