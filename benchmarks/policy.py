@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/policy.py
 
-A row is a kind of PDG (beta = alpha = 1), gamma, and how many of them are solved together. Columns: each method alone, from the attended
-components to the proof (the junction tree is known), for one PDG; then what auto took, and its time. A dash: the method
-does not apply.
+A row is a kind of PDG (beta = alpha = 1), gamma, and how many of them are solved together. Columns: each method alone,
+from the attended components to the proof (the junction tree is known), for one PDG; then what auto took, and its time.
+A dash: the method does not apply.
 """
 
 from __future__ import annotations
