@@ -8,13 +8,12 @@ import sys
 import pytest
 
 MEASURE = """
-import resource
 import numpy as np
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 
-def resident():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * resource.getpagesize()
+def resident(what):
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith(what))
 
 rng = np.random.default_rng(0)
 def rows(*shape):
@@ -28,10 +27,9 @@ arcs += [Arc(f"d{{i}}_{{j}}", x[i][j], x[i + 1][j], rows(2, 2)) for i in range(h
 tiny = PDG(Arc("p", (), Variable("X", 2), [0.5, 0.5]), Arc("q", (), Variable("Y", 2), [0.5, 0.5]))
 inconsistency(tiny)  # libraries load at the first use
 pdg = PDG(*arcs)
-before = resident()
+before = resident("VmRSS")
 result = inconsistency(pdg, Attention.uniform(pdg, gamma=gamma))
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(peak - before, int(result.stats["memory"]), result.converged)
+print(resident("VmHWM") - before, int(result.stats["memory"]), result.converged)
 """
 
 
