@@ -133,7 +133,7 @@ class Batched:
     def structure(self, group: Group) -> Structure:
         """What all problems of a group share."""
         found = self.component(group)
-        return structure(found, found.tree)
+        return structure(found, found.tree, len(self.parameters))
 
     def fits(self) -> bool:
         """Whether the junction tree of the whole PDG is one for batches."""
