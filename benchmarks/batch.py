@@ -25,16 +25,12 @@ from dissonance.solvers.batch import MANY, Arcs, Batch
 from dissonance.solvers.bounds import certify
 from dissonance.solvers.interior import State, cold, interior, warm
 from dissonance.solvers.structure import Structure
+from dissonance.studies.structures import PUBLISHED
 from dissonance.variables import Variable
 
 T = TypeVar("T")
 
-STRUCTURES = {
-    "chain_4v_3e": ("A2 B2 C2 D3", "AB BC CB"),
-    "chain_5v_4e": ("A3 B2 C2 D3 E3", "AB BC CB DC"),
-    "chain_6v_5e": ("A3 B2 C3 D2 E3 F2", "AB BC DC FC FB"),
-    "chain_7v_6e": ("A2 B3 C3 D3 E2 F3 G2", "AB BC CD EA GD EC"),
-}
+STRUCTURES = {s.name: s for s in PUBLISHED}
 
 
 def rows(rng: np.random.Generator, count: int, s: int, t: int) -> np.ndarray:
@@ -46,9 +42,8 @@ def rows(rng: np.random.Generator, count: int, s: int, t: int) -> np.ndarray:
 def problems(name: str, count: int, seed: int = 0) -> tuple[list[Component], Arcs]:
     """`count` random PDGs of one structure, as arrays; the first few also as components, for Clarabel."""
     rng = np.random.default_rng(seed)
-    sizes, arcs = STRUCTURES[name]
-    variables = {v[0]: Variable(v[0], int(v[1:])) for v in sizes.split()}
-    ends = [(variables[a], variables[b]) for a, b in arcs.split()]
+    variables = [Variable("ABCDEFG"[i], size) for i, size in enumerate(STRUCTURES[name].sizes)]
+    ends = [(variables[a], variables[b]) for a, b in STRUCTURES[name].arcs]
     tables = [rows(rng, count, a.size, b.size) for a, b in ends]
 
     def component(k: int) -> Component:

@@ -16,25 +16,21 @@ import numpy as np
 import torch
 
 from dissonance import PDG, Arc, Descent, Hub, Record, Run, SoftmaxTable, Variable, lirs
+from dissonance.studies.structures import PUBLISHED
 
-STRUCTURES = {
-    "chain_4v_3e": ("A2 B2 C2 D3", "AB BC CB"),
-    "chain_5v_4e": ("A3 B2 C2 D3 E3", "AB BC CB DC"),
-    "chain_6v_5e": ("A3 B2 C3 D2 E3 F2", "AB BC DC FC FB"),
-    "chain_7v_6e": ("A2 B3 C3 D3 E2 F3 G2", "AB BC CD EA GD EC"),
-}
+STRUCTURES = {s.name: s for s in PUBLISHED}
 
 
 def draw(name: str, seed: int) -> PDG:
     """A structure of the study with rows of normalised U[0,1]."""
     rng = np.random.default_rng(seed)
-    variables, arcs = STRUCTURES[name]
-    known = {v[0]: Variable(v[0], int(v[1])) for v in variables.split()}
+    variables = [Variable("ABCDEFG"[i], size) for i, size in enumerate(STRUCTURES[name].sizes)]
     made: list[Arc] = []
-    for s, t in arcs.split():
-        p = rng.uniform(size=(known[s].size, known[t].size))
-        made.append(Arc(f"{s}{t}", known[s], known[t], SoftmaxTable(p / p.sum(1, keepdims=True))))
-    return PDG(*made, variables=known.values())
+    for i, j in STRUCTURES[name].arcs:
+        s, t = variables[i], variables[j]
+        p = rng.uniform(size=(s.size, t.size))
+        made.append(Arc(f"{s.name}{t.name}", s, t, SoftmaxTable(p / p.sum(1, keepdims=True))))
+    return PDG(*made, variables=variables)
 
 
 def report(name: str, runs: list[Run], seconds: float) -> None:

@@ -14,7 +14,7 @@ from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
 from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.problem import Component, front_bytes, prepare
-from dissonance.solvers import CliqueTree, Newton, Solution, arrange, bounds, exact
+from dissonance.solvers import CliqueTree, Newton, Solution, bounds, exact, layout
 from dissonance.solvers import batch as remembering
 from dissonance.solvers.batch import Arcs, Batch, alike, forget, structure
 from dissonance.solvers.bounds import certify
@@ -97,7 +97,7 @@ def test_a_deep_tree_is_solved_through_its_spine_and_agrees_with_the_dual(
     arcs += [Arc(f"side{i}", xs[i], Variable(f"Y{i}", 2), rows(rng, 2, 2)) for i in range(0, 90, 7)]
     c = component(PDG(*arcs))
     batch = batch_of([c])
-    assert batch.structure.spine and len(batch.structure.levels) > arrange.SHALLOW
+    assert batch.structure.spine and len(batch.structure.levels) > layout.SHALLOW
     s = through_the_batch([c])[0]
     reference = Newton().solve(c)
     assert s.converged
@@ -285,7 +285,7 @@ def test_fronts_by_height_and_one_front_for_all_agree(small: int, monkeypatch: p
     arcs = [Arc(f"a{i}", xs[i // 3], xs[i], rows(rng, xs[i // 3].size, xs[i].size)) for i in range(1, 14)]
     arcs += [Arc(f"b{i}", xs[i], xs[i // 3], rows(rng, xs[i].size, xs[i // 3].size)) for i in range(1, 14)]
     pdg = PDG(*arcs)
-    monkeypatch.setattr(arrange, "WHOLE", small)
+    monkeypatch.setattr(layout, "WHOLE", small)
     forget()
     for gamma in (0.0, 0.3):
         c = component(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta={"a3": math.inf}))
