@@ -58,3 +58,18 @@ def test_the_benchmark_runs():
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("exponent") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (["batch.py", "--problems", "8", "--paper", "1"], "times cold"),
+        (["scaling.py", "--large", "100"], "GiB at the peak"),
+    ],
+)
+def test_the_other_benchmarks_run(command: list[str], printed: str):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    whole = [sys.executable, ROOT / "benchmarks" / command[0], *command[1:]]
+    done = subprocess.run(whole, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
