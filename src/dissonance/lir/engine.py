@@ -122,17 +122,19 @@ class Engine:
             self.parameters.control([f.control for f in foci]),
             self.tol,
         )
-        before = local.solve(self.theta)
         moved = exp(local, self.theta, self.flow)
+        if local.first is None:  # nothing could move, so nothing was solved
+            local.solve(self.theta)
         seconds = (time.perf_counter() - began) / len(self.parameters)
-        rows = self._rows(foci, local, before, moved, seconds)
+        rows = self._rows(foci, local, moved, seconds)
         self.theta, self.step = moved.theta, self.step + 1
         for trace, row in zip(self.traces, rows, strict=True):
             trace.rows.append(row)
 
-    def _rows(self, foci: Sequence[Focus], local: Local, before: Solved, moved: Moved, seconds: float) -> list[Row]:
-        columns = (before.lower, before.upper, local.steps, moved.projected, moved.residual)
-        values = zip(*(x.tolist() for x in columns), strict=True)
+    def _rows(self, foci: Sequence[Focus], local: Local, moved: Moved, seconds: float) -> list[Row]:
+        columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)
+        values = zip(*(x.expand(len(foci)).tolist() for x in columns), strict=True)
+        each = zip(self.traces, foci, values, strict=True)
         return [
             replace(
                 trace.now,
@@ -141,13 +143,13 @@ class Engine:
                 chi={n: float(torch.as_tensor(c).max()) for n, c in focus.control.chi.items()},
                 local_lower=lower,
                 local_upper=upper,
-                solves=local.solves,
+                solves=solves,
                 newton_steps=trace.now.newton_steps + steps,
                 seconds=seconds,
                 projected=projected,
                 residual=residual,
             )
-            for trace, focus, (lower, upper, steps, projected, residual) in zip(self.traces, foci, values, strict=True)
+            for trace, focus, (lower, upper, solves, steps, projected, residual) in each
         ]
 
     def look(self, last: bool = False) -> None:
@@ -196,13 +198,12 @@ class Engine:
         return numerics.times(soft, kl), self.parameters.by_arc(surprise)
 
     def _moved(self) -> Tensor:
-        """The mean over arcs and rows of the total variation between p and the p of the start, (P,)."""
+        """The mean over all rows of all tables of the total variation between p and the p of the start, (P,)."""
         if not self.parameters.tabular:
             return torch.full((len(self.parameters),), NAN)
         with torch.no_grad():
             tables = [self.parameters.log_tables(x).exp() for x in (self.theta, self.parameters.theta0)]
-        rows = torch.tensor([float(s) for s, _ in self.parameters.shapes])
-        return (self.parameters.by_arc(0.5 * (tables[0] - tables[1]).abs()) / rows).mean(1)
+        return 0.5 * (tables[0] - tables[1]).abs().sum(1) / sum(rows for rows, _ in self.parameters.shapes)
 
     def _distortion(self) -> Tensor:
         """The total variation of mu* from its start, (P,)."""

@@ -43,7 +43,7 @@ def exp(local: Local, theta: Stacked, flow: Flow) -> Moved:
         if any(bool(chi.any()) for chi in control.values()):
             part = replace(local, control=control)
             moved = moved.then(kind(part, moved.theta))
-            local.solves, local.steps = part.solves, part.steps
+            local.solves, local.steps, local.first = part.solves, part.steps, part.first
     return moved
 
 
@@ -74,10 +74,10 @@ class Stepper(Protocol):
 
 
 class _Adam:
-    """m <- .9 m + .1 g, v <- .999 v + .001 g^2, x <- x - rate m^ / (sqrt v^ + 1e-8), with ^ unbiased."""
+    """m <- .9 m + .1 g, v <- .999 v + .001 g^2, x <- x - rate m^ / (sqrt v^ + eps), with ^ unbiased."""
 
-    def __init__(self, leaves: list[Tensor], rate: float) -> None:
-        self.leaves, self.rate, self.count = leaves, rate, 0
+    def __init__(self, leaves: list[Tensor], rate: float, eps: float = 1e-8) -> None:
+        self.leaves, self.rate, self.eps, self.count = leaves, rate, eps, 0
         self.moments = [(torch.zeros_like(x), torch.zeros_like(x)) for x in leaves]
 
     @torch.no_grad()
@@ -88,7 +88,7 @@ class _Adam:
             assert x.grad is not None
             m.lerp_(x.grad, 0.1)
             v.mul_(0.999).addcmul_(x.grad, x.grad, value=0.001)
-            spread = (v / (1 - 0.999**self.count)).sqrt_().add_(1e-8)
+            spread = (v / (1 - 0.999**self.count)).sqrt_().add_(self.eps)
             x.addcdiv_(m, spread, value=-self.rate / (1 - 0.9**self.count))
 
 
@@ -116,8 +116,8 @@ class Descent:
     def _make(self, leaves: list[Tensor]) -> Stepper:
         if not isinstance(self.optimizer, str):
             return self.optimizer(leaves)
-        if self.optimizer.lower() == "adam" and not self.options:
-            return _Adam(leaves, self.rate)
+        if self.optimizer.lower() == "adam" and set(self.options) <= {"eps"}:
+            return _Adam(leaves, self.rate, **self.options)
         known = {n.lower(): n for n in dir(torch.optim) if n[0].isupper() and n not in ("Optimizer", "LBFGS")}
         if self.optimizer.lower() not in known:
             raise DissonanceError(
@@ -165,15 +165,10 @@ class ODE:
         """theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
         if self.method in ("euler", "midpoint", "rk4", "heun3") or len(local.parameters) == 1:
             return self._integrate(local, theta)
-        each: list[Moved] = []
-        counted: list[Tensor] = []
-        for k in range(len(local.parameters)):
-            one = local.alone(k)
-            each.append(self._integrate(one, {key: v[k : k + 1] for key, v in theta.items()}))
-            counted.append(one.steps.reshape(1))
-            local.solves += one.solves
-        local.steps = local.steps + torch.cat(counted)
-        return Moved.stacked(each)
+        alone = [local.alone(k) for k in range(len(local.parameters))]
+        moved = [self._integrate(x, {key: v[k : k + 1] for key, v in theta.items()}) for k, x in enumerate(alone)]
+        local.count(alone)
+        return Moved.stacked(moved)
 
     def _integrate(self, local: Local, theta: Stacked) -> Moved:
         from torchdiffeq import odeint

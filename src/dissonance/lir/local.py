@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,7 +20,8 @@ class Local:
     """<<phi . M(theta)>> for P runs, each under its own focus (phi, chi).
 
     Where mu proves the inconsistency to be below `tol`, the gradient is 0: what is left of it is the solver's noise,
-    and optimisers that ignore scale would turn it into large moves. `steps` (P,) and `solves` count the effort.
+    and optimisers that ignore scale would turn it into large moves. `steps` and `solves` (P,) count the effort; `first`
+    are the bounds of the first solve: where theta was before a flow moved it.
     """
 
     parameters: Parameters
@@ -27,14 +29,17 @@ class Local:
     attention: Attentions
     control: Stacked
     tol: float = 1e-7
-    solves: int = 0
+    solves: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.long))
     steps: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.long))
+    first: tuple[Tensor, Tensor] | None = None
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
         """The inconsistency at theta, under this focus or another attention."""
         found = self.inner.solve(theta, self.attention if attention is None else attention)
-        self.solves += 1
+        self.solves = self.solves + 1
         self.steps = self.steps + found.steps
+        if attention is None and self.first is None:
+            self.first = found.lower, found.upper
         return found
 
     def resolved(self, solved: Solved, runs: Tensor | None = None) -> Tensor:
@@ -60,6 +65,14 @@ class Local:
         here = torch.tensor([k])
         control = {key: chi[here] for key, chi in self.control.items()}
         return Local(inner.parameters, inner, self.attention.take(here), control, self.tol)
+
+    def count(self, each: Sequence[Local]) -> None:
+        """The effort of all runs, each by itself."""
+        self.solves = self.solves + torch.stack([one.solves.reshape(()) for one in each])
+        self.steps = self.steps + torch.stack([one.steps.reshape(()) for one in each])
+        firsts = [one.first for one in each if one.first is not None]
+        if self.first is None and len(firsts) == len(each):
+            self.first = torch.cat([lower for lower, _ in firsts]), torch.cat([upper for _, upper in firsts])
 
 
 def over(runs: Tensor, like: Tensor) -> Tensor:

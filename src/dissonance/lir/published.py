@@ -1,4 +1,17 @@
-"""The inner solver of the published runs, for many runs at once: Adam on the dense joint, not converged."""
+"""The inner loop of the published runs inside LIR, for many runs at once.
+
+`solvers/paper.py` has the loop itself. What the published runs did around it, and the paper's text leaves out:
+
+- mu is cold for 50 iterations, then warm-started for 20 an outer step and for 50 at the end; nothing makes sure that it
+  has arrived;
+- its joint was over *all* variables, also those that no arc mentions;
+- the inner iterations' backward passes (two each) also add to theta's gradient, which is cleared once an outer step:
+  Adam on theta follows the sum over the inner iterations. `accumulate=True` does that.
+
+With `flow=ADAM`, 10 steps of Adam at rate 0.05/10 on gradients in bits, and `tol=0`, which follows what is left of a
+conflict however small, runs from the same cpds start at the published initial inconsistencies to 3e-8 bits and follow
+the published trajectories until rounding parts them.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +23,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dissonance import numerics
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.lir.batched import Batched
+from dissonance.lir.flows import Descent
 from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.numerics import DTYPE
 from dissonance.problem import check_size
-from dissonance.solvers.batch import structure
-from dissonance.solvers.paper import Paper
+from dissonance.solvers.batch import Arcs
+from dissonance.solvers.paper import BIT, Dense, Paper
+
+ADAM = Descent("Adam", 0.05 / 10, 10, {"eps": 1e-8 * BIT})
+"""The outer loop of the published runs: Adam's epsilon is 1e-8 on gradients in bits."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +41,7 @@ class Published(Paper):
     """The paper's solver inside LIR: `iterations` steps of Adam for the first mu and to look at the global
     inconsistency, `then` warm-started ones for every solve in between.
 
-    `accumulate`: the gradient in theta is the sum over the inner iterations, as in the published code, where the inner
+    `accumulate`: the gradient in theta has the inner iterations' in it, as in the published code, where the inner
     solver's backward passes also reached theta (about 50 times the norm, cosine .88 with the intended one). `spread`:
     see `Paper`; 0 counts the settings of the variables that no arc mentions.
     """
@@ -38,7 +52,7 @@ class Published(Paper):
 
 
 class Unconverged:
-    """Adam on the clipped, normalised joint of P runs; `mu` (P, joint states) is where it stopped.
+    """Adam on the clipped, normalised joint of P runs; `mu` (P, joint states) is the best it passed last time.
 
     Its memory is the one of the resolving runs: looking at the global inconsistency in between starts from there and
     leaves no trace in it.
@@ -46,14 +60,12 @@ class Unconverged:
 
     def __init__(self, parameters: Parameters, solver: Published) -> None:
         self._parameters, self.solver = parameters, solver
-        self.names = [a.name for a in parameters.arcs]
-        component = Batched(parameters).component(((False,) * len(self.names), False))
-        tree = single(component.sizes)
-        check_size(tree, solver.budget // len(parameters), False)
-        self.arcs = structure(component, tree).arcs
-        seen = {v.name for v in component.variables}
-        free = math.prod(v.size for v in parameters.pdgs[0].variables if v.name not in seen)
-        self.rate = solver.rate * (solver.spread or free)
+        variables = parameters.pdgs[0].variables
+        seen = {v.name for a in parameters.arcs for v in a.scope}
+        mentioned = [v for v in variables if v.name in seen]
+        check_size(single({v.name: v.size for v in mentioned}), solver.budget // len(parameters), False)
+        self.dense = Dense.of(mentioned, parameters.arcs)
+        self.rate = solver.rate * (solver.spread or math.prod(v.size for v in variables if v.name not in seen))
         self.mu: Tensor | None = None
         self.resolving: Unconverged | None = None
 
@@ -64,7 +76,9 @@ class Unconverged:
 
     def alone(self, k: int) -> Unconverged:
         """The same for run k by itself."""
-        return Unconverged(self.parameters.one(k), self.solver)
+        made = Unconverged(self.parameters.one(k), self.solver)
+        made.mu = None if self.mu is None else self.mu[k : k + 1]
+        return made
 
     def fork(self) -> Unconverged:
         """The one that resolves: it goes on where it was."""
@@ -83,57 +97,31 @@ class Unconverged:
             self.fork().mu = known["resolving"]
 
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
-        """The incompatibility of wherever Adam is after its iterations."""
-        hard = (attention.beta == math.inf).any(0)
-        if hard.any():
-            odd = self.parameters.arcs[int(hard.nonzero()[0])]
-            raise CapabilityError(f"{odd} is hard (beta = inf), and the paper's solver has no constraints.")
+        """The incompatibility of the best that Adam passes; at gamma = 0 and without disbelief, 0 is below it."""
         with torch.no_grad():
-            log_p = self.parameters.log_tables(theta)
-            known = self.mu if self.resolving is None else self.resolving.mu
-            looking = known is None or self.resolving is not None
-            count = self.solver.iterations if looking else self.solver.then
-            start = torch.full((len(log_p), self.arcs.n), 1 / self.arcs.n, dtype=DTYPE) if known is None else known
-            self.mu, slope = self._descend(start, log_p, attention, count)
-            joint, value, _ = self._score(self.mu, log_p, attention)
+            arcs = self._arcs(self.parameters.log_tables(theta), attention)
+        known = self.mu if self.resolving is None else self.resolving.mu
+        looking = known is None or self.resolving is not None
+        count = self.solver.iterations if looking else self.solver.then
+        start = self.dense.uniform(len(attention)) if known is None else known
+        self.mu, passed = self.dense.descend(start, arcs, count, self.rate)
+        joint, value, _ = self.dense.score(self.mu, arcs)
+        value = torch.where(self.dense.possible(arcs).any(1), value[:, 0], math.inf)
         plain = (attention.gamma == 0) & (attention.beta >= 0).all(1)
         lower = torch.where(plain, 0.0, torch.full_like(value, -math.inf))
-        slope = slope - attention.beta[:, self.parameters.arc_at] * joint
-        return Solved(lower, value, torch.full((len(value),), count), joint, slope)
-
-    def _descend(self, start: Tensor, log_p: Tensor, a: Attentions, count: int) -> tuple[Tensor, Tensor]:
-        """mu after so many steps, and the slopes on the way if they are to be accumulated."""
-        x, first, second = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
-        slope = torch.zeros_like(log_p)
-        for t in range(1, count + 1):
-            clipped = x.clamp(min=self.solver.floor)
-            total = clipped.sum(1, keepdim=True)
-            mu = clipped / total
-            joint, _, g = self._score(mu, log_p, a)
-            g = (g - (g * mu).sum(1, keepdim=True)) / total * (x >= self.solver.floor)
-            g = g + 2 * self.solver.penalty * (x.sum(1, keepdim=True) - 1)
-            first.lerp_(g, 0.1)
-            second.mul_(0.999).addcmul_(g, g, value=0.001)
-            x.addcdiv_(first, (second / (1 - 0.999**t)).sqrt_().add_(1e-8), value=-self.rate / (1 - 0.9**t))
-            if self.solver.accumulate:
-                slope -= a.beta[:, self.parameters.arc_at] * joint
-        clipped = x.clamp(min=self.solver.floor)
-        return clipped / clipped.sum(1, keepdim=True), slope
-
-    def _score(self, mu: Tensor, log_p: Tensor, a: Attentions) -> tuple[Tensor, Tensor, Tensor]:
-        """mu(s,t), the incompatibility, and its derivative in mu."""
-        at = self.parameters.arc_at
-        joint = self.arcs.sums(mu)
-        log_q = numerics.log(joint / self.parameters.along_rows(joint).clamp(min=1e-300))
-        cost = (a.beta - a.gamma[:, None] * a.alpha)[:, at] * log_q - numerics.times(a.beta[:, at], log_p)
-        value, slope = numerics.times(joint, cost).sum(1), self.arcs.back(cost)
-        if (a.gamma > 0).any():
-            value = value + a.gamma * numerics.xlogy(mu, mu).sum(1)
-            slope = slope + a.gamma[:, None] * (numerics.log(mu) + 1)
-        return joint, value, slope
+        followed = joint + 2 * passed if self.solver.accumulate else joint
+        slope = -attention.beta[:, self.parameters.arc_at] * followed
+        return Solved(lower, torch.maximum(value, lower), torch.full((len(value),), count), joint, slope)
 
     def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
         """mu(s,t) after the iterations of a first solve, from the uniform joint."""
-        start = torch.full((len(log_p), self.arcs.n), 1 / self.arcs.n, dtype=DTYPE)
-        mu, _ = self._descend(start, log_p, attention, self.solver.iterations)
-        return self.arcs.sums(mu)
+        arcs = self._arcs(log_p, attention)
+        mu, _ = self.dense.descend(self.dense.uniform(len(log_p)), arcs, self.solver.iterations, self.rate)
+        return self.dense.entries.sums(mu)
+
+    def _arcs(self, log_p: Tensor, a: Attentions) -> Arcs:
+        hard = (a.beta == math.inf).any(0)
+        if hard.any():
+            odd = self.parameters.arcs[int(hard.nonzero()[0])]
+            raise CapabilityError(f"{odd} is hard (beta = inf), and the paper's solver has no constraints.")
+        return Arcs(log_p, a.beta, a.alpha, a.gamma)

@@ -40,7 +40,7 @@ class Row:
 
     Bounds are in nats, NaN where nothing was solved. `beta` and `chi` are the weights of the focus that are not 0 (chi:
     the largest component). `blame` is beta_a KL_a at the global mu*, `surprisal` by how much the targets surprise each
-    cpd more than it expects. `tv_theta` is the mean over all arcs and their rows of the total variation between p and
+    cpd more than it expects. `tv_theta` is the mean over all rows of all tables of the total variation between p and
     the p of the start, `tv_mu` the total variation of mu* from its start. `solves`, `newton_steps`, `seconds`: what the
     step cost (seconds are shared by the runs of a batch). `projected`: the flow left the parameter space and was
     brought back. `residual`: largest gradient component that full control by descent has left.

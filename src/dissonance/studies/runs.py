@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistencies
-from dissonance.lir import Descent, Record, Trace, lirs
+from dissonance.lir import Descent, Published, Record, Run, Value, lirs
+from dissonance.lir.published import ADAM
 from dissonance.lir.refocus import Greedy, Hub, Learned, Partial, Refocus, Smooth, Surprisal, Uniform
 from dissonance.pdg import PDG
 from dissonance.studies.outcomes import Outcome
-from dissonance.studies.published import published
 
 STRATEGIES = ("uniform", "partial", "hub", "smooth", "greedy", "learned")
 """Those of the paper (smooth is named there without numbers), and two of ours."""
@@ -69,19 +68,39 @@ class Runs:
 
 def exact(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
     """LIR with certified solves and the published outer loop: 10 steps of Adam at rate 0.005 a timestep."""
+    found = _lirs(runs, checkpoint, watch, flow=Descent(), trace=Record(distortion=0))
+    certified = [[Value(row.global_lower, row.global_upper) for row in run.trace.rows] for run in found]
+    return _outcomes(runs, found, certified)
+
+
+def paper(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
+    """LIR with the published inner and outer loop: what it says it did, and certified values of where it really was."""
+    record = Record(distortion=0, snapshots=1)
+    found = _lirs(runs, checkpoint, watch, flow=ADAM, solver=Published(accumulate=True), tol=0.0, trace=record)
+    pdgs, steps = [pdg for _, _, pdg, _ in runs], range(runs.steps + 1)
+    with torch.no_grad():
+        exactly = inconsistencies(pdgs * len(steps), thetas=[run.trace.snapshots[t] for t in steps for run in found])
+    certified = [[Value(x.lower, x.upper) for x in exactly[k :: len(pdgs)]] for k in range(len(pdgs))]
+    return _outcomes(runs, found, certified)
+
+
+def _lirs(runs: Runs, checkpoint: Path | None, watch: Watch | None, **options: Any) -> list[Run]:
     found = lirs(
         [pdg for _, _, pdg, _ in runs],
         runs.refocus,
         seeds=[seed for *_, seed in runs],
         steps=runs.steps,
-        flow=Descent(),
-        trace=Record(globally=True, distortion=0),
         checkpoint=checkpoint,
         callbacks=[] if watch is None else [lambda done, _: watch(done / runs.steps)],
         progress=False,
+        **options,
     )
     if any(run.interrupted for run in found):
         raise KeyboardInterrupt
+    return found
+
+
+def _outcomes(runs: Runs, found: Sequence[Run], certified: Sequence[Sequence[Value]]) -> list[Outcome]:
     return [
         Outcome(
             structure=runs.structure,
@@ -89,70 +108,19 @@ def exact(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None
             replicate=replicate,
             initial=run.before.upper,
             final=run.after.upper,
-            initial_lower=run.before.lower,
-            initial_upper=run.before.upper,
-            final_lower=run.after.lower,
-            final_upper=run.after.upper,
+            initial_lower=values[0].lower,
+            initial_upper=values[0].upper,
+            final_lower=values[-1].lower,
+            final_upper=values[-1].upper,
             tv_mu=run.distortion_tv,
-            inconsistency=tuple(run.trace.column("global_upper")),
+            inconsistency=tuple(v.upper for v in values),
             tv_theta=tuple(runs.rows * tv for tv in run.trace.column("tv_theta")),
             solves=sum(run.trace.column("solves")),
             solver_steps=sum(run.trace.column("newton_steps")),
             seconds=sum(run.trace.column("seconds")),
         )
-        for (strategy, replicate, _, _), run in zip(runs, found, strict=True)
+        for (strategy, replicate, _, _), run, values in zip(runs, found, certified, strict=True)
     ]
-
-
-def paper(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
-    """The published loop; what it says it did, between certified values of where it began and where it ended."""
-    began = time.perf_counter()
-    pdgs = [pdg for _, _, pdg, _ in runs]
-    traces = published(pdgs, Foci(runs, watch), runs.steps)
-    thetas = [theta for t in range(runs.steps + 1) for theta in traces.thetas(pdgs, t)]
-    with torch.no_grad():
-        certified = inconsistencies(pdgs * (runs.steps + 1), thetas=thetas)
-    seconds = (time.perf_counter() - began) / len(pdgs)
-    outcomes: list[Outcome] = []
-    for k, (strategy, replicate, *_) in enumerate(runs):
-        exactly = certified[k :: len(pdgs)]
-        outcomes.append(
-            Outcome(
-                structure=runs.structure,
-                strategy=strategy,
-                replicate=replicate,
-                initial=float(traces.initial[k]),
-                final=float(traces.final[k]),
-                initial_lower=exactly[0].lower,
-                initial_upper=exactly[0].upper,
-                final_lower=exactly[-1].lower,
-                final_upper=exactly[-1].upper,
-                tv_mu=float(traces.tv_mu[k]),
-                inconsistency=tuple(at.upper for at in exactly),
-                tv_theta=tuple(traces.tv_theta[k].tolist()),
-                solves=traces.solves,
-                solver_steps=traces.iterations,
-                seconds=seconds,
-            )
-        )
-    return outcomes
-
-
-class Foci:
-    """The foci of all runs, timestep by timestep, from the same procedures that LIR uses."""
-
-    def __init__(self, runs: Runs, watch: Watch | None) -> None:
-        self.refocus, self.steps, self.watch = runs.refocus, runs.steps, watch
-        self.pdgs = [pdg for _, _, pdg, _ in runs]
-        self.generators = [torch.Generator().manual_seed(seed) for *_, seed in runs]
-        self.traces = [Trace(Focus(Attention.uniform(p), Control({a.name: 1.0 for a in p.arcs}))) for p in self.pdgs]
-
-    def __call__(self, step: int) -> list[Focus]:
-        """One for each run."""
-        if self.watch is not None:
-            self.watch(step / self.steps)
-        each = zip(self.refocus, self.pdgs, self.generators, self.traces, strict=True)
-        return [refocus(pdg, step, generator, trace) for refocus, pdg, generator, trace in each]
 
 
 SOLVERS: dict[str, Callable[[Runs, Path | None, Watch | None], list[Outcome]]] = {"exact": exact, "paper": paper}

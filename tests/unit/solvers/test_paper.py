@@ -1,4 +1,4 @@
-"""The paper's inner solver: never below the exact value, rarely at it, and where the published runs were."""
+"""The paper's inner solver: never below the exact value, rarely at it, and just where the published runs were."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_hard_arc_is_refused() -> None:
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the published runs are not beside this checkout")
-def test_fifty_iterations_on_the_published_pdgs_are_near_the_published_values() -> None:
+def test_fifty_iterations_on_the_published_pdgs_come_to_the_published_values() -> None:
     rows = json.loads((SHARED / "vectors" / "authors_exact.json").read_text())["rows"]
     ours, theirs, exact = [], [], []
     for row in (r for r in rows if r["pdg"] == "chain_4v_3e"):
@@ -74,5 +74,5 @@ def test_fifty_iterations_on_the_published_pdgs_are_near_the_published_values() 
         theirs.append(row["authors_initial"])
         exact.append(row["exact_bits"])
     assert np.all(np.array(ours) > np.array(exact))
-    assert np.mean(np.abs(np.array(ours) - theirs)) < 0.005
+    assert np.max(np.abs(np.array(ours) - theirs)) < 1e-7
     assert np.mean(np.array(theirs) - exact) > 0.03  # what the published values owe to the solver

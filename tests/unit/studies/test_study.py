@@ -84,7 +84,8 @@ def test_the_published_loop_sees_more_than_there_is():
     assert [(o.strategy, o.replicate) for o in found] == [(s, r) for s in study.strategies for r in (0, 1)]
     for o in found:
         assert o.initial > o.initial_upper >= o.initial_lower
-        assert o.solver_steps == 50 + 2 * 10 * 20 + 50
+        assert o.solves == 2 * 10
+        assert o.solver_steps == 2 * (50 + 10 * 20) + 50  # with the looks at all arcs, before every timestep and after
     assert any(o.tv_theta[-1] > 0.01 for o in found if o.strategy == "partial")  # where an exact step cannot move
 
 
