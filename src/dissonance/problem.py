@@ -159,22 +159,28 @@ class Component:
         Acyclic, with distinct targets, every variable a target, and nothing left to choose in the scope of any arc: two
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
         """
-        maker: dict[str, Attended] = {}
-        for a in self.arcs:
-            if a.hard:
-                if any(t in maker for t in a.targets):
-                    continue  # a second hard belief about a determined variable is a check, not a maker
-                maker |= dict.fromkeys(a.targets, a)
-        if len(maker) < len(self.variables):
+        makers = _makers([a for a in self.arcs if a.hard])
+        if makers is None or sum(len(a.targets) for a in makers) < len(self.variables):
             return None
-        graph = nx.DiGraph()
-        graph.add_nodes_from(a.name for a in maker.values())
-        graph.add_edges_from((maker[s].name, a.name) for a in maker.values() for s in a.sources)
-        if not nx.is_directed_acyclic_graph(graph):
-            return None
-        by_name = {a.name: a for a in maker.values()}
-        makers = tuple(by_name[n] for n in nx.topological_sort(graph))
         return makers if all(_determined(a.scope, makers) for a in self.arcs) else None
+
+    @cached_property
+    def given(self) -> tuple[Attended, ...] | None:
+        """Hard arcs that determine mu over their own variables R, sources first, if the rest is a factor graph given R.
+
+        Then mu* = mu(R) prod p_a^(beta_a/gamma) / Z(R). None if there are no hard arcs, if one of them leaves R or they
+        do not determine mu(R), or if an arc that is not all in R has beta != gamma alpha (added up over its mechanism).
+        """
+        makers = _makers([a for a in self.arcs if a.hard])
+        if not makers or self.gamma <= 0:
+            return None
+        known = {t for a in makers for t in a.targets}
+        if not known.issuperset(v for a in self.arcs if a.hard for v in a.scope):
+            return None
+        loose = [a for a in self.arcs if not known.issuperset(a.scope)]
+        if not loose or any(a.beta < 0 or self.weights[a.mechanism] != 0 for a in loose):
+            return None
+        return makers if _determined(tuple(known), makers) else None
 
     @property
     def rounding(self) -> float:
@@ -199,6 +205,26 @@ class Problem:
         return -self.gamma * size if self.gamma else 0.0
 
 
+def _makers(hard: Sequence[Attended]) -> tuple[Attended, ...] | None:
+    """Hard arcs with distinct targets, sources first; None if a source is no target of theirs, or they form a cycle."""
+    maker: dict[str, Attended] = {}
+    for a in hard:
+        if any(t in maker for t in a.targets):
+            continue  # a second hard belief about a determined variable is a check, not a maker
+        maker |= dict.fromkeys(a.targets, a)
+    graph = nx.DiGraph()
+    for a in maker.values():
+        graph.add_node(a.name)
+        for s in a.sources:
+            if s not in maker:
+                return None
+            graph.add_edge(maker[s].name, a.name)
+    if not nx.is_directed_acyclic_graph(graph):
+        return None
+    by_name = {a.name: a for a in maker.values()}
+    return tuple(by_name[n] for n in nx.topological_sort(graph))
+
+
 def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
     """Whether hard arcs, listed with sources first, leave only one choice of mu over a scope.
 
@@ -210,7 +236,9 @@ def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
         if left.isdisjoint(a.targets):
             continue
         left -= set(a.targets)
-        if a.deterministic:
+        if left.issubset(a.sources):
+            left = set(a.sources)
+        elif a.deterministic:
             left |= set(a.sources)
         elif left <= _functions(a.sources, makers):
             left = set(a.sources)

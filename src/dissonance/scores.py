@@ -116,9 +116,19 @@ def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights) -> Tensor:
 
 
 def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: Theta | None = None) -> Tensor:
-    """OInc(mu) + gamma SDef(mu)          (eq. 3, before the infimum)."""
+    """OInc(mu) + gamma SDef(mu)          (eq. 3, before the infimum).
+
+    Where beta = gamma alpha the entropies of an arc cancel, and -beta E_mu[log p] is left.
+    """
     attention.check(pdg)
-    total = observational_incompatibility(mu, pdg, attention.beta, theta)
-    if attention.gamma:
-        total = total + attention.gamma * structural_deficiency(mu, pdg, attention.alpha)
+    alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma
+    tables = [a for a in pdg if all(v.is_finite for v in a.scope)]
+    even = [a for a in tables if 0 < beta.get(a.name, 0.0) == gamma * alpha.get(a.name, 0.0)]
+    rest = attention.without(*(a.name for a in even))
+    total = observational_incompatibility(mu, pdg, rest.beta, theta)
+    for arc in even:
+        cost = -numerics.times(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta)).sum()
+        total = total + beta[arc.name] * cost
+    if gamma:
+        total = total + gamma * structural_deficiency(mu, pdg, rest.alpha)
     return total

@@ -21,6 +21,7 @@ STYLES = {
     "structured": STRUCTURED,
     "mixed": MIXED,
     "factor graph": Style(gammas=(0.5, 1.0)),
+    "factor graph given data": Style(gammas=(0.5, 1.0)),
     "hard": Style(hard=0.8, gammas=(0.0, 0.5)),
 }
 
@@ -32,7 +33,7 @@ def by_every_solver(case: Case) -> dict[str, Inconsistency]:
         try:
             found[name] = inconsistency(case.pdg, case.attention, solver=name)
         except CapabilityError:
-            assert name in {"pinned", "sum-product"}
+            assert name in {"pinned", "sum-product", "given"}
     return found
 
 
@@ -43,18 +44,27 @@ def as_factor_graph(case: Case) -> Case:
     return Case(case.pdg, Attention({n: gamma * a for n, a in alpha.items()}, alpha, gamma))
 
 
+def given_data(case: Case) -> Case:
+    """The same with a hard marginal of the first variable."""
+    first = case.pdg.variables[0]
+    data = Arc("data", (), first, np.arange(1.0, 1 + first.size) / sum(range(1, 1 + first.size)))
+    return Case(case.pdg + data, case.attention.replace(beta={"data": math.inf}))
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_no_lower_bound_is_above_anothers_upper_bound(style: str):
     took = set()
     for seed in range(30 if style == "hard" else 16):
         case = random_case(seed, STYLES[style])
-        case = as_factor_graph(case) if style == "factor graph" else case
+        case = as_factor_graph(case) if "factor graph" in style else case
+        case = given_data(case) if "given data" in style else case
         results = by_every_solver(case)
         took |= set(results)
         assert all(r.converged for r in results.values()), case
         assert max(r.lower for r in results.values()) <= min(r.upper for r in results.values()), (seed, results)
     assert {"newton", "clique-tree", "joint", "auto"} <= took
     assert style != "factor graph" or "sum-product" in took
+    assert "given data" not in style or "given" in took
     assert style != "hard" or "pinned" in took
 
 

@@ -62,7 +62,11 @@ def test_every_solver_keeps_the_contract(case: Mapping[str, Any], solver: str):
     try:
         result = inconsistency(pdg, attention, solver=solver)
     except CapabilityError:
-        takes = {"pinned": lambda c: c.pinned is not None, "sum-product": SumProduct.fits}[solver]
+        takes = {
+            "pinned": lambda c: c.pinned is not None,
+            "sum-product": SumProduct.fits,
+            "given": lambda c: c.given is not None,
+        }[solver]
         assert not all(takes(c) for c in prepare(pdg, attention).components)
         return
     assert result.converged

@@ -5,15 +5,22 @@ from dissonance.cpds.deterministic import Deterministic, PointMass
 from dissonance.cpds.empirical import Empirical, Factor
 from dissonance.cpds.explicit import Explicit
 from dissonance.cpds.gaussian import LinearGaussian
+from dissonance.cpds.observed import Evidence, Observed
+from dissonance.cpds.observed_categorical import ObservedCategorical
+from dissonance.cpds.observed_gaussian import ObservedGaussian
 from dissonance.cpds.table import SimplexTable, SoftmaxTable, Table
 
 __all__ = [
     "CPD",
     "Deterministic",
     "Empirical",
+    "Evidence",
     "Explicit",
     "Factor",
     "LinearGaussian",
+    "Observed",
+    "ObservedCategorical",
+    "ObservedGaussian",
     "PointMass",
     "SimplexTable",
     "SoftmaxTable",

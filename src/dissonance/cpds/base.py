@@ -23,10 +23,14 @@ class CPD(nn.Module):
     - `log_table()`: log p as a tensor of shape (source sizes..., target sizes...);
     - `linear_gaussian()`: A, b and Sigma, if p(t|s) = N(A s + b, Sigma);
     - `rsample(sources, shape)`: reparameterised samples;
-    - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it.
+    - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it;
+    - `expectations(joint)` and `match(expectations, share)`: the same in two parts, for arcs that share parameters.
 
     Finite values travel as indices, Euclidean ones as vectors, one tensor a variable, with shared leading batch axes.
     """
+
+    density: bool = False
+    """Whether its table holds densities at given points instead of probabilities: rows need not sum to 1."""
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """This cpd fitted to an arc's variables, or an error that says why it does not fit."""
@@ -51,6 +55,17 @@ class CPD(nn.Module):
     def project(self, joint: Tensor) -> None:
         """Set theta to the argmin of E_mu[-log p(T|S)], in closed form."""
         raise CapabilityError(f"{type(self).__name__} has no closed-form projection.")
+
+    def expectations(self, joint: Tensor) -> Tensor:
+        """E_mu of the family's statistics: all that `match` needs to know of mu(S, T). They add up over arcs."""
+        raise CapabilityError(f"{type(self).__name__} has no sufficient statistics.")
+
+    def match(self, expectations: Tensor, share: float = 1.0) -> None:
+        """Move theta to the argmin of E_mu[-log p], or a share of the way there, along the natural gradient flow.
+
+        That flow is straight in the mean parameters eta: d eta/dt = beta (E_mu - eta), so share = 1 - e^(-beta t).
+        """
+        raise CapabilityError(f"{type(self).__name__} has no sufficient statistics.")
 
     def forward(self, method: str, *args: object) -> Tensor:
         """Call a method by name: what `torch.func.functional_call` needs to run it at another theta."""

@@ -128,13 +128,22 @@ class SoftmaxTable(TableCPD):
 
     def log_table(self) -> Tensor:
         """The log-softmax of the logits over the targets."""
-        return torch.log_softmax(self.by_row(self.logits), -1).reshape(self.table_shape)
+        return numerics.log_softmax(self.by_row(self.logits)).reshape(self.table_shape)
 
-    @torch.no_grad()
     def project(self, joint: Tensor) -> None:
         """p(t|s) <- mu(t|s); rows without mass keep their value."""
+        self.match(joint)
+
+    def expectations(self, joint: Tensor) -> Tensor:
+        """mu(s,t) itself."""
+        return joint
+
+    @torch.no_grad()
+    def match(self, expectations: Tensor, share: float = 1.0) -> None:
+        """p(t|s) <- p(t|s) + share (mu(t|s) - p(t|s)); rows without mass keep their value."""
         current = torch.softmax(self.by_row(self.logits), -1)
-        p = numerics.conditional(self.by_row(joint), fallback=current)
+        p = numerics.conditional(self.by_row(expectations), fallback=current)
+        p = p if share == 1 else current + share * (p - current)
         self.logits.copy_(numerics.log(p).reshape(self.table_shape))
 
 
@@ -174,8 +183,17 @@ class SimplexTable(TableCPD):
         kept = (falling > surplus).sum(-1, keepdim=True)
         self.p.copy_((by_row - surplus.gather(-1, kept - 1)).clamp(min=0).reshape(self.table_shape))
 
-    @torch.no_grad()
     def project(self, joint: Tensor) -> None:
         """p(t|s) <- mu(t|s); rows without mass keep their value."""
-        p = numerics.conditional(self.by_row(joint), fallback=self.by_row(self.p))
-        self.p.copy_(p.reshape(self.table_shape))
+        self.match(joint)
+
+    def expectations(self, joint: Tensor) -> Tensor:
+        """mu(s,t) itself."""
+        return joint
+
+    @torch.no_grad()
+    def match(self, expectations: Tensor, share: float = 1.0) -> None:
+        """p(t|s) <- p(t|s) + share (mu(t|s) - p(t|s)); rows without mass keep their value."""
+        current = self.by_row(self.p)
+        p = numerics.conditional(self.by_row(expectations), fallback=current)
+        self.p.copy_((p if share == 1 else current + share * (p - current)).reshape(self.table_shape))

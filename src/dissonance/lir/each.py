@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,12 +33,32 @@ class _LogTable(CPD):
         return self.log_p
 
 
+REMEMBERED = 3
+"""Solutions that are kept: a step asks again for what the last one ended with."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question and its answer."""
+
+    theta: Stacked
+    versions: dict[str, int]
+    attention: Attentions
+    solved: Solved
+
+    def same(self, theta: Stacked, attention: Attentions) -> bool:
+        """Whether the question is this one: the very same tensors, unchanged since."""
+        unmoved = all(theta[k] is v and v._version == self.versions[k] for k, v in self.theta.items())
+        return unmoved and bool(attention.same(self.attention).all())
+
+
 class Each:
-    """Any solver, through the front door: for what cannot be batched."""
+    """Any solver, through the front door: for what cannot be batched. It remembers its last few answers."""
 
     def __init__(self, parameters: Parameters, solver: Solver) -> None:
         self._parameters, self.solver = parameters, solver
         self.names = [a.name for a in parameters.arcs]
+        self._asked: list[_Asked] = []
 
     @property
     def parameters(self) -> Parameters:
@@ -48,7 +70,7 @@ class Each:
         return Each(self.parameters.one(k), self.solver)
 
     def fork(self) -> Each:
-        """Itself: it remembers nothing."""
+        """Itself: what it remembers is true for all."""
         return self
 
     def dump(self) -> dict[str, Any]:
@@ -75,21 +97,38 @@ class Each:
             with torch.no_grad():
                 log_p = self.parameters.log_tables(theta)
             return self.tables(log_p, attention)
+        for asked in self._asked:
+            if asked.same(theta, attention):
+                return asked.solved
+        found = self.ask(theta, attention)
+        solved = replace(self._bounds(found, 0), gradient=lambda: self._gradient(theta, found), results=found)
+        versions = {k: v._version for k, v in theta.items()}
+        self._asked = [_Asked(dict(theta), versions, attention, solved), *self._asked[: REMEMBERED - 1]]
+        return solved
+
+    def _gradient(self, theta: Stacked, found: Sequence[Inconsistency]) -> Stacked:
+        """The derivatives in theta of what was found there."""
         leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
-        thetas = [self.parameters.of(k, leaves) for k in range(len(attention))]
-        found, solved = self._ask(list(self.parameters.pdgs), attention, thetas, 0)
-        total = torch.stack([r.value for r in found]).sum()
-        gradient = {k: torch.zeros_like(v) for k, v in theta.items()}
-        if total.requires_grad:
-            slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
-            gradient = dict(zip(theta, slopes, strict=True))
-        return replace(solved, gradient=gradient, results=found)
+        total = torch.zeros((), dtype=DTYPE)
+        with torch.enable_grad():
+            for k, result in enumerate(found):
+                if math.isfinite(result.upper):
+                    for s in result.solutions:
+                        total = total + s.surrogate(self.parameters.of(k, leaves))
+        if not total.requires_grad:
+            return {k: torch.zeros_like(v) for k, v in theta.items()}
+        slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return dict(zip(theta, slopes, strict=True))
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Solved:
         """The same from tables (P, entries) alone."""
         leaf = log_p.detach().requires_grad_()
         spans = self.parameters.spans
-        found, solved = self._ask([self.bare] * len(leaf), attention, self.thetas(leaf), log_p.shape[1])
+        attentions = [attention.one(k, self.names) for k in range(len(attention))]
+        with torch.enable_grad():
+            pdgs, thetas = [self.bare] * len(leaf), self.thetas(leaf)
+            found = inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
+        solved = self._bounds(found, log_p.shape[1])
         total = torch.stack([r.value for r in found]).sum()
         if total.requires_grad:
             (slope,) = torch.autograd.grad(total, leaf)
@@ -119,13 +158,8 @@ class Each:
         shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
         return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]
 
-    def _ask(
-        self, pdgs: list[PDG], attention: Attentions, thetas: list[dict[str, Tensor]], entries: int
-    ) -> tuple[list[Inconsistency], Solved]:
-        attentions = [attention.one(k, self.names) for k in range(len(attention))]
-        with torch.enable_grad():
-            found = inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
+    def _bounds(self, found: Sequence[Inconsistency], entries: int) -> Solved:
         solved = Solved.blank(len(found), entries)
         for k, r in enumerate(found):
             solved.lower[k], solved.upper[k], solved.steps[k] = r.lower, r.upper, int(r.stats["steps"])
-        return found, solved
+        return solved

@@ -30,8 +30,8 @@ from dissonance.solvers import Auto, Newton, Solver
 from dissonance.solvers import by_name as solver_by_name
 from dissonance.solvers.paper import Paper
 
-Callback = Callable[[int, Sequence[Trace]], None]
-"""Called after every step with how many steps are done and the traces of the runs."""
+Callback = Callable[[int, Sequence[Trace]], bool | None]
+"""Called after every step with how many steps are done and the traces of the runs; True ends the run."""
 
 
 def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -> Focus:
@@ -101,8 +101,8 @@ class Engine:
                 self.advance()
                 if checkpoint is not None:
                     checkpoints.save(self, checkpoint)
-                for callback in callbacks:
-                    callback(self.step, self.traces)
+                if True in [callback(self.step, self.traces) for callback in callbacks]:
+                    break
         except KeyboardInterrupt:
             self.interrupted = True
             self.inner = inner_for(self.parameters, self.solver, self.tol)  # the old one may know half a solution

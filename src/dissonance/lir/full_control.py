@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Sequence
@@ -11,10 +10,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dissonance.cpds import CPD
 from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.local import MASS, Local, over
 from dissonance.lir.parameters import Stacked
+from dissonance.lir.projection import projected, projects
 from dissonance.numerics import DTYPE
 
 
@@ -51,7 +50,10 @@ class FullControl:
 
     - A table: solve without the arc's beta (its gamma alpha kept) and set p <- mu*(T|S). Among several minimisers take
       the one nearest to the present p, the limit of beta -> 0+; rows without mass keep their value.
-    - A family with `project`: alternate with the solve, mu* then p <- argmin E_mu*[-log p].
+    - A family with `project`: alternate with the solve, mu* then p <- argmin E_mu*[-log p]; arcs that share parameters
+      go together. Where hard arcs pin mu once is enough.
+    - Tables at gamma > 0 beside cpds that are no tables: without the beta of all of them at once, if setting them to
+      mu*(T|S) then attains that inconsistency, which proves it the least; one by one if not.
     - Anything else, and single components of a table: descend to stationarity; `residual` says how near it came.
 
     Never raises the local inconsistency: a move that would, by more than the certificate's width, is not made.
@@ -64,11 +66,13 @@ class FullControl:
 
     def __call__(self, local: Local, theta: Stacked) -> Moved:
         """theta at the fixed point."""
-        _warn_if_rewarded(local)
         everyone = range(len(local.parameters.arcs))
         arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any())]
         solved = local.solve(theta)
         residual = torch.zeros_like(solved.upper)
+        at_once = self._at_once(local, arcs, theta, solved)
+        if at_once is not None:
+            return Moved(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
         for _ in range(self.sweeps if arcs else 0):
             before = solved.upper
             for i in arcs:
@@ -87,14 +91,41 @@ class FullControl:
                 break
         return Moved(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
 
+    def _at_once(self, local: Local, arcs: Sequence[int], theta: Stacked, solved: Solved) -> Stacked | None:
+        """The argmin over all controlled arcs together, where one move reaches it; None where it may not."""
+        parameters = local.parameters
+        wholly = all(bool((_full(local, i) == _full(local, i, any_part=True)).all()) for i in arcs)
+        if _still(local, arcs, solved):
+            if not wholly or not all(projects(parameters, parameters.arcs[i]) for i in arcs):
+                return None
+            trial = theta
+            for i in arcs:
+                arc = parameters.arcs[i]
+                if parameters.tied(arc)[0] is arc:  # they move together
+                    moved = projected(local, arc, theta, solved, _full(local, i))
+                    trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
+            return _kept(local, theta, trial, solved)[0]
+        _warn_if_rewarded(local)
+        if parameters.tabular or not wholly or not arcs or not bool((local.attention.gamma > 0).all()):
+            return None
+        if not all(_separate(local, i) for i in arcs):
+            return None
+        least, trial = _dropped(local, arcs, theta)
+        after = local.solve(trial)
+        near = least.upper + local.tol * least.upper.abs().clamp(min=1.0)
+        return trial if bool((after.upper <= near).all()) else None
+
     def _closed_form(self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked | None:
         """theta with arc i at its argmin in these runs; None if its family has no closed form."""
-        arc = local.parameters.arcs[i]
+        parameters, arc = local.parameters, local.parameters.arcs[i]
         if not runs.any():
             return None
-        if local.parameters.tabular and local.parameters.saturated(arc):
-            return self._without(local, i, theta, runs)
-        return _projected(local, i, theta, solved, runs) if _projects(arc.cpd) else None
+        if _separate(local, i):
+            if parameters.tabular:
+                return self._without(local, i, theta, runs)
+            if bool(((local.attention.gamma > 0) | (local.attention.beta[:, i] == math.inf))[runs].all()):
+                return _dropped(local, [i], theta)[1]
+        return projected(local, arc, theta, solved, runs) if projects(parameters, arc) else None
 
     def _without(self, local: Local, i: int, theta: Stacked, runs: Tensor) -> Stacked:
         """p <- mu*(T|S) for mu* of the PDG without the beta of arc i."""
@@ -163,27 +194,37 @@ def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple
     return theta, local.solve(theta)
 
 
-def _projects(cpd: CPD) -> bool:
-    return type(cpd).project is not CPD.project
+def _separate(local: Local, i: int) -> bool:
+    """Whether arc i is a table whose parameters are its own."""
+    arc = local.parameters.arcs[i]
+    return local.parameters.saturated(arc) and len(local.parameters.tied(arc)) == 1
 
 
-def _projected(local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:
-    """p <- argmin E_mu[-log p] at the mu that was found."""
-    parameters = local.parameters
-    arc, found = parameters.arcs[i], {k: v.clone() for k, v in theta.items()}
-    for k in torch.nonzero(runs)[:, 0].tolist():
-        joint = solved.rows(k, parameters, arc)
-        if joint is None:
-            continue
-        cpd = copy.deepcopy(parameters.pdgs[k][arc.name].cpd)
-        own = parameters.of(k, theta)
-        with torch.no_grad():
-            for n, p in cpd.named_parameters():
-                p.copy_(own[f"{arc.name}.{n}"])
-        cpd.project(joint)
-        for n, p in cpd.named_parameters():
-            found[parameters.home[f"{arc.name}.{n}"]][k] = p.detach()
-    return found
+def _still(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
+    """Whether hard arcs that are not under control pin mu, so that nothing the controlled ones do can move it."""
+    if not solved.results or any(bool((local.attention.beta[:, i] == math.inf).any()) for i in arcs):
+        return False
+    return all(s.component.pinned is not None for r in solved.results for s in r.solutions)
+
+
+def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved, Stacked]:
+    """The inconsistency without the beta of these tables, and theta with each of them at mu*(T|S) of that."""
+    parameters, beta = local.parameters, local.attention.beta.clone()
+    runs = {i: _full(local, i) for i in arcs}
+    for i in arcs:
+        beta[runs[i], i] = 0.0
+    free = local.solve(theta, replace(local.attention, beta=beta))
+    # Direct solvers know small masses as well as large ones.
+    least = 0.0 if all(s.steps == 0 for r in free.results for s in r.solutions) else MASS
+    for i in arcs:
+        nothing = torch.zeros(parameters.shapes[i], dtype=DTYPE)
+        rows = [free.rows(k, parameters, parameters.arcs[i]) for k in range(len(parameters))]
+        found = [nothing if x is None else x for x in rows]
+        joint = torch.stack(found) if len(found) > 1 else found[0][None]
+        mass = joint.sum(-1)
+        p = joint / torch.where(mass > 0, mass, 1.0)[..., None]
+        theta = parameters.with_table(i, theta, p, (mass > least) & runs[i][:, None])
+    return free, theta
 
 
 def _warn_if_rewarded(local: Local) -> None:
@@ -193,5 +234,5 @@ def _warn_if_rewarded(local: Local) -> None:
             warnings.warn(
                 f"{arc} is controlled and has gamma alpha > 0: it is rewarded for being deterministic. "
                 f"Set alpha[{arc.name!r}] = 0 unless that is meant.",
-                stacklevel=4,
+                stacklevel=5,
             )

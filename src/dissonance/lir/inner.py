@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,8 +64,8 @@ class Solved:
     """The inconsistency of P runs between bounds, (P,) each, and how it depends on the tables.
 
     `joint` (P, entries) is mu(s,t) of every arc; `slope` (P, entries) the derivative in log p: -beta mu(s,t) of a soft
-    arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with multipliers lambda. PDGs without tables have
-    the `gradient` in theta instead.
+    arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with multipliers lambda. PDGs that are not all tables
+    of probabilities have the `gradient` in theta instead, found when it is asked for.
     """
 
     lower: Tensor
@@ -73,7 +73,7 @@ class Solved:
     steps: Tensor
     joint: Tensor
     slope: Tensor
-    gradient: Stacked | None = None
+    gradient: Callable[[], Stacked] | None = None
     results: Sequence[Inconsistency] = ()
 
     def rows(self, k: int, parameters: Parameters, arc: Arc) -> Tensor | None:

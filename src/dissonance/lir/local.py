@@ -56,7 +56,7 @@ class Local:
         """The gradient at theta of what was solved there; `runs` if that was for some of the runs only."""
         still = self.resolved(solved, runs)
         if solved.gradient is not None:
-            return {k: torch.where(over(still, g), 0.0, g) for k, g in solved.gradient.items()}
+            return {k: torch.where(over(still, g), 0.0, g) for k, g in solved.gradient().items()}
         return self.parameters.pull(theta, torch.where(still[:, None], 0.0, solved.slope), runs)
 
     def alone(self, k: int) -> Local:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from dissonance.cpds import SoftmaxTable
-from dissonance.errors import CapabilityError
 from dissonance.lir.full_control import Moved
 from dissonance.lir.inner import Solved
 from dissonance.lir.local import MASS, Local, over
 from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.lir.projection import approached
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class Natural:
 
     For a table this is dP/dt = chi beta (mu(T|S) - P): while mu stands still, P(t) = mu + (P(0) - mu) e^(-chi beta t),
     which is what each of `steps` parts of the unit of time does, exactly, before mu is solved for again. Tables stay
-    in the simplex. Other families, components of one row with different chi, hard and disbelieved arcs take Euler
-    steps; `damping` is added to the diagonal of F (and makes tables take Euler steps, too).
+    in the simplex. Families with sufficient statistics do the same in their mean parameters. Other families, components
+    of one row with different chi, hard and disbelieved arcs take Euler steps; `damping` is added to the diagonal of F
+    (and makes tables take Euler steps, too).
     """
 
     steps: int = 1
@@ -38,7 +39,10 @@ class Natural:
         """theta a unit of time later."""
         moved = Moved.still(theta)
         for _ in range(self.steps):
-            solved, slope = local.gradient(moved.theta)
+            if local.parameters.tabular:
+                solved, slope = local.gradient(moved.theta)
+            else:
+                solved, slope = local.solve(moved.theta), {}  # mean parameters need no gradient
             now, left = local.parameters.admissible(self._part(local, moved.theta, solved, slope))
             moved = moved.then(Moved(now, left, torch.zeros_like(solved.upper)))
         return moved
@@ -52,7 +56,10 @@ class Natural:
             if not keys:
                 continue
             if not parameters.tabular:
-                raise CapabilityError(f"{arc}: the natural flow needs tables. Use another flow, such as ODE().")
+                if parameters.tied(arc)[0] is arc:
+                    moved = approached(local, arc, theta, solved, h, ~still)
+                    found |= {k: moved[k] for k in keys}
+                continue
             joint = solved.joint[:, parameters.spans[arc.name]].reshape(-1, *parameters.shapes[i])
             euler = slice(None)
             if parameters.saturated(arc) and not self.damping:

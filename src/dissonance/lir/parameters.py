@@ -56,6 +56,11 @@ class Parameters:
         """The names of the parameters of one arc."""
         return [self.home[f"{arc.name}.{n}"] for n, _ in arc.cpd.named_parameters()]
 
+    def tied(self, arc: Arc) -> list[Arc]:
+        """The arcs that have a parameter in common with this one, itself among them."""
+        mine = set(self.keys(arc))
+        return [a for a in self.arcs if not mine.isdisjoint(self.keys(a))]
+
     def of(self, k: int, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The parameters of one run, keyed as its PDG has them."""
         return {key: theta[home][k] for key, home in self.home.items()}
@@ -64,7 +69,9 @@ class Parameters:
 
     @cached_property
     def tabular(self) -> bool:
-        """Whether every arc can be tabulated."""
+        """Whether every arc is a table of probabilities."""
+        if any(arc.cpd.density for arc in self.arcs):
+            return False
         try:
             for arc in self.arcs:
                 arc.log_table()
@@ -196,7 +203,7 @@ class Parameters:
                 given = [n for n in (*names, *(self.arc_of[n] for n in names)) if n in chi.chi]
                 weight = chi[given[0]] if given else 0.0
                 each.append(torch.as_tensor(weight, dtype=start.dtype).expand(start.shape[1:]))
-            found[key] = torch.stack(each)
+            found[key] = torch.stack(each) if len(each) > 1 else each[0][None]
         return found
 
     def pdg(self, k: int, theta: Mapping[str, Tensor]) -> PDG:

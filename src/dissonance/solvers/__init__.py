@@ -10,7 +10,7 @@ from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import FEASIBLE, Solution, Solver
 from dissonance.solvers.batch import alike
 from dissonance.solvers.concave_convex import ConcaveConvex
-from dissonance.solvers.direct import Pinned, SumProduct
+from dissonance.solvers.direct import Given, Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
 from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
@@ -30,13 +30,15 @@ class Auto:
         return "auto"
 
     def choose(self, component: Component) -> Solver:
-        """Gaussian, pinned, factor graph, convex, or neither."""
+        """Gaussian, pinned, factor graph, pinned in part with a factor graph given that, convex, or neither."""
         if component.is_euclidean:
             return Gaussian(self.tol, self.budget)
         if component.pinned is not None:
             return Pinned(self.budget)
         if SumProduct.fits(component):
             return SumProduct(self.budget)
+        if (given := Given(self.budget)).fits(component):
+            return given
         if component.convex:
             return Newton(self.tol, self.budget, self.device)
         return ConcaveConvex(budget=self.budget)
@@ -92,6 +94,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "joint": Joint,
     "pinned": Pinned,
     "sum-product": SumProduct,
+    "given": Given,
     "concave-convex": ConcaveConvex,
     "gaussian": Gaussian,
     "paper": Paper,
@@ -112,6 +115,7 @@ __all__ = [
     "CliqueTree",
     "ConcaveConvex",
     "Gaussian",
+    "Given",
     "Joint",
     "Newton",
     "Paper",

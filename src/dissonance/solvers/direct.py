@@ -1,4 +1,4 @@
-"""Components whose mu is known without optimising: pinned by hard arcs, or a factor graph."""
+"""Components whose mu is known without optimising: pinned by hard arcs, a factor graph, or one given the other."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.distributions import CliqueTree, Tree
-from dissonance.distributions.messages import calibrate
+from dissonance.distributions import CliqueTree, Joint, Tree
+from dissonance.distributions.messages import Messages, calibrate
+from dissonance.distributions.tree import decompose, single
 from dissonance.errors import CapabilityError
-from dissonance.pdg import Arc, Theta
-from dissonance.problem import BUDGET, Component, check_size
+from dissonance.pdg import PDG, Arc, Theta
+from dissonance.problem import BUDGET, BYTES_PER_CELL, Attended, Component, check_size
 from dissonance.scores import incompatibility
 from dissonance.solvers.assemble import linear_cost
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
+
+COPIES = 8
+"""Tables of the size of mu that conditioning holds at its peak."""
 
 
 def spread(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
@@ -29,13 +33,27 @@ def spread(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
 
 def gather(component: Component, tree: Tree, tables: dict[str, Tensor]) -> list[Tensor]:
     """Sums of arc tables cluster by cluster."""
-    found = [torch.zeros(s, dtype=numerics.DTYPE) for s in tree.shapes]
+    found = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
     for a in component.arcs:
         if a.name in tables:
             home = tree.home(a.scope)
             assert home is not None
             found[home] = found[home] + spread(tables[a.name], a.arc, tree, home)
-    return found
+    return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
+
+
+class _Product(CliqueTree):
+    """A distribution made of conditionals whose logarithms are known: H(mu) = -sum_a E_mu[log p_a]."""
+
+    def __init__(self, of: Component, tables: list[Tensor], logs: dict[str, Tensor]) -> None:
+        super().__init__(of.variables, of.tree, tables)
+        self.factors = [(a.arc, logs[a.name]) for a in of.arcs if a.name in logs]
+
+    def _entropy(self) -> Tensor:
+        total = torch.zeros((), dtype=numerics.DTYPE)
+        for arc, log_p in self.factors:
+            total = total - numerics.times(self._marginal(tuple(v.name for v in arc.scope)), log_p).sum()
+        return total
 
 
 class PinnedSolution(Solution):
@@ -50,9 +68,14 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     """The incompatibility of prod_a p_a over the pinning arcs, and that distribution; hard arcs are checked apart."""
     assert component.pinned is not None
     tree = component.tree
-    logs = {a.name: a.arc.log_table(theta) for a in component.pinned}
-    _, tables = calibrate(tree, gather(component, tree, logs))
-    mu = CliqueTree(component.variables, tree, tables)
+    if torch.is_grad_enabled():
+        logs = {a.name: a.arc.log_table(theta) for a in component.pinned}
+    else:
+        logs = {a.name: torch.from_numpy(a.log_p) for a in component.pinned}
+    gathered = gather(component, tree, logs)
+    # All in one cluster the product is mu itself; across clusters it must be added up.
+    tables = [gathered[0].exp()] if len(gathered) == 1 else calibrate(tree, gathered)[1]
+    mu = _Product(component, tables, logs)
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
     return incompatibility(mu, component.pdg, soft, theta), mu
 
@@ -138,3 +161,139 @@ class SumProduct:
             return infinite(component, self.name)
         rounding = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters)) + component.rounding
         return Solution(component, value - rounding, value + rounding, self.name, tree=tree, tables=tables)
+
+
+@dataclass(frozen=True)
+class GivenSolution(Solution):
+    """mu(R) by hard arcs, a factor graph given R; `evidence` is log Z(R), of the shape of R's variables in their order.
+
+    Where Z is 0 and mu(R) is not, the component is impossible: `evidence` then says which states of R are to blame.
+    """
+
+    evidence: Tensor | None = None
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """The value as a function of theta: mu(R) and Z(R) both move."""
+        return _condition(self.component, theta).value
+
+
+@dataclass(frozen=True)
+class _Conditioned:
+    """The value; nu = mu(R); log Z(R); and mu's tables over (R, cluster) of `tree`."""
+
+    value: Tensor
+    nu: Tensor
+    evidence: Tensor
+    tree: Tree
+    tables: list[Tensor]
+
+
+def _trees(component: Component) -> tuple[Tree, Tree, list[Attended]]:
+    """The junction tree of what is left given R, the same with R in every cluster, and the arcs that reach out of R."""
+    known = {t for a in component.given or () for t in a.targets}
+    loose = [a for a in component.arcs if not known.issuperset(a.scope)]
+    sizes = {n: k for n, k in component.sizes.items() if n not in known}
+    rest = decompose(sizes, [tuple(v for v in a.scope if v not in known) for a in loose])
+    first = tuple(n for n in component.sizes if n in known)
+    return rest, Tree(component.sizes, tuple((*first, *c) for c in rest.clusters), rest.parent), loose
+
+
+def _condition(component: Component, theta: Theta | None) -> _Conditioned:
+    """nu(R) = prod of the hard arcs, and for every state of R with mass one problem on the tree of the rest."""
+    makers, gamma = component.given, component.gamma
+    assert makers is not None
+    rest, whole, loose = _trees(component)
+    known = [v for v in component.variables if v.name not in rest.sizes]
+    inside = single({v.name: v.size for v in known})
+    log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
+    for a in makers:
+        log_nu = log_nu + spread(a.arc.log_table(theta), a.arc, inside, 0)
+    nu = log_nu.exp()
+    within = [a for a in component.arcs if a not in loose]
+    soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
+    fixed = incompatibility(Joint(known, nu), PDG(*(a.arc for a in component.arcs)), soft, theta)
+    logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
+    for a in loose:
+        home = rest.home(v for v in a.scope if v in rest.sizes)
+        assert home is not None
+        table = numerics.scale(a.beta / gamma, a.arc.log_table(theta))
+        logs[home] = logs[home] + spread(table, a.arc, whole, home)
+    support = nu.detach().reshape(-1) > 0
+    flat = [x.expand(s).reshape(nu.numel(), -1) for x, s in zip(logs, whole.shapes, strict=True)]
+    everywhere = bool(support.all())
+    flat = flat if everywhere else [x[support] for x in flat]
+    log_z, cells = Messages(rest).calibrate(torch.cat(flat, 1)) if len(flat) > 1 else _normalised(flat[0])
+    weight = nu.reshape(-1)[support]
+    value = fixed - gamma * numerics.times(weight, log_z).sum()
+    evidence = log_z if everywhere else log_z.new_zeros(nu.numel()).masked_scatter(support, log_z)
+    masses = weight[:, None] * cells.detach()
+    if not everywhere:
+        masses = masses.new_zeros(nu.numel(), masses.shape[1]).index_copy_(0, support.nonzero()[:, 0], masses)
+    parts = masses.split([math.prod(s) for s in rest.shapes], 1)
+    tables = [x.reshape(s) for x, s in zip(parts, whole.shapes, strict=True)]
+    return _Conditioned(value, nu, evidence.reshape(nu.shape), whole, tables)
+
+
+def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z and the distribution of problems of one cluster, (problems, cells)."""
+    log_z = torch.logsumexp(log_cells.T, 0)
+    possible = torch.where(log_z == -math.inf, 0.0, log_z)
+    return log_z, (log_cells - possible[:, None]).exp()
+
+
+@dataclass(frozen=True)
+class Given:
+    """Hard arcs that pin mu over some variables R, and a factor graph given R.
+
+        mu* = mu(R) prod p_a^(beta_a/gamma) / Z(R)
+        inconsistency = (incompatibility of mu(R) with the arcs in R) - gamma E_mu(R)[log Z(R)]
+
+    Data as a hard arc and a latent-variable model make this: the posterior of the latents, and the mean log evidence.
+    """
+
+    budget: int = BUDGET
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return "given"
+
+    def fits(self, component: Component) -> bool:
+        """Whether this is such a component, and its tables fit."""
+        return component.given is not None and 8 * COPIES * _trees(component)[1].cells <= self.budget
+
+    def solve(self, component: Component) -> Solution:
+        """One calibration for every state of R; exact but for rounding."""
+        if component.given is None:
+            raise CapabilityError(
+                "the given solver needs gamma > 0, hard arcs (beta = inf) that determine mu over their own variables, "
+                "and beta = gamma alpha for every other (S, T)."
+            )
+        if not self.fits(component):
+            check_size(_trees(component)[1], self.budget * BYTES_PER_CELL // (8 * COPIES), False)
+        with torch.no_grad():
+            found = _condition(component, component.theta)
+        nu = found.nu
+        for a in component.arcs:
+            if a.hard and a not in component.given:
+                known = [v for v in component.variables if v.name in {t for m in component.given for t in m.targets}]
+                m = Joint(known, nu).rows(a.arc.sources, a.arc.targets)
+                p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
+                if float((m - m.sum(-1, keepdim=True) * p).abs().max()) > FEASIBLE:
+                    return infinite(component, self.name)
+        value = float(found.value)
+        if bool(((found.evidence == -math.inf) & (nu > 0)).any()):
+            value = math.inf  # whatever an arc in R says
+        if math.isinf(value):
+            return GivenSolution(component, value, value, self.name, evidence=found.evidence)
+        size = float(numerics.times(nu, found.evidence.abs()).sum()) * component.gamma
+        rounding = 1e-14 * max(1.0, abs(value), size) * math.sqrt(len(found.tree.clusters)) + component.rounding
+        return GivenSolution(
+            component,
+            value - rounding,
+            value + rounding,
+            self.name,
+            tree=found.tree,
+            tables=found.tables,
+            evidence=found.evidence,
+        )
