@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dissonance.focus import Attention, Control
-from dissonance.lir import Flow, Refocus, Run, lir
+from dissonance.lir import Flow, Record, Refocus, Run, lir
 from dissonance.pdg import PDG
 
 T = TypeVar("T")
@@ -18,7 +18,8 @@ class Instance(Generic[T]):
     """An algorithm as Local Inconsistency Resolution: what to believe, where to look, how to move, what to report.
 
     `attention` and `control` are the base of the run: what the global inconsistency of the trace means. `read` turns a
-    finished run into the answer. There is no optimiser, loss or update rule here: those are the engine's.
+    finished run into the answer; `trace` says what the run records. There is no optimiser, loss or update rule here:
+    those are the engine's.
     """
 
     pdg: PDG
@@ -27,10 +28,12 @@ class Instance(Generic[T]):
     attention: Attention | None = None
     control: Control | None = None
     flow: Flow | str = "natural"
+    trace: Record | None = None
 
     def run(self, steps: int, **options: Any) -> Run:
         """So many steps of LIR; `options` are those of `lir`."""
-        options = {"attention": self.attention, "control": self.control, "flow": self.flow, **options}
+        own = {"attention": self.attention, "control": self.control, "flow": self.flow, "trace": self.trace}
+        options = {**own, **options}
         return lir(self.pdg, self.refocus, steps=steps, **options)
 
     def answer(self, steps: int, **options: Any) -> T:
