@@ -68,6 +68,9 @@ class Attention:
         """The same attention with these arcs out of mind."""
         return self.replace(beta=dict.fromkeys(names, 0.0), alpha=dict.fromkeys(names, 0.0))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Attention, (dict(self.beta), dict(self.alpha), self.gamma)
+
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
         for name in (*self.beta, *self.alpha):
@@ -89,6 +92,9 @@ class Control:
             low = float(value.min()) if isinstance(value, Tensor) else float(value)
             if not low >= 0:
                 raise DissonanceError(f"control[{name!r}] must be >= 0, found {low}.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Control, (dict(self.chi),)
 
     def __getitem__(self, name: str) -> float | Tensor:
         return self.chi.get(name, 0.0)

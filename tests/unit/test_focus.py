@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -74,3 +76,8 @@ def test_a_focus_checks_the_names_it_uses(pdg: PDG):
     for bad in (Focus(Attention({"x": 1.0})), Focus(Attention({}, {"x": 1.0})), Focus(control=Control({"p.p": 1.0}))):
         with pytest.raises(DissonanceError, match="no arc named"):
             bad.check(pdg)
+
+
+def test_a_focus_goes_through_a_pickle_and_a_deep_copy():
+    focus = Focus(Attention({"p": inf}, {"p": 1.0}, 0.5), Control({"p": 2.0}))
+    assert pickle.loads(pickle.dumps(focus)) == focus == copy.deepcopy(focus)

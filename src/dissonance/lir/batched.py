@@ -10,7 +10,7 @@ import copy
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,14 +25,9 @@ from dissonance.solvers import Auto
 from dissonance.solvers.base import FEASIBLE, State
 from dissonance.solvers.batch import Arcs, Batch, structure
 from dissonance.solvers.bounds import Bounds, certify
-from dissonance.solvers.interior import cold, interior, uniform, warm
+from dissonance.solvers.interior import cold, interior
+from dissonance.solvers.nearby import solve_nearby
 from dissonance.solvers.structure import Structure
-
-SOON = 6
-"""Newton steps after which a warm-started problem may stop as soon as it is proved to the tolerance: few are left."""
-
-MIXED = 10.0
-"""How much of the uniform distribution a warm start takes in, times the gap."""
 
 WIDE = 1024
 """Cells of the widest cluster that is solved in a batch."""
@@ -261,21 +256,8 @@ class Batched:
         if memory is None or not bool(memory.known[runs].all()):
             state = interior(batch, cold(batch), tol)
             return state, certify(batch, state)
-        state = memory.state.take(runs)
-        bounds = certify(batch, state)
-        state.steps.zero_()
-        far = ~(bounds.gap <= tol)  # the others are still proved, as they are
-        gap = bounds.gap
-        for attempt, steps in (("warm", SOON), ("on", 2 * SOON), ("cold", 60)):
-            if not far.any():
-                break
-            some, start = batch.take(far), state.take(far)
-            if attempt != "on":
-                start = cold(some) if attempt == "cold" else _inside(some, start, gap[far])
-            state.put(far, interior(some, start, tol[far], steps=steps))
-            bounds = certify(batch, state)
-            far = possible & ~(bounds.gap <= 0.5 * self.tol * bounds.upper.abs().clamp(min=1.0))
-        return state, bounds
+        enough = torch.where(possible, 0.5 * self.tol, math.inf)
+        return solve_nearby(batch, memory.state.take(runs), tol, enough)
 
     def read(self, s: Structure, log_p: Tensor, a: Attentions, possible: Tensor, state: State, b: Bounds) -> Solved:
         """Bounds, mu(s,t) and derivatives of what was solved."""
@@ -292,15 +274,6 @@ class Batched:
         upper = torch.where(possible, upper, math.inf)
         slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
         return Solved(lower, upper, state.steps, joint, slope)
-
-
-def _inside(batch: Batch, near: State, gap: Tensor) -> State:
-    """A warm start with more of the uniform distribution mixed in: steps of LIR are long, and a cell that had nearly no
-    mass, but is about to need some, would take dozens of steps to get it."""
-    mix = (MIXED * gap).clamp(max=0.3)[:, None]
-    return replace(
-        warm(batch, near, gap), mu=batch.masked((1 - mix) * near.mu.clamp(min=0.0) + mix * uniform(batch), 0.0)
-    )
 
 
 def _own(state: State) -> State:

@@ -45,6 +45,11 @@ class Bounds:
         """upper - lower."""
         return self.upper - self.lower
 
+    def put(self, where: Tensor, other: Bounds) -> None:
+        """Overwrite some of them, in place."""
+        for name, mine in vars(self).items():
+            mine[where] = getattr(other, name)
+
 
 def certify(batch: Batch, state: State) -> Bounds:
     """Bounds from approximate clusters, conditionals and multipliers."""

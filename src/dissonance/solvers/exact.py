@@ -25,7 +25,7 @@ from dissonance.solvers.certificate import Bounds, agree, certify, contradiction
 from dissonance.solvers.conic import conic
 from dissonance.solvers.interior import cold as cold_batch
 from dissonance.solvers.interior import interior
-from dissonance.solvers.interior import warm as warm_batch
+from dissonance.solvers.nearby import solve_nearby
 from dissonance.solvers.newton import Iterate, cold, newton, warm
 from dissonance.solvers.program import Program
 
@@ -134,22 +134,15 @@ class Newton:
         return found
 
     def _run(self, batch: Batch, tol: Tensor, near: Sequence[Solution] | None) -> tuple[State, BatchBounds]:
-        """From where `near` stopped, where it helps; afresh for those it does not lead to a tight proof."""
+        """From where `near` stopped, where that is known."""
         start = cold_batch(batch)
         old = [x.near if x.near is not None and x.near[0] is batch.structure else None for x in near or ()]
         known = torch.tensor([k for k, x in enumerate(old) if x is not None], dtype=torch.long, device=tol.device)
         if len(known):
-            some, states = batch.take(known), State.stacked([x[1] for x in old if x is not None])
-            start.put(known, warm_batch(some, states))
+            start.put(known, State.stacked([x[1] for x in old if x is not None]))
+            return solve_nearby(batch, start, tol, 10 * tol)
         state = interior(batch, start, tol)
-        bounds = certify_batch(batch, state)
-        if len(known):
-            loose = known[(bounds.gap > 1e-2 * self.tol * bounds.upper.abs().clamp(min=1.0))[known]]
-            if len(loose):
-                some = batch.take(loose)
-                state.put(loose, interior(some, cold_batch(some), tol[loose]))
-                bounds = certify_batch(batch, state)
-        return state, bounds
+        return state, certify_batch(batch, state)
 
     def _insist(self, found: Solution | Component, tree: Tree) -> Solution:
         """If a solution is missing or not close, try the dual, Clarabel, and the dual from where Clarabel stopped."""

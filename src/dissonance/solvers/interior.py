@@ -20,6 +20,7 @@ from torch import Tensor
 from dissonance.solvers.base import State
 from dissonance.solvers.batch import TINY, Batch, padded
 from dissonance.solvers.elimination import Elimination
+from dissonance.solvers.whole import SMALL, Whole
 
 
 def cold(batch: Batch) -> State:
@@ -76,20 +77,16 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
     before, stalled = torch.full_like(tol, math.inf), torch.zeros_like(tol)
     runaway = 1e11 * (1 + batch.c.abs().amax(-1))  # only contradictory hard arcs push their multipliers that far
     for step in range(steps + 1):
-        slack = batch.slack(state.l, state.d, state.lam)
-        r = slack - state.z
-        merit = (state.mu * (state.z + r.abs()) - slack.clamp(max=0.0)).sum(-1)
-        m, miss, miss_hard = batch.misfit(state.mu)
-        off = miss.abs().sum(-1) + miss_hard.abs().sum(-1)
-        target = tol * (state.d @ batch.structure.roots).abs().clamp(min=1.0)
-        done = (merit < target) & (off < tol.clamp(min=1e-9)) & (moved < settle)
+        now = _Now(batch, state)
+        target = tol * now.scale
+        done = (now.merit < target) & (now.off < tol.clamp(min=1e-9)) & (moved < settle)
         if settle == math.inf:
-            close = merit < 100 * target
-            stalled = stalled + (close & (merit > 0.5 * before))
-            lost = (off > 1e-9) & (off < (1e-7 if batch.p.shape[1] else math.inf))  # far off, hard arcs may contradict
-            done |= close & ((stalled >= 2) & (off < 1e-7) | lost)
-        before = merit
-        done |= ~torch.isfinite(merit) | (step == steps)
+            close = now.merit < 100 * target
+            stalled = stalled + (close & (now.merit > 0.5 * before))
+            lost = (now.off > 1e-9) & (now.off < (1e-7 if batch.p.shape[1] else math.inf))  # else arcs may contradict
+            done |= close & ((stalled >= 2) & (now.off < 1e-7) | lost)
+        before = now.merit
+        done |= ~torch.isfinite(now.merit) | (step == steps)
         if batch.p.shape[1]:
             done |= state.lam.abs().amax(-1) > runaway
         if done.any():
@@ -98,49 +95,121 @@ def interior(batch: Batch, start: State, tol: Tensor, *, settle: float = math.in
             if not keep.any():
                 break
             active, tol, moved, runaway = (x[keep] for x in (active, tol, moved, runaway))
-            before, stalled, r, m, off = (x[keep] for x in (before, stalled, r, m, off))
-            batch, state = batch.take(keep), state.take(keep)
-        careful = bool(batch.p.shape[1]) or bool((off > 1e-12).any())
-        state, moved = _newton_step(batch, state, m, r, tol, 3 if careful else 1)
+            before, stalled = before[keep], stalled[keep]
+            batch, state, now = batch.take(keep), state.take(keep), now.take(keep)
+        careful = bool(batch.p.shape[1]) or bool((now.off > 1e-12).any())
+        newton = _Newton(batch, state, now)
+        state, moved, _ = newton.step(newton.corrected(tol), 3 if careful else 1)
     return final
 
 
-def _newton_step(
-    batch: Batch, state: State, m: Tensor, r: Tensor, tol: Tensor, refinements: int
-) -> tuple[State, Tensor]:
-    """All steps relative: mu+ = a mu by the predictor, b mu by the corrector; z moves by (tau'/(mu z) - b) z."""
-    mu, z = batch.masked(state.mu, 1.0), state.z
-    q = batch.conditionals(state.l)
-    curvature = curve(batch, m, q)
-    system = Elimination(batch, hessian(batch, q, curvature, z / mu))
-    product = mu * z
-    carried = batch.masked(product, 0.0)
-    count = batch.structure.cells if batch.alive is None else batch.alive.sum(-1, keepdim=True)
-    gap = carried.sum(-1, keepdim=True) / count
-    a = batch.masked(system.solve(-r, 0).mu / mu, 1.0)
-    ahead = carried * (1 + _reach(a - 1) * (a - 1)) * (1 - _reach(-a) * a)
-    ahead = ahead.sum(-1, keepdim=True) / count
-    floor = torch.maximum(0.1 * (state.mu * r.abs()).sum(-1), 0.1 * tol)[:, None] / count
-    tau = torch.maximum((ahead / gap) ** 3 * gap, floor)
-    target = tau - (product * (a * (1 - a))).clamp(-gap, gap)
-    step = system.solve(target / mu - r, refinements)
-    b = batch.masked(step.mu / mu, 1.0)
-    dz = batch.masked(target / product - b, 0.0)
-    dl = _dual_direction(batch, step.mu, q, curvature)
-    primal = (0.99 * _reach(b - 1)).clamp(max=1.0)
-    dual = (0.99 * _reach(dz)).clamp(max=1.0)
-    if dl.shape[1]:
-        dual = torch.minimum(dual, 4 / dl.abs().amax(-1, keepdim=True).clamp(min=4.0))
-    dmu = primal * (b - 1) * state.mu
-    moved = State(
-        state.mu + dmu,
-        z + dual * dz * z,
-        batch.normalised(state.l + dual * dl),
-        state.d + dual * step.d,
-        state.lam + dual * step.lam,
-        state.steps + 1,
-    )
-    return moved, dmu.abs().sum(-1)
+FINAL = 0.3
+"""The gap at which a solution is followed, in units of the tolerance."""
+
+SHORT = 0.5
+"""A Newton step of which less than this can be taken ends following."""
+
+
+def follow(batch: Batch, near: State, tol: Tensor, *, steps: int = 5) -> State:
+    """From the solutions of nearby problems to those of these, for as many as it works.
+
+    Newton's method at the final tau at once, two or three steps, as long as every mu and z changes by little of itself.
+    A problem where that does not hold keeps its `near`, and one that is not done after so many steps what it has.
+    """
+    active = torch.arange(len(batch), device=batch.c.device)
+    state, final = near, near.take(active)
+    for step in range(steps + 1):
+        now = _Now(batch, state)
+        done = (now.merit < tol * now.scale) & (now.off < 1e-7) | ~torch.isfinite(now.merit) | (step == steps)
+        final.put(active[done], state.take(done))
+        keep = ~done
+        if not keep.any():
+            break
+        active, tol = active[keep], tol[keep]
+        batch, state, now = batch.take(keep), state.take(keep), now.take(keep)
+        newton = _Newton(batch, state, now)
+        state, _, length = newton.step((FINAL * tol)[:, None] / newton.count, 1)
+        free = length > SHORT
+        if not free.all():
+            final.steps[active[~free]] = state.steps[~free]
+            active, tol = active[free], tol[free]
+            batch, state = batch.take(free), state.take(free)
+    return final
+
+
+class _Now:
+    """How far states are from done, (P,) each: `merit`, the gap of their own proof; `off`, how far mu is from its
+    equations; `scale`, max(1, |value|). Also m = mu(s,t) (P, soft), and r = slack - z (P, cells)."""
+
+    def __init__(self, batch: Batch, state: State) -> None:
+        slack = batch.slack(state.l, state.d, state.lam)
+        self.r = slack - state.z
+        self.merit = (state.mu * (state.z + self.r.abs()) - slack.clamp(max=0.0)).sum(-1)
+        self.m, miss, miss_hard = batch.misfit(state.mu)
+        self.off = miss.abs().sum(-1) + miss_hard.abs().sum(-1)
+        self.scale = (state.d @ batch.structure.roots).abs().clamp(min=1.0)
+
+    def take(self, keep: Tensor) -> _Now:
+        """Some of them."""
+        made = object.__new__(_Now)
+        made.__dict__ = {k: v[keep] for k, v in vars(self).items()}
+        return made
+
+
+class _Newton:
+    """The Newton system of a batch at a state, factored.
+
+    All steps are relative: mu+ = a mu by the predictor, b mu by the corrector; z moves by (tau'/(mu z) - b) z.
+    """
+
+    def __init__(self, batch: Batch, state: State, now: _Now) -> None:
+        self.batch, self.state, self.r = batch, state, now.r
+        self.mu = batch.masked(state.mu, 1.0)
+        self.q = batch.conditionals(state.l)
+        self.curvature = curve(batch, now.m, self.q)
+        self.system = _system(batch, self.q, self.curvature, state.z / self.mu)
+        self.count = batch.structure.cells if batch.alive is None else batch.alive.sum(-1, keepdim=True)
+
+    def corrected(self, tol: Tensor) -> Tensor:
+        """tau' (P, cells): Mehrotra's tau from how far the predictor gets, less the product of its steps."""
+        batch, product = self.batch, self.mu * self.state.z
+        carried = batch.masked(product, 0.0)
+        gap = carried.sum(-1, keepdim=True) / self.count
+        a = batch.masked(self.system.solve(-self.r, 0).mu / self.mu, 1.0)
+        ahead = carried * (1 + _reach(a - 1) * (a - 1)) * (1 - _reach(-a) * a)
+        ahead = ahead.sum(-1, keepdim=True) / self.count
+        floor = torch.maximum(0.1 * (self.state.mu * self.r.abs()).sum(-1), 0.1 * tol)[:, None] / self.count
+        tau = torch.maximum((ahead / gap) ** 3 * gap, floor)
+        return tau - (product * (a * (1 - a))).clamp(-gap, gap)
+
+    def step(self, target: Tensor, refinements: int) -> tuple[State, Tensor, Tensor]:
+        """Towards mu z = target: the next state, how far mu moves, and how much of the step can be taken, (P,)."""
+        batch, state = self.batch, self.state
+        step = self.system.solve(target / self.mu - self.r, refinements)
+        b = batch.masked(step.mu / self.mu, 1.0)
+        dz = batch.masked(target / (self.mu * state.z) - b, 0.0)
+        dl = _dual_direction(batch, step.mu, self.q, self.curvature)
+        primal = (0.99 * _reach(b - 1)).clamp(max=1.0)
+        dual = (0.99 * _reach(dz)).clamp(max=1.0)
+        if dl.shape[1]:
+            dual = torch.minimum(dual, 4 / dl.abs().amax(-1, keepdim=True).clamp(min=4.0))
+        dmu = primal * (b - 1) * state.mu
+        moved = State(
+            state.mu + dmu,
+            state.z + dual * dz * state.z,
+            batch.normalised(state.l + dual * dl),
+            state.d + dual * step.d,
+            state.lam + dual * step.lam,
+            state.steps + 1,
+        )
+        return moved, dmu.abs().sum(-1), torch.minimum(primal, dual)[:, 0]
+
+
+def _system(batch: Batch, q: Tensor, curvature: Tensor, diagonal: Tensor) -> Whole | Elimination:
+    s = batch.structure
+    if len(batch) * (s.cells + len(s.roots)) ** 3 <= SMALL and s.whole is not None:
+        return Whole(batch, s.whole, q, batch.W * curvature, diagonal)
+    return Elimination(batch, hessian(batch, q, curvature, diagonal))
 
 
 def curve(batch: Batch, m: Tensor, q: Tensor) -> Tensor:

@@ -238,6 +238,19 @@ class Structure:
         """How many there are."""
         return self.incidence.n
 
+    @cached_property
+    def whole(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Of a small problem without hard arcs: which cells lie in a soft entry and in its row, (cells, soft) each, and
+        the frame of its Newton system: the unknowns over the cells, and their transpose."""
+        entry, same = self.incidence.dense, self.rows.same
+        if entry is None or same is None or len(self.hard_entry):
+            return None
+        soft, _, X = entry.split([len(self.first), len(self.hard_entry), len(self.roots)], 1)
+        n, size = self.cells, self.cells + len(self.roots)
+        frame = X.new_zeros(size, size)
+        frame[:n, n:], frame[n:, :n] = X, X.T
+        return soft, soft @ same, frame
+
     @property
     def pairs(self) -> int:
         """How many pairs of cells there are inside fronts."""

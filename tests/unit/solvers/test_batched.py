@@ -18,8 +18,11 @@ from dissonance.solvers import CliqueTree, Newton, Solution, bounds, exact, layo
 from dissonance.solvers import batch as remembering
 from dissonance.solvers.batch import Arcs, Batch, alike, forget, structure
 from dissonance.solvers.bounds import certify
-from dissonance.solvers.interior import cold, interior, warm
+from dissonance.solvers.elimination import Elimination
+from dissonance.solvers.interior import cold, curve, follow, hessian, interior, warm
+from dissonance.solvers.nearby import solve_nearby
 from dissonance.solvers.support import supports
+from dissonance.solvers.whole import Whole
 
 
 def rows(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> np.ndarray:
@@ -131,6 +134,48 @@ def test_a_warm_start_takes_fewer_steps_and_ends_where_a_cold_one_does() -> None
     assert again.steps.double().mean() < 0.75 * fresh.steps.double().mean()
     a, b = (certify(moved, s) for s in (again, fresh))
     assert torch.allclose(a.upper, b.upper, atol=1e-8)
+
+
+def test_a_solution_is_followed_in_few_steps_and_one_far_away_is_left_where_it_was() -> None:
+    rng = np.random.default_rng(9)
+    pdgs = [loop(rng) for _ in range(10)]
+    batch = batch_of([component(p) for p in pdgs])
+    tol = tolerance(batch, 1e-9)
+    near = interior(batch, cold(batch), tol)
+    near = replace(near, steps=torch.zeros_like(near.steps))
+    nudged = [p.replace(*(Arc(a.name, a.sources, a.targets, _nudge(a, rng)) for a in p.arcs)) for p in pdgs]
+    moved = batch_of([component(p) for p in nudged])
+    found = follow(moved, near, tol)
+    close = certify(moved, found).gap < 1e-7
+    assert int(close.sum()) >= 8
+    assert float(found.steps[close].double().mean()) < 3.5
+
+    other = batch_of([component(loop(rng)) for _ in range(10)])
+    lost = follow(other, near, tol)
+    far = certify(other, lost).gap > 1e-7
+    kept = (lost.mu == near.mu).all(1)
+    assert bool(kept.any()) and bool((far >= kept).all())
+    state, proved = solve_nearby(other, near, tol, 10 * tol)
+    assert bool((proved.gap < 1e-8).all())
+    assert torch.allclose(proved.upper, certify(other, interior(other, cold(other), tol)).upper, atol=1e-8)
+    assert bool((state.steps[kept] > 1).all())
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.2])
+def test_a_small_system_is_solved_alike_as_a_whole_and_front_by_front(zeros: float) -> None:
+    rng = np.random.default_rng(10)
+    batch, possible = Arcs.of(cs := [component(loop(rng, zeros)) for _ in range(6)]).batch(structure(cs[0], cs[0].tree))
+    batch = batch.take(possible)
+    assert (batch.alive is not None) == bool(zeros) and batch.structure.whole is not None
+    state = interior(batch, cold(batch), tolerance(batch, 1e-3))
+    q = batch.conditionals(state.l)
+    curvature = curve(batch, batch.misfit(state.mu)[0], q)
+    diagonal = state.z / batch.masked(state.mu, 1.0)
+    whole = Whole(batch, batch.structure.whole, q, batch.W * curvature, diagonal)
+    fronts = Elimination(batch, hessian(batch, q, curvature, diagonal))
+    g = batch.masked(torch.from_numpy(rng.standard_normal(batch.c.shape)), 0.0)
+    for mine, theirs in zip(vars(whole.solve(g, 2)).values(), vars(fronts.solve(g, 2)).values(), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
 def _nudge(arc: Arc, rng: np.random.Generator) -> np.ndarray:
