@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (python3 -m venv .*)$", README, re.MULTILINE)
@@ -24,26 +26,64 @@ def test_the_commands_come_first():
         assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q -e ")
 
 
-def test_the_first_command_prints_what_the_readme_shows():
-    program, *arguments = shlex.split(COMMANDS[0].rpartition("&& ")[2])
-    assert program == ".venv/bin/dissonance"
+def printed_by(*arguments: str) -> list[str]:
+    """The lines that `dissonance` prints, when all goes well."""
     done = subprocess.run(
         [sys.executable, "-m", "dissonance", *arguments],
         capture_output=True,
         encoding="utf-8",
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         cwd=ROOT,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    printed = [words(line) for line in done.stdout.splitlines()]
-    shown = re.search(r"first command above prints\n\n((?:    .*\n|\n)+)", README)
-    assert shown is not None
-    lines = [words(line) for line in shown[1].splitlines()]
+    return [words(line) for line in done.stdout.splitlines()]
+
+
+def shown_after(sentence: str) -> list[str]:
+    """The indented block that follows a sentence of the README."""
+    found = re.search(re.escape(sentence) + r"\n\n((?:    .*\n|\n)+)", README)
+    assert found is not None
+    return [words(line) for line in found[1].strip("\n").splitlines()]
+
+
+def job() -> list[str]:
+    """What the first command has `dissonance` do."""
+    program, *arguments = shlex.split(COMMANDS[0].rpartition("&& ")[2])
+    assert program == ".venv/bin/dissonance"
+    return arguments
+
+
+def numbers(line: str) -> list[float]:
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*", line)]
+
+
+def test_the_first_command_does_its_job_at_a_small_size(tmp_path: Path):
+    small = ["--replicates", "1", "--steps", "1", "--jobs", "1", "--no-figures", "--out", str(tmp_path / "study")]
+    printed = printed_by(*job(), *small)
+    for line in shown_after("It prints"):
+        assert any(line.split()[0] in there.split() for there in printed), f"{line!r} has nothing like it in {printed}"
+    assert (tmp_path / "study" / "report.md").exists()
+
+
+@pytest.mark.slow
+def test_the_first_command_prints_what_the_readme_shows(tmp_path: Path):
+    printed = printed_by(*job(), "--out", str(tmp_path / "study"))
+    header, *shown = shown_after("It prints")
+    assert header in printed and len(shown) == 6
+    for line in shown:
+        there = next(x for x in printed if x.split()[:1] == line.split()[:1])
+        assert numbers(there) == pytest.approx(numbers(line), rel=0.02, abs=0.02), f"{there!r} is not {line!r}"
+    assert len(list((tmp_path / "study" / "figures").iterdir())) >= 12
+
+
+def test_the_score_is_what_the_readme_shows():
+    lines = shown_after("who is to blame:")
     assert len(lines) > 10
+    printed = printed_by("score", "examples/smoking.json")
     for line in lines:
-        assert line == "..." or line in printed, f"{line!r} is not in {printed}"
+        assert line in ("", "...") or line in printed, f"{line!r} is not in {printed}"
 
 
 def test_the_second_command_is_what_ci_runs():
