@@ -9,6 +9,7 @@ from dissonance.cpds.observed import Evidence, Observed
 from dissonance.cpds.observed_categorical import ObservedCategorical
 from dissonance.cpds.observed_gaussian import ObservedGaussian
 from dissonance.cpds.table import SimplexTable, SoftmaxTable, Table
+from dissonance.cpds.table_in_rows import TableInRows
 
 __all__ = [
     "CPD",
@@ -26,4 +27,5 @@ __all__ = [
     "SoftmaxTable",
     "Table",
     "TableCPD",
+    "TableInRows",
 ]

@@ -22,8 +22,8 @@ class ObservedGaussian(Observed):
     """p(x_n | s) = N(x_n; m_s, C_s) at the rows x_n of a data set, NaN where an entry is missing.
 
     `covariance`: "full" (a matrix for each setting of the sources), "tied" (one matrix for all) or "diag" (a variance
-    for each setting and column); missing entries need "diag". theta = `means` and `scale`: C = L L', L = `scale` below
-    its diagonal and exp of `scale` on it; for "diag" `scale` is the logarithm of the standard deviations.
+    for each setting and column), which rows with some entries missing need. theta = `means` and `scale`: C = L L', L =
+    `scale` below its diagonal and exp of `scale` on it; for "diag" `scale` is the logarithm of the standard deviations.
 
     With `floor` > 0 the data is taken to be known up to noise of that variance: log p is its mean over the noise,
     log N(x; m, C) - floor tr(C^-1) / 2, whose maximum likelihood covariances have `floor` added to their diagonals.
@@ -43,16 +43,9 @@ class ObservedGaussian(Observed):
                 f"the data has {x.shape[1]} columns, means {columns} and {covariance!r} covariances the shape "
                 f"{tuple(c.shape)}; {settings} settings of {columns} columns need {wanted[covariance]}."
             )
-        missing = x.isnan()
         if x.isinf().any():
             n, j = x.isinf().nonzero()[0].tolist()
             raise DissonanceError(f"row {n}, column {j} of the data is infinite.")
-        if missing.any() and covariance != "diag":
-            n, j = missing.nonzero()[0].tolist()
-            raise CapabilityError(
-                f"row {n}, column {j} is missing: a {covariance!r} covariance has no closed-form projection then. "
-                'Use covariance="diag", or leave incomplete rows out.'
-            )
         super().__init__(_sample(x, covariance), settings)
         self.covariance: Covariance = covariance
         self.floor = float(floor)
@@ -107,7 +100,8 @@ class ObservedGaussian(Observed):
             torch.addmm(-shift, white, x.T).reshape(settings, columns, len(x)).square().sum(1)
             for x in self.sample["x"].split(CHUNK)
         ]
-        return -0.5 * (torch.cat(parts, 1) + constant[:, None])
+        found = -0.5 * (torch.cat(parts, 1) + constant[:, None])
+        return found * self.sample["there"] if "there" in self.sample.columns else found
 
     def expectations(self, joint: Tensor) -> Tensor:
         """Mass, first and second moments about the present means, (settings, ...): 1 + columns + columns^2 numbers, or
@@ -120,6 +114,8 @@ class ObservedGaussian(Observed):
                 mass = there[0] if there else joint.sum(1, keepdim=True).expand_as(first)
                 m = self.means - self.sample["middle"][0]
                 return torch.stack([mass, first - m * mass, second - 2 * m * first + m * m * mass], 1)
+            if "there" in self.sample.columns:
+                joint = joint * self.sample["there"]
             first, second = torch.zeros_like(self.means), joint.new_zeros(settings, columns, columns)
             for x, weight in zip(self.sample["x"].split(CHUNK), joint.split(CHUNK, 1), strict=True):
                 off = x.T - self.means[:, :, None]  # (settings, columns, rows)
@@ -177,9 +173,19 @@ class ObservedGaussian(Observed):
 
 def _sample(x: Tensor, covariance: Covariance) -> Sample:
     """The rows; for "diag" their squares and they themselves, relative to their middle, and what is there of them."""
-    if covariance != "diag":
-        return Sample(x=x)
     missing = x.isnan()
+    if covariance != "diag":
+        if not missing.any():
+            return Sample(x=x)
+        partly = missing.any(1) & ~missing.all(1)
+        if partly.any():
+            n = int(partly.nonzero()[0, 0])
+            j = int(missing[n].nonzero()[0, 0])
+            raise CapabilityError(
+                f"row {n}, column {j} is missing: a {covariance!r} covariance has no closed-form projection then. "
+                'Use covariance="diag", or leave incomplete rows out.'
+            )
+        return Sample(x=torch.where(missing, 0.0, x), there=(~missing).all(1).to(x.dtype))
     middle = torch.where(missing, 0.0, x).sum(0) / (~missing).sum(0).clamp(min=1)
     x = torch.where(missing, 0.0, x - middle)
     columns = {"middle": middle.expand(len(x), -1)}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.cpds import Observed, SoftmaxTable, Table
+from dissonance.cpds import Observed, SoftmaxTable, Table, TableInRows
 from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
@@ -86,7 +86,7 @@ class Alternate:
 
 
 @dataclass(frozen=True)
-class Learned:
+class Fitted:
     """What EM has learned: the beliefs p at their new parameters, and the run it took."""
 
     pdg: PDG
@@ -128,9 +128,9 @@ def _with_data(pdg: PDG, row: Variable) -> tuple[PDG, Attention]:
 
 def evidence(result: Inconsistency) -> Tensor:
     """log p(x_n) of every row; -inf where the beliefs make it impossible."""
-    (solution,) = result.solutions
-    assert isinstance(solution, GivenSolution) and solution.evidence is not None
-    return solution.evidence
+    found = [s.evidence for s in result.solutions if isinstance(s, GivenSolution)]
+    assert len(found) == 1 and found[0] is not None  # what is not connected to the rows says nothing about them
+    return found[0]
 
 
 def em(
@@ -140,7 +140,7 @@ def em(
     weights: object = None,
     batches: int = 1,
     chi: Rate = math.inf,
-) -> Instance[Learned]:
+) -> Instance[Fitted]:
     """EM for beliefs p(hidden, x_row) about latent variables and the rows of a data set.
 
     `p` holds tables between hidden variables and `Observed` cpds whose target is `row`; arcs may share parameters.
@@ -164,7 +164,7 @@ def em(
     return Instance(
         pdg,
         Alternate(parts, controlled, chi),
-        lambda run: Learned(_learned(p, parts[0], run), row, run, entropy),
+        lambda run: Fitted(_learned(p, parts[0], run), row, run, entropy),
         attention(parts),
         Control(dict.fromkeys(controlled, 1.0)),
         trace=Record(distortion=0),
@@ -201,7 +201,7 @@ def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple
                 a.name + tag,
                 [own[v.name] for v in a.sources],
                 [own[v.name] for v in a.targets],
-                a.cpd.rows(rows) if isinstance(a.cpd, Observed) else a.cpd,
+                a.cpd.rows(rows) if isinstance(a.cpd, Observed | TableInRows) else a.cpd,
             )
             for a in p
         ]

@@ -37,6 +37,8 @@ class Compromise:
 
     def distance(self, other: Compromise) -> Tensor:
         """Total variation, run by run, (P,); over clusters, a lower bound of it. NaN where there is no mu*."""
+        if self.mu.shape != other.mu.shape:
+            return torch.full((len(self.mu),), math.nan, dtype=DTYPE)
         off = 0.5 * (self.mu - other.mu).abs()
         if self.cluster is None:
             return off.sum(1) if off.shape[1] else torch.full((len(off),), math.nan, dtype=DTYPE)

@@ -21,8 +21,7 @@ def projects(parameters: Parameters, arc: Arc) -> bool:
     tied = parameters.tied(arc)
     if len(tied) == 1:
         return type(arc.cpd).project is not CPD.project
-    alike = all(type(a.cpd) is type(arc.cpd) and parameters.keys(a) == parameters.keys(arc) for a in tied)
-    return alike and type(arc.cpd).match is not CPD.match
+    return all(type(a.cpd).match is not CPD.match and parameters.keys(a) == parameters.keys(arc) for a in tied)
 
 
 def projected(local: Local, arc: Arc, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:

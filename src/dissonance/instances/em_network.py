@@ -1,0 +1,63 @@
+"""Bayesian networks with hidden variables in the manner of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dissonance.errors import DissonanceError, suggest
+from dissonance.instances.em_data import Array, columns_by_name, distinct
+from dissonance.instances.em_latent import ROW, network
+from dissonance.instances.em_models import LatentModel, table_of
+from dissonance.pdg import PDG
+from dissonance.variables import Variable
+
+
+class LatentBayesianNetwork(LatentModel):
+    """A Bayesian network of tables with hidden variables: {variable: (parents, table)}, by name where it is used.
+
+    X maps the names of observed variables to columns of labels (a data frame will do), None or NaN where an entry is
+    missing. A table may be None: it is then drawn at random. Equal rows are counted, not repeated.
+    """
+
+    def __init__(self, cpds: Mapping[Variable, tuple[Sequence[Variable], object]], **options: Any) -> None:
+        super().__init__(**options)
+        self.cpds = dict(cpds)
+
+    def fit(self, X: Any, y: object = None, sample_weight: object = None) -> LatentBayesianNetwork:  # noqa: N803
+        """Expectation-maximisation on the columns of X; y is not looked at."""
+        columns, weights = distinct(columns_by_name(X), sample_weight)
+        return super().fit(columns, y, weights)
+
+    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
+        def drawn(v: Variable, parents: Sequence[Variable], table: object) -> object:
+            return generator.dirichlet(np.full(v.size, 5.0), [u.size for u in parents]) if table is None else table
+
+        return network({v: (parents, drawn(v, parents, table)) for v, (parents, table) in self.cpds.items()}, X)
+
+    def _about(self, X: Any) -> PDG:  # noqa: N803
+        return network({v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}, columns_by_name(X))
+
+    def table(self, name: str) -> Array:
+        """p(variable | parents) as fitted."""
+        p = self._fitted()
+        if name not in {v.name for v in self.cpds}:
+            raise DissonanceError(f"no variable named {name!r}.{suggest(name, [v.name for v in self.cpds])}")
+        return table_of(p, name)
+
+    def predict_proba(self, X: Any, name: str) -> Array:  # noqa: N803
+        """p(variable | x_n) of every row, (rows, values)."""
+        _, result = self._result(X)
+        self._possible(result, X)
+        return result.mu.conditional(name, ROW).numpy()
+
+    def predict(self, X: Any, name: str) -> list[Hashable]:  # noqa: N803
+        """The most probable value of a variable in every row."""
+        labels = self._fitted().variable(name).finite.labels
+        return [labels[i] for i in self.predict_proba(X, name).argmax(1)]
+
+    def _count(self) -> int:
+        return sum((v.size - 1) * math.prod(u.size for u in parents) for v, (parents, _) in self.cpds.items())

@@ -1,0 +1,161 @@
+"""Hidden Markov models in the manner of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, SoftmaxTable
+from dissonance.cpds.observed import Sample
+from dissonance.cpds.observed_gaussian import Covariance
+from dissonance.errors import DissonanceError
+from dissonance.instances.em import believed, evidence
+from dissonance.instances.em_data import Array, encoded, lengths, matrix, missing, sequences
+from dissonance.instances.em_latent import ROW, hidden_markov
+from dissonance.instances.em_models import LatentModel, gaussian_count, gaussian_start, table_of
+from dissonance.pdg import PDG
+
+
+class HiddenMarkovModel(LatentModel):
+    """A hidden Markov model of sequences of labels, or of vectors (Gaussian emissions, `covariance_type`).
+
+    X is a list of sequences, which may differ in length; None or NaN is a missing observation. `emissions`:
+    "categorical" or "gaussian". The start: `startprob_init`, `transmat_init`, and for labels `emissionprob_init`, for
+    vectors `means_init` and `covariances_init`; what is not given is drawn at random.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        emissions: str = "categorical",
+        *,
+        categories: Sequence[Hashable] | None = None,
+        startprob_init: object = None,
+        transmat_init: object = None,
+        emissionprob_init: object = None,
+        means_init: object = None,
+        covariances_init: object = None,
+        covariance_type: Covariance = "diag",
+        floor: float = 1e-6,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if emissions not in ("categorical", "gaussian"):
+            raise DissonanceError(f"emissions: 'categorical' or 'gaussian', found {emissions!r}.")
+        self.n_components, self.emissions, self.categories = n_components, emissions, categories
+        self.startprob_init, self.transmat_init, self.emissionprob_init = (
+            startprob_init,
+            transmat_init,
+            emissionprob_init,
+        )
+        self.means_init, self.covariances_init = means_init, covariances_init
+        self.covariance_type: Covariance = covariance_type
+        self.floor = floor
+
+    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
+        k = self.n_components
+        start = np.full(k, 1 / k) if self.startprob_init is None else self.startprob_init
+        move = generator.dirichlet(np.full(k, 5.0), k) if self.transmat_init is None else self.transmat_init
+        if self.emissions == "categorical":
+            seen = {c for sequence in sequences(X) for c in sequence if not missing(c)}
+            self.categories_ = sorted(seen, key=str) if self.categories is None else list(self.categories)
+            table = self.emissionprob_init
+            table = generator.dirichlet(np.full(len(self.categories_), 5.0), k) if table is None else table
+            return hidden_markov(start, move, self._categorical(X, table), lengths(X))
+        stacked = np.concatenate([matrix(s, f"sequence {n}") for n, s in enumerate(sequences(X))])
+        means, covariances = gaussian_start(stacked, k, self.covariance_type, self.floor, generator)
+        means = means if self.means_init is None else self.means_init
+        covariances = covariances if self.covariances_init is None else self.covariances_init
+        return hidden_markov(start, move, self._gaussian(X, means, covariances), lengths(X))
+
+    def _about(self, X: Any) -> PDG:  # noqa: N803
+        if self.emissions == "categorical":
+            emissions: Sequence[Observed] = self._categorical(X, self.emissionprob_)
+        else:
+            emissions = self._gaussian(X, self.means_, self.covariances_)
+        return hidden_markov(self.startprob_, self.transmat_, emissions, lengths(X))
+
+    def _categorical(self, X: Any, table: object) -> list[ObservedCategorical]:  # noqa: N803
+        given = sequences(X)
+        codes = np.full((len(given), max(map(len, given))), -1)
+        for n, sequence in enumerate(given):
+            where = f"sequence {n}, time"
+            codes[n, : len(sequence)] = encoded([[c] for c in sequence], [self.categories_], where)[:, 0]
+        first = ObservedCategorical(codes[:, :1], [table])
+        missing = first.logits.shape[-1]
+        each = torch.from_numpy(np.where(codes < 0, missing, codes))
+        return [first, *(first.on(Sample(codes=each[:, t : t + 1])) for t in range(1, codes.shape[1]))]
+
+    def _gaussian(self, X: Any, means: object, covariances: object) -> list[ObservedGaussian]:  # noqa: N803
+        given = [matrix(s, f"sequence {n}") for n, s in enumerate(sequences(X))]
+        widths = {s.shape[1] for s in given}
+        if len(widths) > 1:
+            raise DissonanceError(f"the vectors of all sequences need one length; found {sorted(widths)}.")
+        padded = np.full((len(given), max(map(len, given)), *widths), np.nan)
+        for n, s in enumerate(given):
+            padded[n, : len(s)] = s
+        first = ObservedGaussian(padded[:, 0], means, covariances, self.covariance_type, self.floor)
+        return [first, *(first.about(padded[:, t]) for t in range(1, padded.shape[1]))]
+
+    def _blame(self, n: int, X: Any) -> str:  # noqa: N803
+        """The first observation that makes a sequence impossible, by bisection."""
+        sequence = list(sequences(X)[n])
+        model = self._about if hasattr(self, "fitted_") else lambda x: self._start(x, np.random.default_rng(0))
+        low, high = 0, len(sequence)  # a prefix of `low` is possible, one of `high` is not
+        while high - low > 1:
+            middle = (low + high) // 2
+            p = model([sequence[:middle]])
+            possible = math.isfinite(float(evidence(believed(p, p.variable(ROW)))[0]))
+            low, high = (middle, high) if possible else (low, middle)
+        return f"sequence {n}: {sequence[high - 1]!r} at time {high - 1}"
+
+    @property
+    def startprob_(self) -> Array:
+        """p(Z_0)."""
+        return table_of(self._fitted(), "initial")
+
+    @property
+    def transmat_(self) -> Array:
+        """p(Z_t | Z_t-1)."""
+        p = self._fitted()
+        if "transition1" not in p:  # every sequence was of one observation: nothing was learned
+            return np.full((self.n_components,) * 2, 1 / self.n_components)
+        return torch.softmax(cast(SoftmaxTable, p["transition1"].cpd).logits, -1).detach().numpy()
+
+    @property
+    def emissionprob_(self) -> Array:
+        """p(label | Z), (components, labels)."""
+        return cast(ObservedCategorical, self._fitted()["x0"].cpd).tables()[:, 0].detach().numpy()
+
+    @property
+    def means_(self) -> Array:
+        """The means of Gaussian emissions."""
+        return cast(ObservedGaussian, self._fitted()["x0"].cpd).means.detach().numpy()
+
+    @property
+    def covariances_(self) -> Array:
+        """The covariances of Gaussian emissions."""
+        return cast(ObservedGaussian, self._fitted()["x0"].cpd).covariances.detach().numpy()
+
+    def predict_proba(self, X: Any) -> list[Array]:  # noqa: N803
+        """p(Z_t | x) at every time of every sequence, an array (times, components) each."""
+        p, result = self._result(X)
+        self._possible(result, X)
+        times = [v.name for v in p.variables if v.name != ROW]
+        each = np.stack([result.mu.conditional(z, ROW).numpy() for z in times], 1)
+        return [each[n, : len(s)] for n, s in enumerate(sequences(X))]
+
+    def predict(self, X: Any) -> list[npt.NDArray[np.intp]]:  # noqa: N803
+        """The most probable state at every time of every sequence, each time by itself."""
+        return [p.argmax(1) for p in self.predict_proba(X)]
+
+    def _count(self) -> int:
+        k = self.n_components
+        if self.emissions == "categorical":
+            return k * k - 1 + k * (len(self.categories_) - 1)
+        return k * k - 1 + gaussian_count(self.means_, self.covariance_type)
