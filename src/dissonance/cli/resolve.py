@@ -35,7 +35,8 @@ def resolve(
     flow: Annotated[
         str | None,
         typer.Option(
-            help="How a step moves the beliefs: natural (for tables), full (for Gaussians), adam, ...", metavar="NAME"
+            help="How a step moves the beliefs: natural (the default for tables), full (for Gaussians), ode, adam, ...",
+            metavar="NAME",
         ),
     ] = None,
     control: Annotated[
@@ -188,6 +189,12 @@ def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:
 def _warn(run: Run, focus: Focus) -> None:
     if not any(chi > 0 for chi in focus.control.chi.values() if isinstance(chi, float)):
         sys.stderr.write("dissonance: warning: every control is 0, so nothing may move.\n")
+    projected = sum(run.trace.column("projected"))
+    if projected:
+        sys.stderr.write(
+            f"dissonance: warning: {run.flow} left the parameter space in {projected} of {run.steps} steps and was "
+            "brought back: lower --control, or use --flow natural.\n"
+        )
     if not run.after.converged:
         bounds = f"between {run.after.lower:.9g} and {run.after.upper:.9g} nats"
         sys.stderr.write(f"dissonance: warning: the solver stopped early: the final inconsistency is {bounds}.\n")

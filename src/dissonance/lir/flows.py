@@ -143,15 +143,26 @@ class Descent:
         return moved
 
 
+STIFF = {"lsoda": "LSODA", "bdf": "BDF", "radau": "Radau"}
+"""Methods of scipy's that are implicit where need be."""
+
+FIXED = ("euler", "midpoint", "rk4", "heun3")
+"""Methods of torchdiffeq's with fixed steps."""
+
+STEPS = 1000
+"""How many steps an explicit method may take for a unit of time before the flow counts as stiff."""
+
+
 @dataclass(frozen=True)
 class ODE:
-    """The flow itself, integrated by torchdiffeq: dopri5, rk4, euler or another of its methods.
+    """The flow itself, integrated by torchdiffeq: dopri5, rk4, euler or another of its methods; or LSODA, BDF, Radau.
 
-    `steps`: the number of steps of a method with fixed ones. Adaptive methods take each run by itself, so that runs do
-    not depend on their company.
+    By default dopri5 if all arcs are tables. Flows of Gaussians are stiff (a slope moves by 1/E[s^2] of what a shift
+    does), and for them it is LSODA, which changes to an implicit method where it must. `steps`: how many a method with
+    fixed steps takes. Adaptive methods take each run by itself, so that runs do not depend on their company.
     """
 
-    method: str = "dopri5"
+    method: str | None = None
     rtol: float = 1e-5
     atol: float = 1e-7
     steps: int = 10
@@ -159,38 +170,49 @@ class ODE:
     @property
     def name(self) -> str:
         """What the trace calls it."""
-        return f"ode({self.method})"
+        return "ode" if self.method is None else f"ode({self.method})"
 
     def __call__(self, local: Local, theta: Stacked) -> Moved:
         """theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
-        if self.method in ("euler", "midpoint", "rk4", "heun3") or len(local.parameters) == 1:
-            return self._integrate(local, theta)
+        method = self.method or ("dopri5" if local.parameters.tabular else "LSODA")
+        if method in FIXED or len(local.parameters) == 1:
+            return self._integrate(local, theta, method)
         alone = [local.alone(k) for k in range(len(local.parameters))]
-        moved = [self._integrate(x, {key: v[k : k + 1] for key, v in theta.items()}) for k, x in enumerate(alone)]
+        each = [{key: v[k : k + 1] for key, v in theta.items()} for k in range(len(alone))]
+        moved = [self._integrate(one, mine, method) for one, mine in zip(alone, each, strict=True)]
         local.count(alone)
         return Moved.stacked(moved)
 
-    def _integrate(self, local: Local, theta: Stacked) -> Moved:
+    def _integrate(self, local: Local, theta: Stacked, method: str) -> Moved:
         from torchdiffeq import odeint
 
         left = torch.zeros(len(local.parameters), dtype=torch.bool)
+        free = [k for k, chi in local.control.items() if bool(chi.any())]
 
         def speed(time: Tensor, at: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             nonlocal left
-            here, outside = local.parameters.admissible(dict(zip(theta, at, strict=True)))
+            here, outside = local.parameters.admissible({**theta, **dict(zip(free, at, strict=True))})
             left = left | outside
             slope = local.gradient(here)[1]
-            return tuple(-local.control[k] * slope[k] for k in theta)
+            return tuple(-local.control[k] * slope[k] for k in free)
 
-        fixed = self.method in ("euler", "midpoint", "rk4", "heun3")
-        more: dict[str, Any] = (
-            {"options": {"step_size": 1 / self.steps}} if fixed else {"rtol": self.rtol, "atol": self.atol}
-        )
+        options: dict[str, Any] = {"max_num_steps": STEPS}
+        if method in FIXED:
+            options = {"step_size": 1 / self.steps}
+        elif method.lower() in STIFF:
+            options, method = {"solver": STIFF[method.lower()]}, "scipy_solver"
         unit = torch.tensor([0.0, 1.0], dtype=torch.float64)
-        with torch.no_grad():
-            path: Any = odeint(speed, tuple(theta.values()), unit, method=self.method, **more)
-        moved = _settled(local, {k: x[-1] for k, x in zip(theta, path, strict=True)})
+        try:
+            with torch.no_grad():
+                start = tuple(theta[k] for k in free)
+                path: Any = odeint(speed, start, unit, rtol=self.rtol, atol=self.atol, method=method, options=options)
+        except (AssertionError, ValueError) as error:
+            raise DissonanceError(f"{self.name} did not get through a step of LIR: {error}. {ADVICE}") from None
+        moved = _settled(local, {**theta, **{k: x[-1] for k, x in zip(free, path, strict=True)}})
         return Moved(moved.theta, moved.projected | left, moved.residual)
+
+
+ADVICE = "The flow may be stiff: lower chi, or use ODE('LSODA') or Natural()."
 
 
 FLOWS: dict[str, Callable[[], Flow]] = {
@@ -198,7 +220,8 @@ FLOWS: dict[str, Callable[[], Flow]] = {
     "adam": Descent,
     "sgd": lambda: Descent("SGD", 0.1),
     "ode": ODE,
-    "dopri5": ODE,
+    "dopri5": lambda: ODE("dopri5"),
+    "lsoda": lambda: ODE("LSODA"),
     "rk4": lambda: ODE("rk4"),
     "euler": lambda: ODE("euler"),
     "step": Step,

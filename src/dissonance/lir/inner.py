@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dissonance.cpds.gaussian import dimension
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency
 from dissonance.lir.parameters import Parameters, Stacked
@@ -81,6 +82,18 @@ class Solved:
         if not parameters.tabular:
             return rows_of(self.results[k], arc)
         return self.joint[k, parameters.spans[arc.name]].reshape(cells(arc.sources), cells(arc.targets))
+
+    def every(self, parameters: Parameters, arc: Arc) -> Tensor:
+        """The same in all runs, (P, ...); 0 where mu is not about all of the arc's variables."""
+        if parameters.tabular:
+            return self.joint[:, parameters.spans[arc.name]].reshape(-1, cells(arc.sources), cells(arc.targets))
+        each = [rows_of(result, arc) for result in self.results]
+        if arc.is_euclidean:
+            width = 1 + dimension(arc.scope)
+            nothing = torch.zeros(width, width, dtype=DTYPE)
+        else:
+            nothing = torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
+        return torch.stack([nothing if x is None else x for x in each])
 
     def take(self, keep: Tensor) -> Solved:
         """Some of the runs."""

@@ -35,7 +35,8 @@ class Local:
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
         """The inconsistency at theta, under this focus or another attention."""
-        found = self.inner.solve(theta, self.attention if attention is None else attention)
+        with torch.enable_grad():  # an integrator may have switched it off
+            found = self.inner.solve(theta, self.attention if attention is None else attention)
         self.solves = self.solves + 1
         self.steps = self.steps + found.steps
         if attention is None and self.first is None:
@@ -56,7 +57,8 @@ class Local:
         """The gradient at theta of what was solved there; `runs` if that was for some of the runs only."""
         still = self.resolved(solved, runs)
         if solved.gradient is not None:
-            return {k: torch.where(over(still, g), 0.0, g) for k, g in solved.gradient().items()}
+            still = still | ~torch.isfinite(solved.upper)
+            return {k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in solved.gradient().items()}
         return self.parameters.pull(theta, torch.where(still[:, None], 0.0, solved.slope), runs)
 
     def alone(self, k: int) -> Local:

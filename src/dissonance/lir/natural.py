@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dissonance.cpds import SoftmaxTable
+from dissonance.cpds import CPD, LinearGaussian, SoftmaxTable
+from dissonance.lir.fisher import natural_gradient, of_softmax
 from dissonance.lir.full_control import Moved
 from dissonance.lir.inner import Solved
 from dissonance.lir.local import MASS, Local, over
@@ -20,11 +22,17 @@ from dissonance.lir.projection import approached
 class Natural:
     """d theta/dt = -chi . F(theta)^-1 grad, with F = sum_s mu(s) E_p[ score score' ] arc by arc.
 
-    For a table this is dP/dt = chi beta (mu(T|S) - P): while mu stands still, P(t) = mu + (P(0) - mu) e^(-chi beta t),
-    which is what each of `steps` parts of the unit of time does, exactly, before mu is solved for again. Tables stay
-    in the simplex. Families with sufficient statistics do the same in their mean parameters. Other families, components
-    of one row with different chi, hard and disbelieved arcs take Euler steps; `damping` is added to the diagonal of F
-    (and makes tables take Euler steps, too).
+    While mu stands still this is solved exactly, which is what each of `steps` parts of the unit of time does before mu
+    is solved for again:
+
+    - a table: dP/dt = chi beta (mu(T|S) - P), so P(t) = mu + (P(0) - mu) e^(-chi beta t);
+    - N(A s + b, Sigma): A, b and the second moment of t go to mu's in the same way, e^(-chi beta t) of the way left;
+    - families with sufficient statistics (`CPD.match`): the same in their mean parameters.
+
+    Tables stay in the simplex and Sigma stays positive definite. Everything else takes Euler steps through the Fisher
+    matrix: other families that have a table or are linear-Gaussian, components of one row with different chi, hard and
+    disbelieved arcs, and all of them with `damping`, which is added to the diagonal of F. Arcs that share parameters
+    add up their F.
     """
 
     steps: int = 1
@@ -39,92 +47,150 @@ class Natural:
         """theta a unit of time later."""
         moved = Moved.still(theta)
         for _ in range(self.steps):
-            if local.parameters.tabular:
-                solved, slope = local.gradient(moved.theta)
-            else:
-                solved, slope = local.solve(moved.theta), {}  # mean parameters need no gradient
-            now, left = local.parameters.admissible(self._part(local, moved.theta, solved, slope))
+            solved = local.solve(moved.theta)
+            now, left = local.parameters.admissible(self._part(local, moved.theta, solved))
             moved = moved.then(Moved(now, left, torch.zeros_like(solved.upper)))
         return moved
 
-    def _part(self, local: Local, theta: Stacked, solved: Solved, slope: Stacked) -> Stacked:
+    def _part(self, local: Local, theta: Stacked, solved: Solved) -> Stacked:
         parameters, h = local.parameters, 1 / self.steps
-        still = local.resolved(solved) | ~torch.isfinite(solved.upper)
+        moves = ~local.resolved(solved) & torch.isfinite(solved.upper)
         found = dict(theta)
-        for i, arc in enumerate(parameters.arcs):
-            keys = [k for k in parameters.keys(arc) if bool(local.control[k].any())]
-            if not keys:
+        for arcs, keys in _groups(parameters):
+            if not any(bool(local.control[k].any()) for k in keys):
                 continue
-            if not parameters.tabular:
-                if parameters.tied(arc)[0] is arc:
-                    moved = approached(local, arc, theta, solved, h, ~still)
-                    found |= {k: moved[k] for k in keys}
-                continue
-            joint = solved.joint[:, parameters.spans[arc.name]].reshape(-1, *parameters.shapes[i])
-            euler = slice(None)
-            if parameters.saturated(arc) and not self.damping:
-                chi = local.control[keys[0]].reshape(joint.shape)
-                beta = local.attention.beta[:, i]
-                even = (chi == chi[..., :1]).flatten(1).all(1) & (beta >= 0) & (beta < math.inf)
-                decay = torch.exp(-h * torch.where(even, beta, 0.0)[:, None] * chi[..., 0])
-                mass = joint.sum(-1)
-                p = parameters.log_table(i, theta).exp()
-                aim = joint / mass.clamp(min=MASS)[..., None]
-                moves = (mass > MASS) & (decay < 1) & ~still[:, None]
-                found = parameters.with_table(i, found, aim + (p - aim) * decay[..., None], moves)
-                euler = ~even & ~still
-                if not euler.any():
-                    continue
-            direction = natural_gradient(local, i, theta, slope, joint, self.damping)
-            for k in keys:
-                step = torch.where(over(still, theta[k]), 0.0, h * local.control[k] * direction[k])
-                found[k] = found[k].clone()
-                found[k][euler] = (theta[k] - step)[euler]
+            done = torch.zeros_like(moves)
+            if not self.damping:
+                found, done = _exactly(local, arcs, theta, found, solved, moves, h)
+            rest = moves & ~done
+            if rest.any():
+                joints = [solved.every(parameters, parameters.arcs[i]) for i in arcs]
+                direction = _direction(parameters, arcs, theta, local.pull(theta, solved), joints, self.damping)
+                for k in keys:
+                    step = torch.where(local.control[k] == 0, 0.0, h * local.control[k] * direction[k])
+                    found[k] = torch.where(over(rest, theta[k]), theta[k] - step, found[k])
         return found
 
 
-def natural_gradient(
-    local: Local, i: int, theta: Stacked, slope: Stacked, joint: Tensor, damping: float = 0.0
-) -> Stacked:
-    """F^-1 grad for the parameters of arc i; F is the Fisher information under mu(s), pseudo-inverted or damped."""
-    parameters = local.parameters
-    arc, keys = parameters.arcs[i], parameters.keys(parameters.arcs[i])
-    if type(arc.cpd) is SoftmaxTable:
-        p = parameters.log_table(i, theta).exp()
-        x = of_softmax(p, slope[keys[0]].reshape(p.shape), joint.sum(-1), damping)
-        return {keys[0]: x.reshape(theta[keys[0]].shape)}
-    found = {k: torch.zeros_like(theta[k]) for k in keys}
-    for run in range(len(parameters)):
-        one = parameters.one(run)
-        mine = {k: theta[k][run : run + 1] for k in theta}
-
-        def table(*own: Tensor, one: Parameters = one, mine: Stacked = mine) -> Tensor:
-            return one.log_table(i, {**mine, **dict(zip(keys, own, strict=True))}).reshape(-1)
-
-        parts = torch.autograd.functional.jacobian(table, tuple(mine[k] for k in keys))
-        J = torch.cat([x.flatten(1) for x in parts], 1).nan_to_num(0.0)  # noqa: N806
-        weight = (joint[run].sum(-1, keepdim=True) * one.log_table(i, mine)[0].exp()).reshape(-1)
-        F = J.T @ (weight[:, None] * J)  # noqa: N806
-        g = torch.cat([slope[k][run].reshape(-1) for k in keys])
-        if damping:
-            x = torch.linalg.solve(F + damping * torch.eye(len(F), dtype=F.dtype), g)
-        else:
-            x = torch.linalg.pinv(F, hermitian=True, rtol=1e-10) @ g
-        for k, part in zip(keys, x.split([theta[k][run].numel() for k in keys]), strict=True):
-            found[k][run] = part.reshape(theta[k][run].shape)
+def _groups(parameters: Parameters) -> list[tuple[list[int], list[str]]]:
+    """Arcs that share parameters, with their names."""
+    found: list[tuple[list[int], list[str]]] = []
+    for i, arc in enumerate(parameters.arcs):
+        arcs, keys = [i], parameters.keys(arc)
+        for other in [g for g in found if set(g[1]) & set(keys)]:
+            found.remove(other)
+            arcs, keys = other[0] + arcs, list(dict.fromkeys(other[1] + keys))
+        if keys:
+            found.append((arcs, keys))
     return found
 
 
-def of_softmax(p: Tensor, slope: Tensor, weight: Tensor, damping: float = 0.0) -> Tensor:
-    """F^-1 slope for logits of rows p (..., s, t) whose sources weigh w (..., s): F = w (diag p - p p') row by row.
+def _exactly(
+    local: Local,
+    arcs: Sequence[int],
+    theta: Stacked,
+    found: Stacked,
+    solved: Solved,
+    moves: Tensor,
+    h: float,
+) -> tuple[Stacked, Tensor]:
+    """The flow for time h where it has a closed form, and in which of the runs that was, (P,)."""
+    parameters = local.parameters
+    tied, arc = [parameters.arcs[i] for i in arcs], parameters.arcs[arcs[0]]
+    beta = local.attention.beta[:, list(arcs)]
+    soft = ((beta >= 0) & (beta < math.inf)).all(1) & moves
+    alike = all(parameters.keys(a) == parameters.keys(arc) for a in tied)
+    if alike and all(parameters.saturated(a) for a in tied):
+        return _table(local, arcs, theta, found, [solved.every(parameters, a) for a in tied], soft, h)
+    if len(arcs) == 1 and type(arc.cpd) is LinearGaussian:
+        return _gaussian(local, arcs[0], theta, found, solved.every(parameters, arc), soft, h)
+    if alike and all(type(a.cpd).match is not CPD.match for a in tied):
+        chi = torch.cat([local.control[k].flatten(1) for k in parameters.keys(arc)], 1)
+        one = (beta == 0) | (beta == beta.amax(1, keepdim=True))
+        even = soft & (chi == chi[:, :1]).all(1) & one.all(1)
+        runs = moves if any(a.cpd.density for a in tied) else even  # densities have no Fisher matrix here
+        moved = approached(local, arc, theta, solved, h, runs)
+        return {**found, **{k: moved[k] for k in parameters.keys(arc)}}, runs
+    return found, torch.zeros_like(soft)
 
-    Pseudo-inverted it is x - mean x for x = slope / (w p), that is beta mu(s)/w (mean r - r) with r = mu(t|s)/p(t|s);
-    logits of -inf stay. Damped, it is (F + damping 1)^-1 slope.
+
+def _table(
+    local: Local, arcs: Sequence[int], theta: Stacked, found: Stacked, joints: Sequence[Tensor], soft: Tensor, h: float
+) -> tuple[Stacked, Tensor]:
+    """P(h) = mu + (P - mu) e^(-chi beta h); of arcs that share the table, beta and mu are the means by mass."""
+    parameters, i = local.parameters, arcs[0]
+    chi = local.control[parameters.keys(parameters.arcs[i])[0]].reshape(joints[0].shape)
+    soft = soft & (chi == chi[..., :1]).flatten(1).all(1)
+    beta = torch.where(soft[:, None], local.attention.beta[:, list(arcs)], 0.0)
+    pull = torch.stack([b[:, None, None] * m for b, m in zip(beta.T, joints, strict=True)]).sum(0)
+    mass = torch.stack(list(joints)).sum(0).sum(-1)
+    rate = pull.sum(-1) / mass.clamp(min=MASS)
+    aim = pull / pull.sum(-1, keepdim=True).clamp(min=1e-300)
+    decay = torch.exp(-h * rate * chi[..., 0])
+    p = parameters.log_table(i, theta).exp()
+    moves = (mass > MASS) & (decay < 1) & soft[:, None]
+    return parameters.with_table(i, found, aim + (p - aim) * decay[..., None], moves), soft
+
+
+def _gaussian(
+    local: Local, i: int, theta: Stacked, found: Stacked, joint: Tensor, soft: Tensor, h: float
+) -> tuple[Stacked, Tensor]:
+    """A, b and Sigma of an arc after time h, mu standing still."""
+    parameters = local.parameters
+    arc = parameters.arcs[i]
+    own = {n: parameters.home[f"{arc.name}.{n}"] for n in ("A", "b", "scale")}
+    new = {k: found[k].clone() for k in own.values()}
+    for run in torch.nonzero(soft & (joint[:, 0, 0] > 0))[:, 0].tolist():
+        rate = {n: h * local.attention.beta[run, i] * local.control[k][run] for n, k in own.items()}
+        moved = _decayed({n: theta[k][run] for n, k in own.items()}, joint[run], rate)
+        for n, k in own.items():
+            new[k][run] = moved[n]
+    return {**found, **new}, soft
+
+
+def _decayed(own: dict[str, Tensor], joint: Tensor, rate: dict[str, Tensor]) -> dict[str, Tensor]:
+    """N(A s + b, Sigma) on its way to mu(t|s) = N(A* s + b*, S*), `rate` = chi beta h of each component.
+
+        W(h) = W* + (W - W*) e^-rate            for W = (A, b)
+        Sigma(h) = S* + (Sigma + D - S*) e^-rate - D e^(-2 rate),       D = (W - W*) E[(s, 1) (s, 1)'] (W - W*)'
+
+    That is e^-rate of the way left for the second moment of t about A* s + b*. Components of `scale` with another rate
+    than A and b take D as it was at the start; directions in which the sources do not vary keep their A.
     """
-    if damping:
-        F = weight[..., None, None] * (torch.diag_embed(p) - p[..., :, None] * p[..., None, :])  # noqa: N806
-        return torch.linalg.solve(F + damping * torch.eye(p.shape[-1], dtype=p.dtype), slope[..., None])[..., 0]
-    live = (weight[..., None] > MASS) & (p > 0)
-    x = torch.where(live, slope / torch.where(live, weight[..., None] * p, 1.0), 0.0)
-    count = live.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(live, x - x.sum(-1, keepdim=True) / count, 0.0)
+    A, b, scale, n = own["A"], own["b"], own["scale"], own["A"].shape[1]  # noqa: N806
+    mean, C = joint[1:, 0], joint[1:, 1:]  # noqa: N806
+    off = (A @ C[:n, :n] - C[n:, :n]) @ torch.linalg.pinv(C[:n, :n], hermitian=True)  # A - A*
+    best = A - off
+    S = C[n:, n:] - best @ C[:n, n:] - C[n:, :n] @ best.T + best @ C[:n, :n] @ best.T  # noqa: N806
+    shift = mean[n:] - best @ mean[:n]
+    gap = A @ mean[:n] + b - mean[n:]
+    D = off @ C[:n, :n] @ off.T + torch.outer(gap, gap)  # noqa: N806
+    L = scale.tril(-1) + torch.diag(scale.diagonal().exp())  # noqa: N806
+    new = scale.clone()
+    for r in rate["scale"].unique().tolist():
+        left = math.exp(-r)
+        together = bool((rate["A"] == r).all() and (rate["b"] == r).all())
+        Sigma = left * L @ L.T + (1 - left) * S + (1 - left) * (left if together else 1.0) * D  # noqa: N806
+        factor = torch.linalg.cholesky((Sigma + Sigma.T) / 2)
+        there = factor.tril(-1) + torch.diag(factor.diagonal().log())
+        new = torch.where(rate["scale"] == r, there, new)
+    new = torch.where(rate["scale"] == 0, scale, new)
+    return {"A": best + off * (-rate["A"]).exp(), "b": shift + (b - shift) * (-rate["b"]).exp(), "scale": new}
+
+
+def _direction(
+    parameters: Parameters,
+    arcs: Sequence[int],
+    theta: Stacked,
+    slope: Stacked,
+    joints: Sequence[Tensor],
+    damping: float,
+) -> Stacked:
+    """F^-1 slope for the parameters of arcs that share them."""
+    arc = parameters.arcs[arcs[0]]
+    if len(arcs) == 1 and type(arc.cpd) is SoftmaxTable:
+        key = parameters.keys(arc)[0]
+        p = parameters.log_table(arcs[0], theta).exp()
+        x = of_softmax(p, slope[key].reshape(p.shape), joints[0].sum(-1), damping)
+        return {key: x.reshape(theta[key].shape)}
+    return natural_gradient(parameters, arcs, theta, slope, joints, damping)

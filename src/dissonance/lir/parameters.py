@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.cpds import SimplexTable, SoftmaxTable
+from dissonance.cpds import LinearGaussian, SimplexTable, SoftmaxTable
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Control
 from dissonance.pdg import PDG, Arc
@@ -18,6 +18,12 @@ from dissonance.variables import cells
 
 Stacked = dict[str, Tensor]
 """theta of P runs: "arc.parameter" -> (P, ...)."""
+
+WIDTHS = 14.0
+"""How far the logarithm of a standard deviation may go from its start: 1e12 for the variance, either way."""
+
+FAR = 1e15
+"""How large other numbers of a linear-Gaussian arc may be."""
 
 
 class Parameters:
@@ -53,8 +59,8 @@ class Parameters:
         return {n: theta[self.home[f"{arc.name}.{n}"]] for n, _ in arc.cpd.named_parameters()}
 
     def keys(self, arc: Arc) -> list[str]:
-        """The names of the parameters of one arc."""
-        return [self.home[f"{arc.name}.{n}"] for n, _ in arc.cpd.named_parameters()]
+        """The names of the parameters of one arc, but for those without components."""
+        return [self.home[f"{arc.name}.{n}"] for n, p in arc.cpd.named_parameters() if p.numel()]
 
     def tied(self, arc: Arc) -> list[Arc]:
         """The arcs that have a parameter in common with this one, itself among them."""
@@ -81,8 +87,9 @@ class Parameters:
 
     @cached_property
     def shapes(self) -> list[tuple[int, int]]:
-        """(source settings, target settings) of every arc."""
-        return [(cells(a.sources), cells(a.targets)) for a in self.arcs]
+        """(source settings, target settings) of every arc; (0, 0) of one whose variables are not finite."""
+        finite = [all(v.is_finite for v in a.scope) for a in self.arcs]
+        return [(cells(a.sources), cells(a.targets)) if f else (0, 0) for a, f in zip(self.arcs, finite, strict=True)]
 
     @cached_property
     def spans(self) -> dict[str, slice]:
@@ -116,7 +123,7 @@ class Parameters:
     @cached_property
     def _constant(self) -> dict[str, Tensor]:
         """The tables that nothing can move."""
-        fixed = [a.name for a in self.arcs if not any(True for _ in a.cpd.parameters())]
+        fixed = [a.name for a in self.arcs if not any(True for _ in a.cpd.parameters()) and not a.is_euclidean]
         return {n: torch.stack([p[n].log_table().detach().reshape(-1) for p in self.pdgs]) for n in fixed}
 
     def log_table(self, i: int, theta: Stacked, runs: Tensor | None = None) -> Tensor:
@@ -187,9 +194,23 @@ class Parameters:
                 if outside.any():
                     left |= (p < -1e-12).flatten(1).any(1)
                     moved[key] = nearest(p).reshape(theta[key].shape)
-            elif hasattr(arc.cpd, "retract"):
-                raise CapabilityError(f"{arc}: only SimplexTable can be brought back to its parameter space.")
+            elif type(arc.cpd) is LinearGaussian:
+                for key in self.keys(arc):
+                    near = self._nearby(key, theta[key])
+                    outside = (near != theta[key]).flatten(1).any(1)
+                    if outside.any():
+                        left |= outside
+                        moved[key] = near
         return ({**theta, **moved} if moved else theta), left
+
+    def _nearby(self, key: str, theta: Tensor) -> Tensor:
+        """theta of a linear-Gaussian arc, no further from its start than double precision can hold the two together."""
+        start = self.theta0[key]
+        if key.endswith(".scale"):
+            log_sd = start.diagonal(dim1=-2, dim2=-1)
+            near = theta.diagonal(dim1=-2, dim2=-1).nan_to_num().clamp(log_sd - WIDTHS, log_sd + WIDTHS)
+            return theta.nan_to_num().clamp(-FAR, FAR).tril(-1) + torch.diag_embed(near)
+        return theta.nan_to_num().clamp(-FAR, FAR)
 
     # -- control and results ---------------------------------------------------------------------------------------
 

@@ -268,6 +268,8 @@ class _State:
         L = root(self.M)
         S = cho_solve((L, True), np.eye(n))
         mean = float((self.M * self.C).sum()) / n
+        if not mean > 0:  # the gap is below rounding
+            return False
         near = float(eigvalsh(L.T @ self.C @ L, subset_by_index=(0, 0))[0]) > CENTRAL * mean
         if not near:
             self.g = max(gamma, self.g)
@@ -378,6 +380,8 @@ def _solver(B: Array) -> Callable[[Array], Array]:
     """Solves B y = r for positive semidefinite B; a trace of ridge settles what redundant hard arcs leave open."""
     if not len(B):
         return lambda right: right
+    if not (np.diag(B) >= 0).all():
+        raise np.linalg.LinAlgError("rounding has made a square negative")
     scale = 1 / np.sqrt(np.diag(B) + 1e-300)
     B = B * np.outer(scale, scale)
     B[np.diag_indices_from(B)] += RIDGE

@@ -14,7 +14,6 @@ from dissonance import (
     PDG,
     Arc,
     Attention,
-    CapabilityError,
     Control,
     Cycle,
     Descent,
@@ -34,7 +33,7 @@ from dissonance import (
     inconsistency,
     lir,
 )
-from dissonance.lir.natural import of_softmax
+from dissonance.lir.fisher import of_softmax
 
 X, Y = Variable("X", 3), Variable("Y", 2)
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]
@@ -242,13 +241,22 @@ def test_full_control_of_a_linear_gaussian_projects():
     assert float(run.pdg["p"].cpd.Sigma.detach()) == pytest.approx(0.5, abs=1e-6)
 
 
-def test_gaussians_follow_gradient_flows_too():
-    U = Variable("U", Euclidean(1))
-    pdg = PDG(
-        Arc("p", (), U, LinearGaussian(torch.zeros(1, 0), [0.0], [[1.0]])),
-        Arc("q", (), U, LinearGaussian(torch.zeros(1, 0), [2.0], [[1.0]])),
-    )
-    run = lir(pdg, steps=3, flow=Step(), trace=QUIET)
-    assert run.after.upper < 0.6 * run.before.upper
-    with pytest.raises(CapabilityError, match="the natural flow needs tables"):
-        lir(pdg, steps=1)
+# -- other solvers, shared parameters ----------------------------------------------------------------------------------
+
+
+def test_the_gradient_flow_does_not_depend_on_the_solver():
+    runs = [lir(two(), steps=1, flow=ODE("rk4", steps=3), solver=solver, trace=QUIET) for solver in ("auto", "joint")]
+    assert not torch.allclose(runs[0].theta["p.logits"], two().theta["p.logits"], atol=1e-2)
+    assert torch.allclose(runs[0].theta["p.logits"], runs[1].theta["p.logits"], atol=1e-6)
+
+
+def test_the_natural_flow_of_a_table_that_arcs_share_goes_to_the_mean_of_what_they_see():
+    Z = Variable("Z", 3)
+    shared, beta, left = SoftmaxTable(P), (0.5, 2.0), (0.2, 0.5, 0.3)
+    pdg = PDG(Arc("a", (), X, shared), Arc("b", (), Z, shared), Arc("x", (), X, Table(Q)), Arc("z", (), Z, Table(left)))
+    attention = Attention({"a": beta[0], "b": beta[1], "x": math.inf, "z": math.inf})
+    run = lir(pdg, steps=1, flow=Natural(), attention=attention, trace=QUIET)
+    p, q, z = (torch.tensor(x, dtype=torch.float64) for x in (P, Q, left))
+    aim = (beta[0] * q + beta[1] * z) / sum(beta)
+    expected = aim + (p - aim) * math.exp(-sum(beta) / 2)
+    assert torch.allclose(run.pdg["a"].cpd.table(), expected, atol=1e-6)
