@@ -30,11 +30,17 @@ if TYPE_CHECKING:
     from dissonance.implicit import minimiser
     from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.instances import (
+        BeliefPropagation,
+        Beliefs,
+        FactorGraph,
         GaussianMixture,
         HiddenMarkovModel,
         LatentBayesianNetwork,
         NaiveBayesMixture,
+        SumProduct,
+        belief_propagation,
         em,
+        tree_marginals,
     )
     from dissonance.io import load, save
     from dissonance.lir import (
@@ -85,7 +91,19 @@ _HOME = {
     "focus": ("Attention", "Control", "Focus", "full_control"),
     "implicit": ("minimiser",),
     "inconsistency": ("inconsistencies", "inconsistency"),
-    "instances": ("GaussianMixture", "HiddenMarkovModel", "LatentBayesianNetwork", "NaiveBayesMixture", "em"),
+    "instances": (
+        "BeliefPropagation",
+        "Beliefs",
+        "FactorGraph",
+        "GaussianMixture",
+        "HiddenMarkovModel",
+        "LatentBayesianNetwork",
+        "NaiveBayesMixture",
+        "SumProduct",
+        "belief_propagation",
+        "em",
+        "tree_marginals",
+    ),
     "io": ("load", "save"),
     "lir": (
         "ODE",
@@ -123,6 +141,8 @@ __all__ = [
     "PDG",
     "Arc",
     "Attention",
+    "BeliefPropagation",
+    "Beliefs",
     "CapabilityError",
     "Choice",
     "CliqueTree",
@@ -135,6 +155,7 @@ __all__ = [
     "Euclidean",
     "Evidence",
     "Factor",
+    "FactorGraph",
     "Finite",
     "Focus",
     "FormatError",
@@ -165,12 +186,14 @@ __all__ = [
     "Smooth",
     "SoftmaxTable",
     "Step",
+    "SumProduct",
     "Surprisal",
     "Table",
     "TensorBoard",
     "Trace",
     "Uniform",
     "Variable",
+    "belief_propagation",
     "em",
     "full_control",
     "incompatibility",
@@ -184,6 +207,7 @@ __all__ = [
     "query",
     "save",
     "structural_deficiency",
+    "tree_marginals",
 ]
 
 

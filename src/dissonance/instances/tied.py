@@ -1,0 +1,159 @@
+"""A solver for foci with many copies of few variables: copies that hard arcs make equal are one variable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions.tree import Scope, Tree
+from dissonance.pdg import Theta
+from dissonance.problem import Attended, Component
+from dissonance.solvers import Auto, Solution
+from dissonance.solvers.base import infinite
+from dissonance.variables import cells
+
+
+class TiedSolution(Solution):
+    """A solution in which what ties copies together is given, and has no derivative."""
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """A function of theta with the gradient of the inconsistency, but for the ties."""
+        total = torch.zeros((), dtype=numerics.DTYPE)
+        for a in self.component.arcs:
+            if tie(a):
+                continue
+            log_p = a.arc.log_table(theta).reshape(cells(a.arc.sources), cells(a.arc.targets))
+            m = self.mu.rows(a.arc.sources, a.arc.targets).detach()
+            if a.hard:
+                total = total + (self.multipliers[a.name].reshape(log_p.shape) * log_p.exp()).sum()
+            else:
+                total = total - numerics.scale(a.beta, numerics.times(m, log_p).sum())
+        return total
+
+
+@dataclass(frozen=True)
+class Tied:
+    """Factor graphs with copies, and at most one marginal belief beside them, in closed form; `Auto` for the rest.
+
+    Hard arcs X = X' tie copies together. If then beta = gamma alpha on every mechanism but one, and that one is a
+    belief about T alone, of weight w = beta - gamma alpha (inf if it is hard), then with
+    nu(t) = sum over the rest of prod_a p_a^(beta_a/gamma)
+
+        mu*(t) ~ nu(t)^(gamma/(gamma + w)),    mu*(rest|t) = nu(rest|t),
+        inconsistency = -(gamma + w) log sum_t nu(t)^(gamma/(gamma + w)),
+
+    and if it is hard, mu*(t) = p(t) and the inconsistency is gamma sum_t p log(p / nu).
+    """
+
+    tol: float = 1e-10
+    cells: int = 2**22
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return "tied"
+
+    def solve(self, component: Component) -> Solution:
+        """Closed form where it applies; exact but for rounding."""
+        into = _representatives(component)
+        scope = tuple(dict.fromkeys(into.values()))
+        odd = self._special(component, into)
+        large = math.prod(component.sizes[v] for v in scope) > self.cells
+        if component.is_euclidean or component.gamma == 0 or odd is None or large:
+            return Auto(self.tol).solve(component)
+        targets, w, hard = odd
+        gamma, arcs = component.gamma, [a for a in component.arcs if not tie(a)]
+        log_mu = torch.zeros([component.sizes[v] for v in scope], dtype=numerics.DTYPE)
+        for a in arcs:
+            if not a.hard and a.beta != 0:
+                log_mu = log_mu + _shaped(torch.from_numpy(a.log_p) * (a.beta / gamma), a.scope, scope, into)
+        rest = [i for i, v in enumerate(scope) if v not in targets]
+        log_nu = torch.logsumexp(log_mu, rest, keepdim=True) if rest else log_mu
+        multipliers: dict[str, Tensor] = {}
+        if hard is None:
+            power = gamma / (gamma + w)
+            log_z = torch.logsumexp((power * log_nu).reshape(-1), 0)
+            value, log_m = -(gamma + w) * float(log_z), power * log_nu - log_z
+        else:
+            log_m = _shaped(torch.from_numpy(hard.log_p), hard.scope, scope, into)
+            excess = torch.where(log_m == -math.inf, 0.0, log_m - log_nu)
+            value = gamma * float((log_m.exp() * excess).sum())
+            back = sorted(range(len(hard.scope)), key=lambda i: scope.index(into[hard.scope[i]]))
+            own = (gamma * excess).reshape([component.sizes[hard.scope[i]] for i in back])
+            multipliers[hard.name] = own.permute([back.index(i) for i in range(len(back))])
+        if math.isinf(value):
+            return infinite(component, self.name)
+        mu = (log_mu + torch.where(log_nu == -math.inf, 0.0, log_m - log_nu)).exp()
+        rounding = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1) + component.rounding
+        tree, tables = _with_copies(component, into, scope, mu)
+        bounds = value - rounding, value + rounding
+        return TiedSolution(component, *bounds, self.name, tree=tree, tables=tables, multipliers=multipliers)
+
+    def _special(self, component: Component, into: dict[str, str]) -> tuple[Scope, float, Attended | None] | None:
+        """The scope, the weight and, if it is hard, the arc of the one belief that is no factor; None if there are
+        more, or it is conditional; an empty scope if there is none."""
+        total: dict[tuple[Scope, Scope], float] = {}
+        hard: dict[tuple[Scope, Scope], Attended] = {}
+        for a in component.arcs:
+            if tie(a):
+                continue
+            sources, targets = (tuple(sorted({into[v] for v in part})) for part in (a.sources, a.targets))
+            if len(sources) + len(targets) < len(a.scope) or (a.beta < 0 and np.isneginf(a.log_p).any()):
+                return None
+            key = sources, targets
+            total[key] = total.get(key, 0.0) + (0.0 if a.hard else a.beta - component.gamma * a.alpha)
+            if a.hard:
+                if key in hard or component.gamma * a.alpha:
+                    return None
+                hard[key] = a
+        scale = max((abs(a.beta) for a in component.arcs if not a.hard), default=1.0)
+        found = [key for key, w in total.items() if key in hard or abs(w) > 1e-12 * scale]
+        if len(found) > 1 or (found and (found[0][0] or total[found[0]] < 0)):
+            return None
+        if not found:
+            return (), 0.0, None
+        return found[0][1], total[found[0]], hard.get(found[0])
+
+
+def tie(a: Attended) -> bool:
+    """Whether an arc says that two variables are equal."""
+    square = len(a.sources) == len(a.targets) == 1 and a.log_p.shape[0] == a.log_p.shape[1]
+    return a.hard and square and bool((a.log_p.diagonal() == 0).all()) and a.deterministic
+
+
+def _representatives(component: Component) -> dict[str, str]:
+    """For each variable the one that stands for all its copies."""
+    into = {v: v for v in component.sizes}
+
+    def top(v: str) -> str:
+        while into[v] != v:
+            v = into[v]
+        return v
+
+    for a in component.arcs:
+        if tie(a):
+            into[top(a.targets[0])] = top(a.sources[0])
+    return {v: top(v) for v in into}
+
+
+def _shaped(table: Tensor, own: Scope, scope: Scope, into: dict[str, str]) -> Tensor:
+    """A table over an arc's variables, shaped to broadcast over their representatives."""
+    names = [into[v] for v in own]
+    order = sorted(range(len(own)), key=lambda i: scope.index(names[i]))
+    sizes = dict(zip(names, table.shape, strict=True))
+    return table.permute(order).reshape([sizes.get(v, 1) for v in scope])
+
+
+def _with_copies(
+    component: Component, into: dict[str, str], scope: Scope, mu: Tensor
+) -> tuple[Tree, tuple[Tensor, ...]]:
+    """The same distribution with every copy: a cluster (X, X') with all mass on the diagonal for each."""
+    own = {v: torch.diag(mu.movedim(i, 0).reshape(mu.shape[i], -1).sum(1)) for i, v in enumerate(scope)}
+    copies = [(of, v) for v, of in into.items() if v != of]
+    tree = Tree(component.sizes, (scope, *copies), (-1, *[0] * len(copies)))
+    return tree, (mu, *(own[of] for of, _ in copies))
