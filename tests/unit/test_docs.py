@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,20 @@ def test_the_python_blocks_of_a_page_run_and_print_what_they_promise(page: Path,
 def test_the_links_of_a_page_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "docs" / "figures").glob("*.py")), ids=lambda p: p.name)
+def test_a_figure_is_what_its_script_draws(script: Path, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    copy = shutil.copy(script, tmp_path)  # it draws beside itself
+    command = [sys.executable, copy]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    drawn = sorted(p.name for p in tmp_path.glob("*.svg"))
+    assert drawn and all((script.parent / name).exists() for name in drawn)
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert all(f"](figures/{name})" in pages for name in drawn)
 
 
 def test_the_benchmark_runs():

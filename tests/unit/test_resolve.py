@@ -129,6 +129,15 @@ def test_a_trace_has_a_line_for_every_step(resolved, tmp_path: Path):
     assert lines[3]["global_upper"] == record["final"]["upper"]
 
 
+def test_the_steps_are_drawn_on_demand(resolved, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("matplotlib")
+    resolved(SMOKING, "--steps", "2", "--plot", str(tmp_path / "steps.svg"))
+    assert "<!-- inconsistency (nats) -->" in (tmp_path / "steps.svg").read_text()
+    out = tmp_path / "never.json"
+    assert run(["resolve", SMOKING, "--out", str(out), "--plot", str(tmp_path / "steps.gif")]) == 2
+    assert ".svg, .png or .pdf" in capsys.readouterr().err and not out.exists()
+
+
 def test_people_are_told_what_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["resolve", SMOKING, "--out", str(tmp_path / "r.json"), "--steps", "3"]) == 0
     said = capsys.readouterr().out

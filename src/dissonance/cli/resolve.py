@@ -54,6 +54,9 @@ def resolve(
     trace: Annotated[
         Path | None, typer.Option(help="Where a line of JSON for every step goes.", metavar="FILE")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where a picture of the steps goes: svg, png or pdf.", metavar="FILE")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -66,6 +69,8 @@ def resolve(
     from dissonance.lir import lir
 
     began = time.perf_counter()
+    if plot is not None:
+        _check_plot(plot)
     pdg, given = load(model, learnable=True)
     focus = _focus(pdg, given, control or (), attend or ())
     checkpoint = out.with_name(f"{out.name}.checkpoint")
@@ -92,12 +97,26 @@ def resolve(
         raise KeyboardInterrupt
     save(out, run.pdg, given)
     checkpoint.unlink(missing_ok=True)
+    if plot is not None:
+        run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
     if as_json:
         sys.stdout.write(json.dumps(_record(run, seconds), allow_nan=False) + "\n")
     else:
         _show(run, pdg, out, seconds)
+
+
+def _check_plot(path: Path) -> None:
+    """Before the work is done: whether there is anything to draw with, and in which format."""
+    from importlib.util import find_spec
+
+    from dissonance.errors import DissonanceError
+
+    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise DissonanceError(f"--plot {path}: expected a name that ends in .svg, .png or .pdf.")
+    if find_spec("matplotlib") is None:
+        raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
 
 
 def _focus(pdg: PDG, given: Focus, control: Sequence[str], attend: Sequence[str]) -> Focus:

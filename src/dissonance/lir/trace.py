@@ -13,9 +13,11 @@ from torch import Tensor
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
+from dissonance.lir.plot import plot
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 NAN = math.nan
 
@@ -102,6 +104,10 @@ class Trace:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as JSON Lines, all of the file or nothing."""
         files.write(path, self.lines().encode())
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """A figure of the rows: inconsistency, how far theta and mu* have moved, solver steps; `path` writes it."""
+        return plot(self.rows, path)
 
 
 def read(lines: str) -> list[Row]:

@@ -15,7 +15,8 @@ CONSISTENT = 1e-6
 class Outcome:
     """One run: one PDG, one strategy. Inconsistencies are in nats; traces start before the first timestep.
 
-    `initial` and `final` are what the solver of the study saw; the bounds are certified whatever the solver.
+    `initial` and `final` are what the solver of the study saw; the bounds are certified whatever the solver. `seconds`
+    is an equal share of what the steps of its batch took, in which the runs of all strategies are solved together.
     """
 
     structure: str

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dissonance.studies.outcomes import Group, Outcome, groups
+from dissonance.studies.outcomes import ALL, Group, Outcome, groups
 
 BIT = math.log(2)
 MEASURES = {
@@ -32,7 +32,7 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
         "strategies.csv": _csv(_strategy(g) for g in groups(outcomes)),
         "runs.csv": _csv(map(_run, outcomes)),
         "steps.csv": _csv(row for o in outcomes for row in _steps(o)),
-        "timing.csv": _csv(_timing(g) for g in groups(outcomes)),
+        "timing.csv": _csv(_timing(outcomes)),
     }
 
 
@@ -86,14 +86,16 @@ def _steps(o: Outcome) -> Iterable[dict[str, Any]]:
         }
 
 
-def _timing(g: Group) -> dict[str, Any]:
-    return {
-        "structure": g.structure,
-        "strategy": g.strategy,
-        "runs": len(g.runs),
-        "seconds": sum(o.seconds for o in g.runs),
-        "seconds_a_run": g.spread("seconds").mean,
-    }
+def _timing(outcomes: Sequence[Outcome]) -> Iterable[dict[str, Any]]:
+    """By structure only: the runs of all strategies are solved together, so that none has seconds of its own."""
+    for name in (*dict.fromkeys(o.structure for o in outcomes), ALL):
+        shares = [o.seconds for o in outcomes if name in (o.structure, ALL)]
+        yield {
+            "structure": name,
+            "runs_of_all_strategies": len(shares),
+            "seconds_together": sum(shares),
+            "seconds_together_per_run": sum(shares) / len(shares),
+        }
 
 
 def _csv(rows: Iterable[dict[str, Any]]) -> bytes:

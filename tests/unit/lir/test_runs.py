@@ -106,6 +106,38 @@ def test_a_trace_is_a_frame_and_a_file(tmp_path: Path):
     assert [r.beta for r in read(lines)] == [r.beta for r in run.trace.rows]
 
 
+def test_a_trace_is_a_picture(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    run = lir(PDGS[0], "hub", steps=3)
+    figure = run.trace.plot(tmp_path / "a.svg")
+    inconsistency, moved, effort = figure.axes
+    drawn = {line.get_label(): list(line.get_ydata()) for axes in (inconsistency, moved) for line in axes.lines}
+    assert drawn["all arcs"] == run.trace.column("global_upper")
+    assert drawn["in focus"][:3] == run.trace.column("local_upper")[:3]
+    assert drawn["theta, mean over rows"] == run.trace.column("tv_theta") and drawn["mu*"] == run.trace.column("tv_mu")
+    assert [bar.get_height() for bar in effort.patches] == run.trace.column("newton_steps")
+    run.trace.plot(tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    for path in (tmp_path / "c.svgg", tmp_path / "nowhere" / "d.svg"):
+        with pytest.raises(DissonanceError, match="cannot be drawn"):
+            run.trace.plot(path)
+
+
+def test_a_picture_of_what_was_never_measured_is_empty_and_of_the_infinite_has_gaps():
+    pytest.importorskip("matplotlib")
+    lonely = lir(PDGS[0], steps=1, trace=Record(globally=False)).trace.plot()
+    assert [line.get_label() for line in lonely.axes[0].lines] == ["in focus"]
+    X = V["A"]
+    never = PDG(Arc("p", (), X, SoftmaxTable([1.0, 0.0])), Arc("q", (), X, Table([0.0, 1.0])))
+    assert not lir(never, steps=1).trace.plot().axes[0].lines
+
+
+def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(DissonanceError, match=r"pip install 'dissonance\[plot\]'"):
+        Trace(lir(PDGS[0], steps=0).trace.base).plot()
+
+
 def test_global_inconsistency_is_left_out_on_request():
     run = lir(PDGS[0], "partial", steps=2, trace=Record(globally=False))
     assert math.isnan(run.before.upper) and math.isnan(run.resolution_percent)

@@ -110,7 +110,17 @@ def test_means_and_spreads_are_those_of_the_runs():
     assert float(row["initial_bits_mean"]) == pytest.approx(1)
     assert found["chain_4v_3e", "hub"]["resolution_percent_sd"] == ""
     assert float(found["chain_4v_3e", "hub"]["pooled_resolution_percent"]) == pytest.approx(-100)
-    assert [r["seconds"] for r in rows(tables(made)["timing.csv"])][:1] == ["1"]
+
+
+def test_seconds_are_those_of_runs_solved_together_and_of_no_strategy():
+    made = [outcome("uniform", 0, 0.0), outcome("uniform", 1, 0.5), outcome("hub", 0, 2.0)]
+    found = rows(tables(made)["timing.csv"])
+    assert [(r["structure"], r["runs_of_all_strategies"], r["seconds_together"]) for r in found] == [
+        ("chain_4v_3e", "3", "1.5"),
+        ("all", "3", "1.5"),
+    ]
+    assert {r["seconds_together_per_run"] for r in found} == {"0.5"} and "strategy" not in found[0]
+    assert "The steps of all 3 runs took 1.5 seconds" in report(made, {"solver": "exact"}, PAPER, [])
 
 
 def test_what_was_consistent_has_no_resolution():
