@@ -79,7 +79,11 @@ def test_the_upper_bound_is_attained_by_a_mu_that_keeps_the_hard_arcs(solved):
             if math.isfinite(s.upper):
                 found = dense.incompatibility(s.component.pdg, s.component.attention, s.mu.joint().table.numpy(), 1e-12)
                 weight = max((a.beta for a in s.component.arcs if not a.hard), default=1.0)
-                assert found == pytest.approx(s.upper, abs=1e-12 * max(1.0, weight, abs(s.upper))), (seed, name)
+                slop = 1e-12 * max(1.0, weight, abs(s.upper))
+                price = s.residual * sum(
+                    float(x.abs().sum()) for x in s.multipliers.values()
+                )  # of what is off by 1e-12
+                assert s.upper - slop - price <= found <= s.upper + slop, (seed, name)
 
 
 def test_infinite_means_that_no_mu_keeps_the_hard_arcs_and_finite_that_one_does(solved):

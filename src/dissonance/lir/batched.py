@@ -187,8 +187,11 @@ class Batched:
             with torch.inference_mode():
                 batch, possible = Arcs(log_p[some], a.beta, a.alpha, a.gamma).batch(s)
                 tight = torch.where(possible, tol, math.inf).to(DTYPE)
-                mu = certify(batch, interior(batch, cold(batch), tight, settle=settle, steps=30)).mu
-            yield some[possible.clone()], s, mu.clone()[possible.clone()]
+                found = certify(batch, interior(batch, cold(batch), tight, settle=settle, steps=30))
+                if any(group[0]):  # else mu is some distribution at least; here it may break hard arcs
+                    near = found.gap <= self.tol * found.upper.abs().clamp(min=1.0)
+                    possible = possible & near & (found.residual <= FEASIBLE)
+            yield some[possible.clone()], s, found.mu.clone()[possible.clone()]
 
     def _odd(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:
         """Which runs need another solver: not convex, or determined by their hard arcs."""
@@ -223,7 +226,7 @@ class Batched:
             solved = self.read(s, log_p, now, possible, state, bounds)
         state, solved = _own(state), _ordinary(solved)
         gap = solved.upper - solved.lower
-        loose = possible.clone() & ~(gap <= self.tol * solved.upper.abs().clamp(min=1.0))
+        loose = possible.clone() & ~(gap <= self.tol * solved.upper.abs().clamp(min=1.0).nan_to_num(posinf=1.0))
         if loose.any():
             solved.put(loose, self.other.tables(log_p[loose], now.take(loose)))
         if memory is None:

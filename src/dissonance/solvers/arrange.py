@@ -214,6 +214,7 @@ def _front(
     soft, hard = entries(lay.soft_at, lay.t, T), entries(lay.hard_at, lay.u, U)
     M, R = (np.stack(x)[which] for x in zip(*(p.soft_parts(n, soft.shape[1]) for p in pictures), strict=True))
     A, S = (np.stack(x)[which] for x in zip(*(p.hard_parts(n, hard.shape[1]) for p in pictures), strict=True))
+    hard_row = np.stack([p.hard_row(hard.shape[1]) for p in pictures])[which]
     cells = int(lay.n[ids].sum())
     place = np.concatenate([i * n + np.arange(size) for i, size in enumerate(lay.n[ids].tolist())])
     return Front(
@@ -223,7 +224,7 @@ def _front(
         n,
         _tensor(unknowns),
         X,
-        *map(_tensor, (soft, M, R, hard, A, S)),
+        *map(_tensor, (soft, M, R, hard, hard_row, A, S)),
         *up,
         place=None if cells == n * len(ids) else _tensor(place),
     )

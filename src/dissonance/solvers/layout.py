@@ -72,6 +72,13 @@ class Look:
         """A and S."""
         return _parts(n, self.hard, width)
 
+    def hard_row(self, width: int) -> Ints:
+        """The row of each of so many hard entries, numbered from 0; -1 where there is none."""
+        sizes = [w for _, rows, w in self.hard for _ in range(rows)]
+        found = np.full(width, -1, dtype=np.int64)
+        found[: sum(sizes)] = np.repeat(np.arange(len(sizes)), sizes)
+        return found
+
 
 def _parts(n: int, roles: Sequence[Role], width: int) -> tuple[Array, Array]:
     in_entry, in_row = np.zeros((n, width)), np.zeros((n, width))

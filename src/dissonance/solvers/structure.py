@@ -145,8 +145,9 @@ class Front:
 
     `X` (count, n, k) lays the unknowns over the cells. `soft` (count, t) and `hard` (count, u) are their entries (one
     past the end: none). `M` (count, n, t) says which cells lie in an entry and `R` which lie in its row; `A` and `S` do
-    so for hard entries. What a front leaves goes to the parents: cell `up_cell` takes from unknown `up_from` (a place
-    among count * k), and pair `up_pair` of cells from the pair `up_from_pair` of unknowns.
+    so for hard entries, whose rows are numbered in `hard_row` (count, u; -1: none). What a front leaves goes to the
+    parents: cell `up_cell` takes from unknown `up_from` (a place among count * k), and pair `up_pair` of cells from the
+    pair `up_from_pair` of unknowns.
 
     In a front of clusters of different sizes n is the largest, and `place` (cells,) says where in count * n cells are.
     """
@@ -161,6 +162,7 @@ class Front:
     M: Tensor
     R: Tensor
     hard: Tensor
+    hard_row: Tensor
     A: Tensor
     S: Tensor
     up_cell: Tensor
@@ -188,9 +190,8 @@ class Front:
     @cached_property
     def same(self) -> Tensor:
         """(count, u, u) 1 where two hard entries share a row."""
-        of = self.S.amax(1)  # is there an entry at all
-        shared = (self.S.mT @ self.S > 0).to(DTYPE)
-        return shared * of[:, :, None] * of[:, None, :]
+        row = self.hard_row
+        return ((row[:, :, None] == row[:, None, :]) & (row >= 0)[:, None, :]).to(DTYPE)
 
 
 @dataclass(frozen=True)

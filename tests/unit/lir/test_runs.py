@@ -235,6 +235,20 @@ def test_hard_arcs_and_structure_are_taken_as_they_come():
         assert run.before.upper == pytest.approx(inconsistency(pdg, attention).upper, abs=1e-6)
 
 
+def test_contradictory_hard_arcs_are_proved_infinite():
+    pdg = PDG(
+        Arc("p", (), V["A"], [0.5, 0.5]),
+        Arc("q", V["A"], V["B"], [[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]]),
+        Arc("r", (), V["B"], [0.9, 0.05, 0.05]),
+        Arc("free", V["B"], V["C"], SoftmaxTable([[0.2, 0.3, 0.5]] * 3)),
+        Arc("s", (), V["C"], [0.2, 0.2, 0.6]),
+    )
+    hard = Attention({"p": math.inf, "q": math.inf, "r": math.inf, "free": 1.0, "s": 1.0})
+    assert inconsistency(pdg, hard).lower == math.inf
+    run = lir(pdg, steps=1, attention=hard)
+    assert run.before.lower == run.before.upper == math.inf
+
+
 @pytest.mark.parametrize("solver", ["joint", "clique-tree", "paper"])
 def test_other_solvers_run_through_the_same_loop(solver: str):
     exact = lir(PDGS[0], steps=2, trace=Record(distortion=0))

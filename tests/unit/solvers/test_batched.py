@@ -245,6 +245,23 @@ def test_contradictory_hard_arcs_are_infinite_for_one_problem_and_leave_the_othe
     assert found[0].upper == pytest.approx(wanted, abs=1e-7)
 
 
+def test_hard_arcs_over_overlapping_rows_take_few_steps(
+    through_the_batch: Callable[[list[Component]], list[Solution]],
+) -> None:
+    rng = np.random.default_rng(11)
+    a, s, o = (Variable(n, k) for n, k in zip("ASO", (2, 3, 3), strict=True))
+    pdg = PDG(
+        Arc("policy", (), a, rows(rng, 2)),
+        Arc("belief", a, s, rows(rng, 2, 3)),
+        Arc("outcome", (s, a), o, rows(rng, 3, 2, 3)),
+        Arc("wish", (), o, rows(rng, 3)),
+    )
+    hard = component(pdg, Attention({"policy": math.inf, "outcome": math.inf, "belief": 1.0, "wish": 1.0}))
+    found = through_the_batch([hard])[0]
+    assert found.converged and found.method == "batched" and found.steps < 15
+    assert found.upper == pytest.approx(CliqueTree().solve(hard).upper, abs=1e-7)
+
+
 def test_a_solution_without_an_upper_bound_has_not_converged() -> None:
     x = Variable("X", 2)
     barely = PDG(Arc("p", (), x, [0.5, 0.5]), Arc("q", (), x, [0.5 + 1e-8, 0.5 - 1e-8]), Arc("r", (), x, [0.3, 0.7]))
