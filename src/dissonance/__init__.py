@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Empirical,
         Evidence,
         Factor,
+        Independent,
         LinearGaussian,
         ObservedCategorical,
         ObservedGaussian,
@@ -26,21 +27,29 @@ if TYPE_CHECKING:
     )
     from dissonance.distributions import CliqueTree, Gaussian, Joint
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
+    from dissonance.evidence import Likelihood, Report, condition
     from dissonance.focus import Attention, Control, Focus, full_control
     from dissonance.implicit import minimiser
     from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.instances import (
         BeliefPropagation,
         Beliefs,
+        DecisionProblem,
         FactorGraph,
         GaussianMixture,
         HiddenMarkovModel,
+        Instance,
         LatentBayesianNetwork,
         NaiveBayesMixture,
         SumProduct,
         belief_propagation,
+        decision,
         em,
+        game,
         tree_marginals,
+        variational,
+        wishful_thinking,
+        zen,
     )
     from dissonance.io import load, save
     from dissonance.lir import (
@@ -78,6 +87,7 @@ _HOME = {
         "Empirical",
         "Evidence",
         "Factor",
+        "Independent",
         "LinearGaussian",
         "ObservedCategorical",
         "ObservedGaussian",
@@ -88,21 +98,29 @@ _HOME = {
     ),
     "distributions": ("CliqueTree", "Gaussian", "Joint"),
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
+    "evidence": ("Likelihood", "Report", "condition"),
     "focus": ("Attention", "Control", "Focus", "full_control"),
     "implicit": ("minimiser",),
     "inconsistency": ("inconsistencies", "inconsistency"),
     "instances": (
         "BeliefPropagation",
         "Beliefs",
+        "DecisionProblem",
         "FactorGraph",
         "GaussianMixture",
         "HiddenMarkovModel",
+        "Instance",
         "LatentBayesianNetwork",
         "NaiveBayesMixture",
         "SumProduct",
         "belief_propagation",
+        "decision",
         "em",
+        "game",
         "tree_marginals",
+        "variational",
+        "wishful_thinking",
+        "zen",
     ),
     "io": ("load", "save"),
     "lir": (
@@ -148,6 +166,7 @@ __all__ = [
     "CliqueTree",
     "Control",
     "Cycle",
+    "DecisionProblem",
     "Descent",
     "Deterministic",
     "DissonanceError",
@@ -165,9 +184,12 @@ __all__ = [
     "Greedy",
     "HiddenMarkovModel",
     "Hub",
+    "Independent",
+    "Instance",
     "Joint",
     "LatentBayesianNetwork",
     "Learned",
+    "Likelihood",
     "LinearGaussian",
     "NaiveBayesMixture",
     "Natural",
@@ -180,6 +202,7 @@ __all__ = [
     "Published",
     "Queries",
     "Record",
+    "Report",
     "Run",
     "SimplexTable",
     "SizeError",
@@ -194,8 +217,11 @@ __all__ = [
     "Uniform",
     "Variable",
     "belief_propagation",
+    "condition",
+    "decision",
     "em",
     "full_control",
+    "game",
     "incompatibility",
     "inconsistencies",
     "inconsistency",
@@ -208,6 +234,9 @@ __all__ = [
     "save",
     "structural_deficiency",
     "tree_marginals",
+    "variational",
+    "wishful_thinking",
+    "zen",
 ]
 
 

@@ -5,6 +5,7 @@ from dissonance.cpds.deterministic import Deterministic, PointMass
 from dissonance.cpds.empirical import Empirical, Factor
 from dissonance.cpds.explicit import Explicit
 from dissonance.cpds.gaussian import LinearGaussian
+from dissonance.cpds.independent import Independent
 from dissonance.cpds.observed import Evidence, Observed
 from dissonance.cpds.observed_categorical import ObservedCategorical
 from dissonance.cpds.observed_gaussian import ObservedGaussian
@@ -18,6 +19,7 @@ __all__ = [
     "Evidence",
     "Explicit",
     "Factor",
+    "Independent",
     "LinearGaussian",
     "Observed",
     "ObservedCategorical",

@@ -3,32 +3,45 @@
 from dissonance.instances.base import Instance
 from dissonance.instances.belief_propagation import BeliefPropagation, belief_propagation
 from dissonance.instances.beliefs import Beliefs
+from dissonance.instances.decision import Decision, DecisionProblem, Mind, decision, wishful_thinking, zen
 from dissonance.instances.em import Fitted, Settled, em
 from dissonance.instances.em_latent import hidden_markov, mixture, network, rows
 from dissonance.instances.em_models import GaussianMixture, NaiveBayesMixture
 from dissonance.instances.em_network import LatentBayesianNetwork
 from dissonance.instances.em_sequences import HiddenMarkovModel
 from dissonance.instances.factor_graph import FactorGraph
+from dissonance.instances.game import Game, game
 from dissonance.instances.sum_product import SumProduct
 from dissonance.instances.tree_pass import tree_marginals
+from dissonance.instances.variational import Variational, variational
 
 __all__ = [
     "BeliefPropagation",
     "Beliefs",
+    "Decision",
+    "DecisionProblem",
     "FactorGraph",
     "Fitted",
+    "Game",
     "GaussianMixture",
     "HiddenMarkovModel",
     "Instance",
     "LatentBayesianNetwork",
+    "Mind",
     "NaiveBayesMixture",
     "Settled",
     "SumProduct",
+    "Variational",
     "belief_propagation",
+    "decision",
     "em",
+    "game",
     "hidden_markov",
     "mixture",
     "network",
     "rows",
     "tree_marginals",
+    "variational",
+    "wishful_thinking",
+    "zen",
 ]

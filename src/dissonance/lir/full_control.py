@@ -67,7 +67,7 @@ class FullControl:
     def __call__(self, local: Local, theta: Stacked) -> Moved:
         """theta at the fixed point."""
         everyone = range(len(local.parameters.arcs))
-        arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any())]
+        arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any()) and not local.idle(i)]
         solved = local.solve(theta)
         residual = torch.zeros_like(solved.upper)
         at_once = self._at_once(local, arcs, theta, solved)
@@ -195,9 +195,8 @@ def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple
 
 
 def _separate(local: Local, i: int) -> bool:
-    """Whether arc i is a table whose parameters are its own."""
-    arc = local.parameters.arcs[i]
-    return local.parameters.saturated(arc) and len(local.parameters.tied(arc)) == 1
+    """Whether arc i is a table whose parameters are its own, as far as attention goes."""
+    return local.parameters.saturated(local.parameters.arcs[i]) and not local.partners(i)
 
 
 def _still(local: Local, arcs: Sequence[int], solved: Solved) -> bool:

@@ -61,6 +61,21 @@ class Local:
             return {k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in solved.gradient().items()}
         return self.parameters.pull(theta, torch.where(still[:, None], 0.0, solved.slope), runs)
 
+    def attended(self, i: int) -> bool:
+        """Whether any run attends to arc i."""
+        a = self.attention
+        return bool(((a.beta[:, i] != 0) | (a.gamma * a.alpha[:, i] != 0)).any())
+
+    def partners(self, i: int) -> list[int]:
+        """The other arcs in attention that have a parameter in common with arc i."""
+        users = self.parameters.users
+        tied = dict.fromkeys(j for key in self.parameters.keys(self.parameters.arcs[i]) for j in users[key] if j != i)
+        return [j for j in tied if self.attended(j)]
+
+    def idle(self, i: int) -> bool:
+        """Whether arc i is out of attention and others that share its parameters are not: these move them."""
+        return bool(self.partners(i)) and not self.attended(i)
+
     def alone(self, k: int) -> Local:
         """Run k by itself."""
         inner = self.inner.alone(k)

@@ -56,7 +56,7 @@ class Natural:
         parameters, h = local.parameters, 1 / self.steps
         moves = ~local.resolved(solved) & torch.isfinite(solved.upper)
         found = dict(theta)
-        for arcs, keys in _groups(parameters):
+        for arcs, keys in _groups(local):
             if not any(bool(local.control[k].any()) for k in keys):
                 continue
             done = torch.zeros_like(moves)
@@ -72,11 +72,13 @@ class Natural:
         return found
 
 
-def _groups(parameters: Parameters) -> list[tuple[list[int], list[str]]]:
-    """Arcs that share parameters, with their names."""
+def _groups(local: Local) -> list[tuple[list[int], list[str]]]:
+    """Arcs that share parameters, with their names; without those that only others in attention can move."""
     found: list[tuple[list[int], list[str]]] = []
-    for i, arc in enumerate(parameters.arcs):
-        arcs, keys = [i], parameters.keys(arc)
+    for i, arc in enumerate(local.parameters.arcs):
+        if local.idle(i):
+            continue
+        arcs, keys = [i], local.parameters.keys(arc)
         for other in [g for g in found if set(g[1]) & set(keys)]:
             found.remove(other)
             arcs, keys = other[0] + arcs, list(dict.fromkeys(other[1] + keys))

@@ -67,6 +67,15 @@ class Parameters:
         mine = set(self.keys(arc))
         return [a for a in self.arcs if not mine.isdisjoint(self.keys(a))]
 
+    @cached_property
+    def users(self) -> dict[str, list[int]]:
+        """The arcs, by number, that have each parameter."""
+        found: dict[str, list[int]] = {}
+        for i, arc in enumerate(self.arcs):
+            for key in self.keys(arc):
+                found.setdefault(key, []).append(i)
+        return found
+
     def of(self, k: int, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The parameters of one run, keyed as its PDG has them."""
         return {key: theta[home][k] for key, home in self.home.items()}

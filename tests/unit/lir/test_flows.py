@@ -21,6 +21,7 @@ from dissonance import (
     Euclidean,
     Focus,
     FullControl,
+    Independent,
     LinearGaussian,
     Natural,
     Record,
@@ -260,3 +261,15 @@ def test_the_natural_flow_of_a_table_that_arcs_share_goes_to_the_mean_of_what_th
     aim = (beta[0] * q + beta[1] * z) / sum(beta)
     expected = aim + (p - aim) * math.exp(-sum(beta) / 2)
     assert torch.allclose(run.pdg["a"].cpd.table(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("chi", [math.inf, 0.5])
+def test_an_arc_out_of_attention_is_no_hindrance_to_one_that_shares_its_parameters(chi: float):
+    table = SoftmaxTable(P)
+    alone = PDG(Arc("p", (), X, table), Arc("q", (), X, Q))
+    tied = PDG(*alone.arcs, Arc("p|Y", Y, X, Independent(table)))
+    attention = Attention({"p": 1.0, "q": 1.0})
+    runs = [lir(pdg, steps=1, attention=attention, control=Control({"p": chi}), trace=QUIET) for pdg in (alone, tied)]
+    for key, value in runs[0].theta.items():
+        torch.testing.assert_close(torch.softmax(runs[1].theta[key], -1), torch.softmax(value, -1), rtol=0, atol=1e-9)
+    assert runs[1].trace.rows[0].solves == runs[0].trace.rows[0].solves
