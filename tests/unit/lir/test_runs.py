@@ -52,9 +52,9 @@ STRATEGIES = ["uniform", "partial", Hub(0.1), "smooth"]
 
 
 def test_no_run_depends_on_its_company():
-    together = lirs(PDGS, STRATEGIES, seeds=[5, 6, 7, 8], steps=3, flow=Descent(steps=4))
+    together = lirs(PDGS, STRATEGIES, seeds=[5, 6, 7, 8], steps=2, flow=Descent(steps=3))
     for k, run in enumerate(together):
-        alone = lir(PDGS[k], STRATEGIES[k], seed=5 + k, steps=3, flow=Descent(steps=4))
+        alone = lir(PDGS[k], STRATEGIES[k], seed=5 + k, steps=2, flow=Descent(steps=3))
         assert [r.beta for r in alone.trace.rows] == [r.beta for r in run.trace.rows]
         assert alone.after.upper == pytest.approx(run.after.upper, abs=1e-6)
         for key, theta in alone.theta.items():

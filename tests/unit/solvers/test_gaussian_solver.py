@@ -385,3 +385,24 @@ def test_finite_and_gaussian_components_live_in_one_pdg():
     with pytest.raises(CapabilityError, match="ask apart"):
         both.mu.marginal("C", "X")
     assert float(both.mu.entropy()) == pytest.approx(float(both.mu.entropy("C") + both.mu.entropy("X")))
+
+
+def test_a_problem_that_rounding_spoils_is_solved_as_far_as_digits_go():
+    """Where rounding makes a diagonal of Newton's matrix negative the bounds so far are the answer, and they hold."""
+    pdg = PDG(
+        Arc("x", (), X, normal(171.0, 80.0)),
+        Arc("y", X, Y, LinearGaussian([[0.25]], -1.5, 1.0)),
+        Arc("z", (), Y, normal(44.0, 4.0)),
+    )
+    numbers = {
+        "x.b": 170.81327423885938,
+        "x.scale": 8.999785371927496,
+        "y.A": 2.7096157661956743,
+        "y.b": -1.5109352503675915,
+        "y.scale": 0.01908277016390655,
+        "z.b": 44.01093525036755,
+        "z.scale": 8.09971500242604,
+    }
+    theta = {k: torch.full_like(v, numbers.get(k, 0.0)) for k, v in pdg.theta.items()}
+    found = inconsistency(pdg, theta=theta)
+    assert found.lower <= found.upper and found.upper - found.lower < 1e-6
