@@ -18,7 +18,7 @@ umbrella = DecisionProblem(
     actions=["umbrella", "none"],
     outcomes=["dry hands free", "dry", "dry in the rain", "wet"],
 )
-ratios = np.geomspace(0.03, 100, 41)
+ratios = np.geomspace(0.03, 100, 19)
 worth = [
     decision(umbrella, confidence=1.0, faith=r).answer(1, trace=Record(False, 0)).equivalents for r in ratios.tolist()
 ]

@@ -19,7 +19,7 @@ garden = PDG.from_bayesian_network(
         Grass: ([Sprinkler, Rain], [[[1.0, 0.0], [0.2, 0.8]], [[0.1, 0.9], [0.01, 0.99]]]),
     }
 )
-confidence = np.geomspace(0.01, 100, 33)
+confidence = np.geomspace(0.01, 100, 21)
 alone = [condition(garden, Report("Grass", [0.1, 0.9], c)) for c in confidence.tolist()]
 against = [condition(garden, Report("Grass", [0.1, 0.9], c), Report("Grass", [0.7, 0.3], 1.0)) for c in confidence]
 obeyed = condition(garden, {"Grass": [0.1, 0.9]})
@@ -27,7 +27,9 @@ obeyed = condition(garden, {"Grass": [0.1, 0.9]})
 figure, axes = pyplot.subplots(figsize=(5.2, 3.0), layout="constrained")
 for name, colour in (("Grass", "C0"), ("Rain", "C1")):
     axes.semilogx(confidence, [u.marginals[name][1] for u in alone], colour, label=f"{name}: one report")
-    axes.semilogx(confidence, [u.marginals[name][1] for u in against], f"{colour}--", label=f"{name}: another disagrees")
+    axes.semilogx(
+        confidence, [u.marginals[name][1] for u in against], f"{colour}--", label=f"{name}: another disagrees"
+    )
     for end in (query(garden).marginals[name][1], obeyed.marginals[name][1]):
         axes.axhline(end, color=colour, linestyle=":", linewidth=0.8)
 axes.set_xlabel("confidence of the report that the grass is wet with probability 0.9")
