@@ -44,9 +44,20 @@ def times(weight: Tensor, value: Tensor) -> Tensor:
     return torch.where(massless, 0.0, weight * torch.where(massless, 0.0, value))
 
 
+def expectation(weight: Tensor, value: Tensor) -> Tensor:
+    """sum weight * value with 0 * (+-inf) = 0."""
+    if not (weight.requires_grad or value.requires_grad):
+        for a, b in ((weight, value), (weight.mT, value.mT) if weight.dim() == 2 else (weight, value)):
+            if a.is_contiguous() and b.is_contiguous():
+                total = torch.dot(a.reshape(-1), b.reshape(-1))  # one pass, and no copy
+                if not bool(total.isnan()):
+                    return total
+    return times(weight, value).sum()
+
+
 def scale(weight: float, value: Tensor) -> Tensor:
     """A number times a cost, with 0 * inf = 0: an unattended cost is no cost."""
-    return torch.zeros_like(value) if weight == 0 else weight * value
+    return torch.zeros_like(value) if weight == 0 else value if weight == 1 else weight * value
 
 
 def xlogy(x: Tensor, y: Tensor) -> Tensor:

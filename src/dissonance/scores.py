@@ -127,7 +127,7 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: The
     rest = attention.without(*(a.name for a in even))
     total = observational_incompatibility(mu, pdg, rest.beta, theta)
     for arc in even:
-        cost = -numerics.times(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta)).sum()
+        cost = -numerics.expectation(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
         total = total + beta[arc.name] * cost
     if gamma:
         total = total + gamma * structural_deficiency(mu, pdg, rest.alpha)

@@ -80,6 +80,7 @@ def test_the_benchmark_runs():
     [
         (["batch.py", "--problems", "8", "--paper", "1"], "times cold"),
         (["scaling.py", "--large", "100"], "GiB at the peak"),
+        (["em.py", "--rows", "300", "--columns", "3", "--components", "2", "--iterations", "2"], "ratio"),
     ],
 )
 def test_the_other_benchmarks_run(command: list[str], printed: str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -197,9 +198,9 @@ def _sample(x: Tensor, covariance: Covariance) -> Sample:
 
 def _numbers(values: object, what: str, axes: int) -> Tensor:
     try:
-        found = numerics.real(values).detach()
+        found = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, np.float64))
     except (TypeError, ValueError) as error:
         raise DissonanceError(f"{what}: an array of numbers is needed ({error}).") from None
     if found.dim() != axes:
         raise DissonanceError(f"{what}: an array of {axes} axes is needed, found {found.dim()}.")
-    return found
+    return found.to(numerics.DTYPE, copy=True) if isinstance(values, Tensor) else found

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dissonance.errors import DissonanceError, suggest
 from dissonance.lir.full_control import FullControl, Moved
-from dissonance.lir.local import Local
+from dissonance.lir.local import Local, narrow
 from dissonance.lir.natural import Natural
 from dissonance.lir.parameters import Stacked
 
@@ -36,12 +36,13 @@ class Flow(Protocol):
 def exp(local: Local, theta: Stacked, flow: Flow) -> Moved:
     """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite."""
     moved = Moved.still(theta)
-    full = {k: chi == math.inf for k, chi in local.control.items()}
+    given = {k: narrow(chi) for k, chi in local.control.items()}
+    full = {k: chi == math.inf for k, chi in given.items()}
     parts: tuple[tuple[Flow, Stacked], ...] = ((FullControl(), full), (flow, {k: ~x for k, x in full.items()}))
     for kind, chosen in parts:
-        control = {k: torch.where(chosen[k], chi, 0.0) for k, chi in local.control.items()}
+        control = {k: torch.where(chosen[k], chi, 0.0) for k, chi in given.items()}
         if any(bool(chi.any()) for chi in control.values()):
-            part = replace(local, control=control)
+            part = replace(local, control={k: chi.expand_as(local.control[k]) for k, chi in control.items()})
             moved = moved.then(kind(part, moved.theta))
             local.solves, local.steps, local.first = part.solves, part.steps, part.first
     return moved

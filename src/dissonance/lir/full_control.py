@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dissonance.lir.inner import Attentions, Solved
-from dissonance.lir.local import MASS, Local, over
+from dissonance.lir.local import MASS, Local, narrow, over
 from dissonance.lir.parameters import Stacked
 from dissonance.lir.projection import projected, projects
 from dissonance.numerics import DTYPE
@@ -180,7 +180,7 @@ def _full(local: Local, i: int, any_part: bool = False) -> Tensor:
     keys = local.parameters.keys(local.parameters.arcs[i])
     if not keys:
         return torch.zeros(len(local.parameters), dtype=torch.bool)
-    full = torch.cat([(local.control[k] > 0).flatten(1) for k in keys], 1)
+    full = torch.cat([(narrow(local.control[k]) > 0).flatten(1) for k in keys], 1)
     return full.any(1) if any_part else full.all(1)
 
 

@@ -92,6 +92,13 @@ class Local:
             self.first = torch.cat([lower for lower, _ in firsts]), torch.cat([upper for _, upper in firsts])
 
 
+def narrow(chi: Tensor) -> Tensor:
+    """(P, 1, ...) of a control that is one number a run, spread out; any other as it is."""
+    if all(step == 0 for step in chi.stride()[1:]):
+        return chi[(slice(None), *[slice(0, 1)] * (chi.dim() - 1))]
+    return chi
+
+
 def over(runs: Tensor, like: Tensor) -> Tensor:
     """(P,) shaped to go with (P, ...)."""
     return runs.reshape(-1, *[1] * (like.dim() - 1))

@@ -52,7 +52,7 @@ class _Product(CliqueTree):
     def _entropy(self) -> Tensor:
         total = torch.zeros((), dtype=numerics.DTYPE)
         for arc, log_p in self.factors:
-            total = total - numerics.times(self._marginal(tuple(v.name for v in arc.scope)), log_p).sum()
+            total = total - numerics.expectation(self._marginal(tuple(v.name for v in arc.scope)), log_p)
         return total
 
 
@@ -236,9 +236,11 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
 
 def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
     """log Z and the distribution of problems of one cluster, (problems, cells)."""
-    log_z = torch.logsumexp(log_cells.T, 0)
-    possible = torch.where(log_z == -math.inf, 0.0, log_z)
-    return log_z, (log_cells - possible[:, None]).exp()
+    top = log_cells.detach().T.amax(0)
+    top = torch.where(top == -math.inf, 0.0, top)
+    cells = (log_cells - top[:, None]).exp()
+    total = cells.T.sum(0)
+    return numerics.log(total) + top, cells / torch.where(total > 0, total, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
