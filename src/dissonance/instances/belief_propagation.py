@@ -78,6 +78,8 @@ def belief_propagation(
         raise DissonanceError(f"damping is how much of a message is kept: a number in [0, 1), found {damping}.")
     if not confidence > 0:
         raise DissonanceError(f"confidence is the beta of the moving message: a number > 0 or inf, found {confidence}.")
+    if not graph.regions:
+        raise DissonanceError("no two clusters are linked: there are no messages, and the tables are all there is.")
     powers = all_powers(graph, power)
     pdg = message_pdg(graph)
     if damping == 0:

@@ -181,7 +181,7 @@ class SumProduct:
             state.tell()
             done += 1
             if tol is not None:
-                change = max(float((x - before[k]).abs().max()) for k, x in state.told.items())
+                change = max((float((x - before[k]).abs().max()) for k, x in state.told.items()), default=0.0)
                 if change <= tol:
                     break
         self._check(state.edges(state.told), done)

@@ -18,6 +18,9 @@ from dissonance.instances.blocks import block
 Index = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
 
+Part = tuple[int, int, Index, bool]
+"""A block, the slot towards the root, which factors, and whether no two of them have the same variable there."""
+
 WIDE = 1024
 """Messages from which on they are added up by counting, which looks at every variable."""
 
@@ -54,6 +57,7 @@ class TreePass:
         self.place = [[place[r] for r in scopes] for scopes in self.scopes]
         self.total = {k: np.zeros((k, len(m))) for k, m in self.members.items()}
         self.zeros = {k: np.zeros((k, len(m))) for k, m in self.members.items()}
+        self.positive = all(bool((t > 0).all()) for t in self.tables)  # then there are no zeros to count
         self.told = [[np.ones((k, t.shape[-1])) for k in t.shape[:-1]] for t in self.tables]
 
     def marginals(self) -> dict[int, tuple[Index, Array]]:
@@ -62,22 +66,22 @@ class TreePass:
         with np.errstate(divide="ignore"):
             for b, t in enumerate(self.tables):
                 if t.ndim == 2:  # factors of one variable have nothing to wait for
-                    self._tell(b, 0, slice(None), [])
+                    self._tell(b, 0, slice(None), [], False)
             for level in reversed(levels):
-                for b, parent, some in level:
+                for b, parent, some, distinct in level:
                     heard = [None if i == parent else self._asked(b, i, some) for i in range(len(self.scopes[b]))]
-                    self._tell(b, parent, some, heard)
+                    self._tell(b, parent, some, heard, distinct)
             for level in levels:
-                for b, parent, some in level:
+                for b, parent, some, _ in level:
                     slots = range(len(self.scopes[b]))
                     more = len(slots) > 2
                     heard = [self._asked(b, i, some, i == parent) if more or i == parent else None for i in slots]
                     for slot in slots:
                         if slot != parent:
-                            self._tell(b, slot, some, heard)
+                            self._tell(b, slot, some, heard, True)  # every child has one parent
         found: dict[int, tuple[Index, Array]] = {}
         for k, mine in self.members.items():
-            p = _numbers(self.total[k], self.zeros[k])
+            p = self._numbers(self.total[k], self.zeros[k])
             mass = p.sum(0)
             if not (mass > 0).all():
                 odd = int(mine[np.flatnonzero(~(mass > 0))[0]])
@@ -89,15 +93,23 @@ class TreePass:
         """What a variable has to say to these factors: all it has heard, or all `without` what they said themselves."""
         k = self.tables[b].shape[slot]
         at = self.place[b][slot][some]
-        total, zeros = self.total[k][:, at], self.zeros[k][:, at]
+        total, zeros = self.total[k][:, at], None if self.positive else self.zeros[k][:, at]
         if without:
             own = self.told[b][slot][:, some]
-            none = own == 0
-            total, zeros = total - np.where(none, 0.0, np.log(own)), zeros - none
-        return _numbers(total, zeros)
+            if zeros is None:
+                total -= np.log(own)
+            else:
+                none = own == 0
+                total, zeros = total - np.where(none, 0.0, np.log(own)), zeros - none
+        return self._numbers(total, zeros)
 
-    def _tell(self, b: int, slot: int, some: Any, heard: Sequence[Array | None]) -> None:
-        """sum over the others of phi prod m, to the variables of one slot."""
+    def _numbers(self, total: Array, zeros: Array | None) -> Array:
+        """exp of logarithms, the largest of each column 1, and 0 where something is impossible."""
+        logs = total if zeros is None or self.positive else np.where(zeros > 0, -np.inf, total)
+        return np.exp(logs - np.maximum(logs.max(0), -1e300))
+
+    def _tell(self, b: int, slot: int, some: Any, heard: Sequence[Array | None], distinct: bool) -> None:
+        """sum over the others of phi prod m, to the variables of one slot; `distinct`: no two factors tell the same."""
         table = self.tables[b][..., some]
         for i in reversed(range(len(self.scopes[b]))):
             m = heard[i] if i != slot else None
@@ -105,27 +117,25 @@ class TreePass:
                 after = table.ndim - 2 - i
                 table = (table * m.reshape(len(m), *[1] * after, m.shape[-1])).sum(i)
         out = table / np.maximum(table.max(0), 1e-300)
-        self.told[b][slot][:, some] = out
-        none = out == 0
         k, at = len(out), self.place[b][slot][some]
-        logs = np.where(none, 0.0, np.log(out))
-        for sums, added in ((self.total[k], logs), (self.zeros[k], none)):
-            if len(at) > WIDE:
-                for row, x in zip(sums, added, strict=True):
-                    row += np.bincount(at, x, len(row))
-            else:
-                for row, x in zip(sums, added, strict=True):
-                    np.add.at(row, at, x)
+        if self.positive:
+            out = np.maximum(out, 1e-300)
+            _add(self.total[k], at, np.log(out), distinct)
+        else:
+            none = out == 0
+            _add(self.total[k], at, np.where(none, 0.0, np.log(out)), distinct)
+            _add(self.zeros[k], at, none, distinct)
+        self.told[b][slot][:, some] = out
 
-    def _levels(self) -> list[list[tuple[int, int, Index]]]:
-        """Factors by their distance from the root: (block, the slot towards the root, which factors)."""
+    def _levels(self) -> list[list[Part]]:
+        """Factors by their distance from the root."""
         counts = [t.shape[-1] for t in self.tables]
         regions, count = len(self.sizes), sum(counts)
         first = np.cumsum([regions, *counts])
         ends = [(r, first[i] + np.arange(len(r))) for i, scopes in enumerate(self.scopes) for r in scopes]
         rows, columns = (np.concatenate(x) for x in zip(*ends, strict=True))
         depth, up = _rooted(rows, columns, regions, regions + count)
-        found: dict[int, list[tuple[int, int, Index]]] = {}
+        found: dict[int, list[Part]] = {}
         for i, scopes in enumerate(self.scopes):
             if len(scopes) == 1:
                 continue
@@ -135,15 +145,22 @@ class TreePass:
             order = np.lexsort((towards, level))
             cuts = (np.flatnonzero(np.diff(level[order]) | np.diff(towards[order])) + 1).tolist()
             for start, stop in zip([0, *cuts], [*cuts, len(order)], strict=True):
-                f = order[start]
-                found.setdefault(int(level[f]), []).append((i, int(towards[f]), order[start:stop]))
+                some = order[start:stop]
+                distinct = len(set(above[some].tolist())) == len(some)
+                found.setdefault(int(level[some[0]]), []).append((i, int(towards[some[0]]), some, distinct))
         return [found[d] for d in sorted(found)]
 
 
-def _numbers(total: Array, zeros: Array) -> Array:
-    """exp of logarithms, the largest of each column 1, and 0 where something is impossible."""
-    logs = np.where(zeros > 0, -np.inf, total)
-    return np.exp(logs - np.maximum(logs.max(0), -1e300))
+def _add(sums: Array, at: Index, added: npt.NDArray[Any], distinct: bool) -> None:
+    """sums[:, at] += added, where a place may occur several times unless they are distinct."""
+    if distinct:
+        sums[:, at] += added
+        return
+    for row, x in zip(sums, added, strict=True):
+        if len(at) > WIDE:
+            row += np.bincount(at, x, len(row))
+        else:
+            np.add.at(row, at, x)
 
 
 def _rooted(rows: Index, columns: Index, regions: int, nodes: int) -> tuple[Index, Index]:

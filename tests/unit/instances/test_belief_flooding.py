@@ -26,21 +26,10 @@ from dissonance import (
     tree_marginals,
 )
 from reference.belief_propagation import Textbook, brute_force, same
+from reference.belief_runs import named, random_tables
 
 VECTORS = shared_json("vectors", "bp.json")
 ROOT = Path(__file__).parents[3]
-
-
-def random_tables(cards, scopes, seed=0, zeros=0.0):
-    rng = np.random.default_rng(seed)
-    return [
-        np.exp(rng.normal(size=[cards[v] for v in s])) * (rng.random([cards[v] for v in s]) >= zeros) for s in scopes
-    ]
-
-
-def named(cards, scopes, tables):
-    variables = [Variable(f"X{v}", k) for v, k in enumerate(cards)]
-    return {f"f{a}": ([variables[v] for v in s], t) for a, (s, t) in enumerate(zip(scopes, tables, strict=True))}
 
 
 def in_arrays(cards, scopes, tables):
@@ -52,7 +41,7 @@ def in_arrays(cards, scopes, tables):
     ]
 
 
-MIXED = ([2, 3, 2, 2], [(0, 1), (1, 2), (0, 2), (0,), (2, 1, 3), (0,)])
+MIXED = ([2, 3, 2], [(0, 1), (0,), (2, 1, 0), (0,)])
 BINARY = ([2, 2, 2], [(0, 1), (2, 1), (0, 2), (0,), (0,)])
 
 
@@ -60,8 +49,8 @@ BINARY = ([2, 2, 2], [(0, 1), (2, 1), (0, 2), (0,), (0,)])
 def test_every_sweep_is_that_of_the_generic_engine(cards, scopes):
     factors = named(cards, scopes, random_tables(cards, scopes))
     bp, plan = belief_propagation(factors), SumProduct(factors)
-    run = bp.run(3 * bp.sweep, trace=type(bp.trace)(globally=False, distortion=0, snapshots=bp.sweep))
-    for sweeps in (1, 2, 3):
+    run = bp.run(2 * bp.sweep, trace=type(bp.trace)(globally=False, distortion=0, snapshots=bp.sweep))
+    for sweeps in (1, 2):
         slow, fast = bp.beliefs(run.trace.snapshots[sweeps * bp.sweep]), plan.run(sweeps).beliefs
         assert same(fast.messages, {n: m.numpy() for n, m in slow.messages.items()}) < 1e-14
         assert same(fast.beliefs, {n: m.numpy() for n, m in slow.beliefs.items()}) < 1e-14
@@ -173,11 +162,11 @@ def test_a_small_power_is_mean_field():
                     logs += part
             q[v] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
     off = []
-    for alpha in (0.02, 0.01):
-        found = SumProduct(named(cards, scopes, tables), power=alpha, damping=0.9, confidence=0.0).run(20000, tol=1e-12)
+    for alpha in (0.08, 0.04):
+        found = SumProduct(named(cards, scopes, tables), power=alpha, damping=0.9, confidence=0.0).run(5000, tol=1e-9)
         off.append(max(np.abs(found.beliefs.marginals[f"X{v}"].numpy() - p).max() for v, p in enumerate(q)))
-    assert off[0] < 0.02
-    assert off[1] / off[0] == pytest.approx(0.5, abs=0.05)
+    assert off[0] < 0.05
+    assert off[1] / off[0] == pytest.approx(0.5, abs=0.1)
 
 
 # -- trees ---------------------------------------------------------------------------------------------------------
@@ -209,6 +198,17 @@ def test_the_two_passes_agree_with_flooding_on_a_large_tree():
     flooded = SumProduct.arrays([2] * n, factors).run(60)
     _, p = tree_marginals([2] * n, factors)[2]
     assert (flooded.by_size[2][1] - p).abs().max() < 1e-10
+
+
+def test_a_single_cluster_has_its_marginals_without_messages():
+    cards, scopes = [2, 3, 2], [(0, 1), (1, 2), (0, 2)]
+    tables = random_tables(cards, scopes, 3)
+    graph = FactorGraph.clique_tree(named(cards, scopes, tables))
+    found = SumProduct(graph).run(3, tol=1e-12).beliefs
+    _, exact = brute_force(cards, scopes, tables)
+    assert max(np.abs(found.marginals[f"X{v}"].numpy() - p).max() for v, p in enumerate(exact)) < 1e-14
+    with pytest.raises(DissonanceError, match="no two clusters are linked"):
+        belief_propagation(graph)
 
 
 def test_a_loop_is_refused_by_the_two_passes():
@@ -300,7 +300,7 @@ def test_clique_trees_of_networks_have_the_exact_marginals(name, tmp_path):
 
 def test_the_benchmark_runs():
     command = [sys.executable, ROOT / "benchmarks" / "bp.py", "--sides", "4", "--sweeps", "3", "--repeats", "1"]
-    command += ["--tree", "100", "--pgmpy", "0"]
+    command += ["--tree", "100", "--pgmpy", "0", "--states", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("all marginals in") == 3

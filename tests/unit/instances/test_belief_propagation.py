@@ -1,71 +1,31 @@
-"""Belief propagation as LIR: every step is the textbook's, whatever the schedule, damping or divergence."""
+"""Belief propagation as LIR: every step is the textbook's, whatever the schedule."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
-from conftest import shared_json
 from dissonance import (
     PDG,
     Attention,
-    BeliefPropagation,
     DissonanceError,
     FactorGraph,
     Focus,
-    Natural,
-    Record,
-    Run,
     Variable,
     belief_propagation,
     full_control,
     inconsistency,
     lir,
 )
-from dissonance.instances.belief_propagation import message_pdg
 from dissonance.instances.tied import Tied
 from reference.belief_propagation import Textbook, brute_force, same
+from reference.belief_runs import EVERY, LOOPY, ROUNDING, check_steps, named, random_tables
 
-VECTORS = shared_json("vectors", "bp.json")
-EVERY = Record(globally=False, distortion=0, snapshots=1)
-ROUNDING = 1e-12
-
-
-def random_tables(cards, scopes, seed=0, spread=1.0):
-    rng = np.random.default_rng(seed)
-    return [np.exp(spread * rng.normal(size=[cards[v] for v in s])) for s in scopes]
-
-
-def named(cards, scopes, tables):
-    """The factors as the library takes them, with the names of the textbook."""
-    variables = [Variable(f"X{v}", k) for v, k in enumerate(cards)]
-    return {f"f{a}": ([variables[v] for v in s], t) for a, (s, t) in enumerate(zip(scopes, tables, strict=True))}
-
-
-LOOPY = ([2, 3, 2], [(0, 1), (1, 2), (0, 2), (0,)])
 TREE = ([2, 3, 2, 2], [(0,), (0, 1), (1, 2, 3)])
-
-
-def check_steps(bp: BeliefPropagation, run: Run, book: Textbook, step: Callable | None = None, tol=ROUNDING) -> None:
-    """Every step of the run moves one message or belief, to where the textbook takes it."""
-    start = dict(book.m)
-    beliefs = {r: np.full(bp.graph.region[r].size, 1 / bp.graph.region[r].size) for r in bp.graph.region}
-    assert same(bp.beliefs(run.trace.snapshots[0]).messages, start) == 0
-    for t, row in enumerate(run.trace.rows[:-1]):
-        (moved,) = row.chi
-        if moved in book.m:
-            book.m[moved] = (step or (lambda old, new: new))(book.m[moved], book.new(moved))
-        else:
-            region = moved[2:-1]
-            beliefs[region] = book.belief(int(region[1:]))
-        now = bp.beliefs(run.trace.snapshots[t + 1])
-        assert same(now.messages, book.m) < tol, (t, moved)
-        assert same(now.beliefs, beliefs) < tol, (t, moved)
 
 
 @pytest.mark.parametrize("schedule", ["flooding", "sequential", "random"])
@@ -184,110 +144,6 @@ def test_a_moving_message_with_alpha_1_becomes_a_point_mass():
     assert values[0] > values[1] > values[2]
 
 
-# -- damping -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("confidence", [1.0, 0.25, math.inf])
-def test_finite_control_is_damping(confidence):
-    """d m + (1 - d) mu, mu ~ m^(b/(1+b)) nu^(1/(1+b)); for b = inf m^d nu^(1-d)."""
-    cards, scopes = [2, 3], [(0, 1), (0,)]
-    tables = random_tables(cards, scopes, 7)
-    d = 0.3
-    bp = belief_propagation(named(cards, scopes, tables), damping=d, confidence=confidence)
-    run = bp.run(bp.sweep + 4, trace=EVERY)
-
-    def damped(old, new):
-        if confidence == math.inf:
-            found = old**d * new ** (1 - d)
-            return found / found.sum()
-        aim = old ** (confidence / (1 + confidence)) * new ** (1 / (1 + confidence))
-        return d * old + (1 - d) * aim / aim.sum()
-
-    check_steps(bp, run, Textbook(cards, scopes, tables), damped, tol=1e-10)
-
-
-def test_with_little_confidence_damping_is_that_of_the_textbook():
-    cards, scopes = [2, 3], [(0, 1), (0,)]
-    tables = random_tables(cards, scopes, 8)
-    off = []
-    for confidence in (1e-2, 1e-3, 1e-4):
-        bp = belief_propagation(named(cards, scopes, tables), damping=0.4, confidence=confidence)
-        book = Textbook(cards, scopes, tables)
-        for name in bp.refocus.order[:6]:
-            if name in book.m:
-                book.m[name] = 0.4 * book.m[name] + 0.6 * book.new(name)
-        off.append(same(bp.answer(6).messages, book.m))
-    assert off[0] < 1e-2
-    assert off[1] / off[0] == pytest.approx(0.1, rel=0.1)
-    assert off[2] / off[1] == pytest.approx(0.1, rel=0.1)
-
-
-def test_the_flow_itself_mixes_powers_of_the_messages():
-    """In the limit of many parts m(1)^r = e^(-r beta chi) m(0)^r + C nu^r with r = 1/(1 + beta), C to make the sum 1.
-
-    beta -> 0 is damping of numbers (r = 1), beta -> inf of logarithms (r = 0), the paper's beta = 1 of square roots.
-    """
-    cards, scopes = [3], [(0,), (0,)]
-    tables = [np.array([1.0, 2.0, 5.0]), np.array([1.0, 1.0, 1.0])]
-    beta, d = 1.0, 0.3
-    chi = -math.log(d) / beta
-    bp = belief_propagation(named(cards, scopes, tables), ["f0->X0"], damping=d, confidence=beta)
-    found = {}
-    for parts in (32, 64):
-        found[parts] = bp.answer(1, flow=Natural(parts)).messages["f0->X0"].numpy()
-    limit = 2 * found[64] - found[32]
-    old, nu = np.full(3, 1 / 3), tables[0] / tables[0].sum()
-    kept, overlap = math.exp(-beta * chi / (1 + beta)), np.sqrt(old * nu).sum()
-    mixed = kept * np.sqrt(old) + (math.sqrt(1 - kept**2 * (1 - overlap**2)) - kept * overlap) * np.sqrt(nu)
-    assert np.abs(limit - mixed**2).max() < 1e-5
-    assert np.abs(found[64] - mixed**2).max() > 1e-5
-
-
-# -- other divergences ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("powers", [[0.5, 0.5, 0.5, 0.5], [0.7, 1.0, 1.5, 0.4]])
-def test_powers_as_attention_are_fractional_belief_propagation_step_by_step(powers):
-    cards, scopes = LOOPY
-    tables = random_tables(cards, scopes, 9)
-    bp = belief_propagation(named(cards, scopes, tables), power={f"f{a}": p for a, p in enumerate(powers)})
-    run = bp.run(bp.sweep + 4, trace=EVERY)
-    book = Textbook(cards, scopes, tables, powers)
-    check_steps(bp, run, book)
-
-
-def power_ep(cards, scopes, tables, alpha, sweeps):
-    """Power EP as Minka writes it: site approximations m, tilted by phi^alpha, moments matched, divided out."""
-    site = {(a, v): np.full(cards[v], 1 / cards[v]) for a, s in enumerate(scopes) for v in s}
-
-    def q(v):
-        return np.prod([m for (_, u), m in site.items() if u == v], axis=0)
-
-    for _ in range(sweeps):
-        new = {}
-        for a, s in enumerate(scopes):
-            cavity = [q(v) / site[a, v] ** alpha for v in s]
-            tilted = tables[a] ** alpha
-            for i, c in enumerate(cavity):
-                tilted = tilted * c.reshape([-1 if j == i else 1 for j in range(len(s))])
-            for i, v in enumerate(s):
-                matched = tilted.sum(tuple(j for j in range(len(s)) if j != i))
-                m = (matched / cavity[i]) ** (1 / alpha)
-                new[a, v] = m / m.sum()
-        site = new
-    return [q(v) / q(v).sum() for v in range(len(cards))]
-
-
-def test_a_power_is_the_alpha_of_power_ep():
-    cards, scopes = LOOPY
-    tables = random_tables(cards, scopes, 10)
-    for alpha in (0.5, 1.6):
-        bp = belief_propagation(named(cards, scopes, tables), power=alpha)
-        expected = power_ep(cards, scopes, tables, alpha, 2)
-        found = bp.answer(2 * bp.sweep)
-        assert max(np.abs(found.marginals[f"X{v}"].numpy() - p).max() for v, p in enumerate(expected)) < ROUNDING
-
-
 # -- cluster graphs ------------------------------------------------------------------------------------------------
 
 
@@ -335,82 +191,6 @@ def test_the_clique_tree_of_asia_is_exact_step_by_step_in_lir():
     for v in pdg.variables:
         assert np.abs(found.marginals[v.name].numpy() - engine.posterior(v.name).toarray()).max() < 1e-10
     assert found.free_energy == pytest.approx(0.0, abs=1e-12)  # a Bayesian network sums to 1
-
-
-# -- the shared vectors --------------------------------------------------------------------------------------------
-
-
-def _case():
-    case = VECTORS["cases"][0]
-    scopes, tables = [f["scope"] for f in case["factors"]], [np.array(f["table"]) for f in case["factors"]]
-    return case, named(case["cards"], scopes, tables)
-
-
-def _expected(messages):
-    return {
-        f"X{m['frm']}->f{m['to']}" if m["kind"] == "v2f" else f"f{m['frm']}->X{m['to']}": np.array(m["msg"])
-        for m in messages
-    }
-
-
-@pytest.mark.skipif(not VECTORS, reason="no vectors")
-@pytest.mark.parametrize(("theirs", "ours"), [("two_phase_flooding", "flooding"), ("sequential_inplace", "sequential")])
-def test_the_vectors_of_a_schedule_come_out(theirs, ours):
-    case, factors = _case()
-    bp = belief_propagation(factors, ours)
-    run = bp.run(4 * bp.sweep, trace=EVERY)
-    for s in case["schedules"]:
-        if s["schedule"] == theirs and s["sweeps"] <= 4:
-            found = bp.beliefs(run.trace.snapshots[s["sweeps"] * bp.sweep])
-            assert same(found.messages, _expected(s["messages"])) < VECTORS["tolerance"]
-            assert (
-                same(found.beliefs, {f"X{v}": np.array(b) for v, b in enumerate(s["beliefs"])}) < VECTORS["tolerance"]
-            )
-    assert bp.read(run).free_energy == pytest.approx(-math.log(case["partition"]), abs=1e-10)
-
-
-@pytest.mark.skipif(not VECTORS, reason="no vectors")
-def test_a_synchronous_run_is_two_floodings_that_never_meet():
-    """Erratum 13: what is told at an even time depends on what was asked at an odd one, and the other way round."""
-    case, factors = _case()
-    graph = FactorGraph.of(factors)
-    out = [f"{r.name}->{a}" for a in graph.factor for r in graph.around[a]]
-    back = [f"{a}->{r.name}" for a in graph.factor for r in graph.around[a]]
-    one, other = (
-        belief_propagation(graph, order).answer(2 * len(order)).messages for order in (out + back, back + out)
-    )
-    (sync,) = [s for s in case["schedules"] if s["schedule"] == "fully_parallel_sync" and s["sweeps"] == 4]
-    expected = _expected(sync["messages"])
-    assert same({n: one[n] for n in back}, {n: expected[n] for n in back}) < VECTORS["tolerance"]
-    assert same({n: other[n] for n in out}, {n: expected[n] for n in out}) < VECTORS["tolerance"]
-    assert same({n: one[n] for n in out}, {n: expected[n] for n in out}) > 1e-3
-
-
-@pytest.mark.skipif(not VECTORS, reason="no vectors")
-def test_the_vectors_of_single_foci_come_out():
-    single = VECTORS["single_focus"]
-    scopes, tables = [f["scope"] for f in single["factors"]], [np.array(f["table"]) for f in single["factors"]]
-    bp = belief_propagation(named(single["cards"], scopes, tables))
-    pdg = message_pdg(bp.graph)
-    logits = {f"{n}.logits": torch.from_numpy(np.log(m)) for n, m in _expected(single["messages"]).items()}
-    tol = single["tolerance"]
-    for f in single["foci"]:
-        x, a = f"X{f['variable']}", f"f{f['factor']}"
-        name = f"{x}->{a}" if f["kind"] == "v2f" else f"{a}->{x}"
-        start = torch.log(torch.tensor(f["controlled_message"], dtype=torch.float64))
-        theta = {**pdg.theta, **logits, f"{name}.logits": start.clone().requires_grad_()}
-        focus = bp.foci[name]
-        found = inconsistency(pdg, focus.attention, solver=Tied(), theta=theta)
-        assert found.upper == pytest.approx(f["objective_alpha0"] + f["solver_minus_closed_form"], abs=tol)
-        (slope,) = torch.autograd.grad(found.value, theta[f"{name}.logits"])
-        assert np.abs(slope.numpy() - f["grad_logits"]).max() < tol
-        assert np.abs(found.mu.marginal(x).numpy() - f["mu_star"]).max() < tol
-        rewarded = focus.attention.replace(alpha={name: 1.0})
-        point = inconsistency(pdg, rewarded, solver=Tied(), theta=theta).upper
-        assert point == pytest.approx(f["objective_alpha1"] + f["solver_minus_closed_form"], abs=tol)
-        best = {**theta, f"{name}.logits": torch.log(torch.tensor(f["argmin"], dtype=torch.float64))}
-        least = inconsistency(pdg, focus.attention, solver=Tied(), theta=best).upper
-        assert least == pytest.approx(f["min_value"] + f["solver_minus_closed_form"], abs=tol)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
