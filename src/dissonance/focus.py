@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from dissonance.errors import DissonanceError
+from dissonance.errors import DissonanceError, suggest
 from dissonance.pdg import PDG
 
 Weights = Mapping[str, float]
@@ -114,12 +114,21 @@ def full_control(*names: str) -> Control:
 
 @dataclass(frozen=True)
 class Focus:
-    """An attention and a control: what a step of LIR looks at, and what it may change."""
+    """An attention and a control: what a step of LIR looks at, and what it may change.
+
+    `context` puts other values in the place of an arc's buffers, keyed "arc.buffer": a fresh batch of data, say.
+    """
 
     attention: Attention = field(default_factory=Attention)
     control: Control = field(default_factory=Control)
+    context: Mapping[str, Tensor] = field(default_factory=dict)
 
     def check(self, pdg: PDG) -> None:
         """Raise if the focus names what the PDG does not have."""
         self.attention.check(pdg)
         self.control.check(pdg)
+        for key in self.context:
+            name, _, buffer = key.partition(".")
+            held = dict(pdg[name].cpd.named_buffers())
+            if buffer not in held:
+                raise DissonanceError(f"{pdg[name]} has no buffer {buffer!r} to fill.{suggest(buffer, held)}")

@@ -23,6 +23,7 @@ from dissonance.problem import Component, Problem, prepare
 from dissonance.scores import divergence
 from dissonance.solvers import Solution, Solver, by_name, select, solve_together
 from dissonance.solvers.gaussian import GaussianSolution
+from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean
 
 
@@ -67,6 +68,16 @@ class Inconsistency:
         return self.attention.gamma
 
     @property
+    def standard_error(self) -> float:
+        """How far an average over samples may be off; 0 where nothing was drawn at random."""
+        return math.hypot(*(s.error for s in self.solutions if isinstance(s, SampledSolution)))
+
+    @property
+    def up_to_constant(self) -> bool:
+        """Whether the entropy of points, a constant or infinite, was left out: only differences mean something."""
+        return any(s.up_to_constant for s in self.solutions if isinstance(s, SampledSolution))
+
+    @property
     def stats(self) -> dict[str, float]:
         """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, bytes, seconds."""
         trees = [s.tree for s in self.solutions if s.tree is not None]
@@ -101,9 +112,12 @@ class Inconsistency:
 
     def _parts(self) -> tuple[list[Distribution], float]:
         """mu* over the finite variables and over the Euclidean ones, as far as there are any."""
-        euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean)]
+        drawn = [s.mu for s in self.solutions if isinstance(s, SampledSolution)]
+        known = {v.name for x in drawn for v in x.variables}
+        euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean) and v.name not in known]
         tables, error = self._finite()
-        parts: list[Distribution] = [tables] if tables.variables or not euclidean else []
+        parts: list[Distribution] = [tables] if tables.variables or not (euclidean or drawn) else []
+        parts += drawn
         if euclidean:
             parts.append(combined(euclidean, [s.mu for s in self.solutions if isinstance(s, GaussianSolution)]))
         return parts, error
@@ -114,7 +128,7 @@ class Inconsistency:
         tables: list[Tensor] = []
         error = 0.0
         for s in self.solutions:
-            if s.component.is_euclidean:
+            if s.component.is_euclidean or s.component.is_drawn:
                 continue
             assert s.tree is not None
             chosen: Sequence[Tensor] = s.tables
@@ -128,7 +142,8 @@ class Inconsistency:
             if v.name not in known and v.is_finite:
                 trees.append(single({v.name: v.size}))
                 tables.append(torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE))
-        finite = tuple(v for v in self.pdg.variables if v.is_finite)
+        drawn = {v.name for s in self.solutions if s.component.is_drawn for v in s.component.variables}
+        finite = tuple(v for v in self.pdg.variables if v.is_finite and v.name not in drawn)
         return CliqueTree(finite, forest(trees), tables), error
 
     @property
@@ -159,6 +174,8 @@ class Inconsistency:
         arc = self.pdg[name]
         if not math.isfinite(self.upper) or not (arc.is_euclidean or all(v.is_finite for v in arc.scope)):
             return math.nan
+        if any(s.component.is_drawn and name in s.component.attention.beta for s in self.solutions):
+            return math.nan
         if self.attention.beta.get(name, 0.0) == math.inf:
             return 0.0
         return max(0.0, float(divergence(self.mu, arc, self.theta).detach()))
@@ -177,6 +194,8 @@ class Inconsistency:
         return saved
 
     def __repr__(self) -> str:
+        if self.standard_error:
+            return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats, {self.solver})"
         flag = "" if self.converged else ", NOT converged"
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 

@@ -76,9 +76,14 @@ class Arc:
         except CapabilityError as error:
             raise CapabilityError(f"{self}: {error}") from None
 
-    def _at(self, theta: Theta, method: str) -> Any:
-        own = {n: theta[f"{self.name}.{n}"] for n, _ in self.cpd.named_parameters() if f"{self.name}.{n}" in theta}
-        return torch.func.functional_call(self.cpd, own, (method,))
+    def call(self, method: str, theta: Theta | None, *arguments: object) -> Any:
+        """A method of the cpd, at `theta` if given: it may stand for parameters and for buffers."""
+        return getattr(self.cpd, method)(*arguments) if theta is None else self._at(theta, method, *arguments)
+
+    def _at(self, theta: Theta, method: str, *arguments: object) -> Any:
+        held = (*self.cpd.named_parameters(), *self.cpd.named_buffers())
+        own = {n: theta[f"{self.name}.{n}"] for n, _ in held if f"{self.name}.{n}" in theta}
+        return torch.func.functional_call(self.cpd, own, (method, *arguments))
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)

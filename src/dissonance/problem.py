@@ -14,8 +14,9 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.cpds import CPD
 from dissonance.distributions.tree import Scope, Tree, decompose
-from dissonance.errors import CapabilityError, SizeError
+from dissonance.errors import SizeError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import Variable
@@ -43,7 +44,7 @@ BYTES_PER_CELL_PAIR = 120
 class Attended:
     """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights.
 
-    A linear-Gaussian arc has an empty table.
+    An arc without a table has an empty one: it is linear-Gaussian, or else it can only be drawn from and scored.
     """
 
     arc: Arc
@@ -79,7 +80,9 @@ class Attended:
     @cached_property
     def deterministic(self) -> bool:
         """Whether the targets are a function of the sources."""
-        return self.log_p.size > 0 and bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
+        if self.log_p.size == 0:
+            return self.arc.cpd.deterministic
+        return bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -96,10 +99,17 @@ class Component:
     gamma: float
     theta: Theta | None = None
 
+    @cached_property
+    def is_drawn(self) -> bool:
+        """Whether some arc has no table and is not linear-Gaussian, or arcs join finite and Euclidean variables."""
+        if len({v.is_finite for v in self.variables}) > 1:
+            return True
+        return any(a.log_p.size == 0 and not _is_linear(a.arc) for a in self.arcs)
+
     @property
     def is_euclidean(self) -> bool:
-        """Whether its variables are Euclidean; if not they are finite: no arc joins the two."""
-        return not self.variables[0].is_finite
+        """Whether its arcs are linear-Gaussian."""
+        return not self.variables[0].is_finite and not self.is_drawn
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -299,18 +309,18 @@ def _bytes(n: float) -> str:
     return f"{n:.3g} EiB"
 
 
+def _is_linear(arc: Arc) -> bool:
+    return type(arc.cpd).linear_gaussian is not CPD.linear_gaussian
+
+
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
-    if arc.is_euclidean:
-        with contextlib.suppress(CapabilityError):
-            arc.linear_gaussian(theta)
-            return np.zeros(0)
-    try:
-        return arc.log_table(theta).detach().cpu().numpy()
-    except CapabilityError as error:
-        raise CapabilityError(
-            f"{error} The exact solvers need every attended arc to be a table or linear-Gaussian: "
-            f"set beta[{arc.name!r}] = 0 to leave it out."
-        ) from None
+    """log p as numbers; nothing if the arc has no table but is linear-Gaussian or can be scored."""
+    if arc.is_euclidean and _is_linear(arc):
+        arc.linear_gaussian(theta)
+        return np.zeros(0)
+    if type(arc.cpd).log_table is CPD.log_table and type(arc.cpd) is not CPD:
+        return np.zeros(0)
+    return arc.log_table(theta).detach().cpu().numpy()
 
 
 @contextlib.contextmanager

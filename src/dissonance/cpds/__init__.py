@@ -2,6 +2,15 @@
 
 from dissonance.cpds.base import CPD, TableCPD
 from dissonance.cpds.deterministic import Deterministic, PointMass
+from dissonance.cpds.drawn import (
+    BernoulliImages,
+    Data,
+    Distributed,
+    Function,
+    NeuralCategorical,
+    NeuralGaussian,
+    UniformBox,
+)
 from dissonance.cpds.empirical import Empirical, Factor
 from dissonance.cpds.explicit import Explicit
 from dissonance.cpds.gaussian import LinearGaussian
@@ -14,13 +23,19 @@ from dissonance.cpds.table_in_rows import TableInRows
 
 __all__ = [
     "CPD",
+    "BernoulliImages",
+    "Data",
     "Deterministic",
+    "Distributed",
     "Empirical",
     "Evidence",
     "Explicit",
     "Factor",
+    "Function",
     "Independent",
     "LinearGaussian",
+    "NeuralCategorical",
+    "NeuralGaussian",
     "Observed",
     "ObservedCategorical",
     "ObservedGaussian",
@@ -30,4 +45,5 @@ __all__ = [
     "Table",
     "TableCPD",
     "TableInRows",
+    "UniformBox",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,14 @@ Variables = tuple[Variable, ...]
 Values = Sequence[Tensor]
 
 
+class Drawn(NamedTuple):
+    """Values of the targets for each of N settings of the sources: one tensor a target, (N, k, ...), and how much each
+    counts, (N, k), adding up to 1 along k. Both may depend on theta: that is how derivatives get through."""
+
+    values: tuple[Tensor, ...]
+    weights: Tensor
+
+
 class CPD(nn.Module):
     """A parametric conditional distribution p(T | S; theta); its parameters are theta, their present values theta_0.
 
@@ -22,7 +31,7 @@ class CPD(nn.Module):
 
     - `log_table()`: log p as a tensor of shape (source sizes..., target sizes...);
     - `linear_gaussian()`: A, b and Sigma, if p(t|s) = N(A s + b, Sigma);
-    - `rsample(sources, shape)`: reparameterised samples;
+    - `draw(sources, count, generator)`: values of the targets to average over (`drawn.py`);
     - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it;
     - `expectations(joint)` and `match(expectations, share)`: the same in two parts, for arcs that share parameters.
 
@@ -31,6 +40,13 @@ class CPD(nn.Module):
 
     density: bool = False
     """Whether its table holds densities at given points instead of probabilities: rows need not sum to 1."""
+
+    points: bool = False
+    """Whether it is made of points, all of which `draw` gives: they have no density, and what their entropy would be
+    is left out."""
+
+    deterministic: bool = False
+    """Whether the targets are a function of the sources, and it has no table to tell."""
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """This cpd fitted to an arc's variables, or an error that says why it does not fit."""
@@ -47,6 +63,10 @@ class CPD(nn.Module):
     def linear_gaussian(self) -> tuple[Tensor, Tensor, Tensor]:
         """A, b and Sigma of N(A s + b, Sigma); raises CapabilityError if the family is another."""
         raise CapabilityError(f"{type(self).__name__} is not linear-Gaussian.")
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """Values of the targets to average over: samples, or all there are."""
+        raise CapabilityError(f"{type(self).__name__} cannot be drawn from.")
 
     def table(self) -> Tensor:
         """p itself as a table."""

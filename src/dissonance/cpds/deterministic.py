@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dissonance import numerics
-from dissonance.cpds.base import CPD, Values, Variables
+from dissonance.cpds.base import CPD, Drawn, Values, Variables
 from dissonance.cpds.table import Table
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.variables import Euclidean, shape
@@ -54,6 +54,8 @@ class PointMass(CPD):
     it, so only solvers that substitute the value can use it.
     """
 
+    points = deterministic = True
+
     def __init__(self, value: object) -> None:
         super().__init__()
         self.label = value
@@ -62,7 +64,8 @@ class PointMass(CPD):
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """A 0/1 table over finite targets; a learnable vector over a Euclidean one."""
         if len(targets) == 1 and isinstance(targets[0].domain, Euclidean):
-            value = numerics.real(self.label).detach().clone().reshape(-1)
+            value = torch.as_tensor(self.label).detach().clone().reshape(-1)
+            value = value if value.is_floating_point() else value.to(numerics.DTYPE)
             if value.numel() != targets[0].domain.dim:
                 raise DissonanceError(f"{targets[0]} needs {targets[0].domain.dim} numbers, found {value.numel()}.")
             if self.value is None:
@@ -76,6 +79,12 @@ class PointMass(CPD):
             raise CapabilityError("a PointMass must be part of an arc before it is asked for probabilities.")
         hit = (torch.as_tensor(targets[0]) == self.value).all(-1)
         return torch.where(hit, 0.0, -torch.inf).to(numerics.DTYPE)
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """The value."""
+        if self.value is None:
+            raise CapabilityError("a PointMass must be part of an arc before it is drawn.")
+        return Drawn((self.value[None, None],), self.value.new_ones(1, 1))
 
 
 def labels_to_indices(value: object, targets: Variables) -> tuple[int, ...]:

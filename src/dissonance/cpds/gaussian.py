@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from dissonance import numerics
-from dissonance.cpds.base import CPD, Values, Variables
+from dissonance.cpds.base import CPD, Drawn, Values, Variables
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.variables import Euclidean
+from dissonance.variables import Euclidean, Variable
 
 
 class LinearGaussian(CPD):
@@ -71,6 +71,7 @@ class LinearGaussian(CPD):
                 f"({', '.join(v.name for v in targets)}) needs {rows} x {columns}: a row for each dimension of the "
                 "targets, a column for each dimension of the sources."
             )
+        self.widths = [dimension([v]) for v in targets]
         return self
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
@@ -79,6 +80,13 @@ class LinearGaussian(CPD):
         off = torch.linalg.solve_triangular(self.cholesky, (t - self._mean(sources))[..., None], upper=False)[..., 0]
         size = self.b.numel()
         return -0.5 * (off**2).sum(-1) - self.scale.diagonal().sum() - 0.5 * size * math.log(2 * math.pi)
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """`count` reparameterised samples."""
+        rows = len(sources[0]) if sources else 1
+        drawn = self.rsample(sources, (count,) if sources else (count, 1), generator)  # (k, N, dim)
+        values = drawn.movedim(0, 1).split(self.widths, -1)
+        return Drawn(tuple(values), drawn.new_full((rows, count), 1 / count))
 
     def rsample(self, sources: Values, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         """t = A s + b + L z for standard normal z, differentiable in theta and s; the targets laid end to end."""
@@ -109,7 +117,7 @@ class LinearGaussian(CPD):
         return f"{self.A.shape[1]} -> {self.A.shape[0]}"
 
 
-def dimension(variables: Variables) -> int:
+def dimension(variables: Sequence[Variable]) -> int:
     """The dimensions of Euclidean variables, added up."""
     total = 0
     for v in variables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from dissonance.cpds import CPD
-from dissonance.inconsistency import Inconsistency, inconsistencies
+from dissonance.inconsistency import Inconsistency, inconsistencies, inconsistency
 from dissonance.lir.inner import Attentions, Solved, rows_of
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
-from dissonance.solvers import Solver
+from dissonance.solvers import Auto, Sampled, Solver
 from dissonance.variables import shape
 
 
@@ -59,6 +59,19 @@ class Each:
         self._parameters, self.solver = parameters, solver
         self.names = [a.name for a in parameters.arcs]
         self._asked: list[_Asked] = []
+        self.contexts: Sequence[Mapping[str, Tensor]] = [{}] * len(parameters)
+        self.seeds: Sequence[int] = [0] * len(parameters)
+
+    def surround(self, contexts: Sequence[Mapping[str, Tensor]], seeds: Sequence[int]) -> None:
+        """What the PDGs of the runs are seen with from now on: values of their buffers, and a seed for samples."""
+        self.contexts, self.seeds = contexts, seeds
+        self._asked = []
+
+    @cached_property
+    def random(self) -> bool:
+        """Whether answers are averages over samples."""
+        linear = all(type(a.cpd).linear_gaussian is not CPD.linear_gaussian for a in self.parameters.arcs)
+        return not (self.parameters.tabular or linear)
 
     @property
     def parameters(self) -> Parameters:
@@ -100,21 +113,24 @@ class Each:
         for asked in self._asked:
             if asked.same(theta, attention):
                 return asked.solved
-        found = self.ask(theta, attention)
-        solved = replace(self._bounds(found, 0), gradient=lambda: self._gradient(theta, found), results=found)
+        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()} if self.random else theta
+        found = self.ask(leaves, attention)
+        solved = replace(self._bounds(found, 0), gradient=lambda: self._gradient(leaves, found), results=found)
         versions = {k: v._version for k, v in theta.items()}
         self._asked = [_Asked(dict(theta), versions, attention, solved), *self._asked[: REMEMBERED - 1]]
         return solved
 
     def _gradient(self, theta: Stacked, found: Sequence[Inconsistency]) -> Stacked:
         """The derivatives in theta of what was found there."""
-        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
+        live = next(iter(theta.values())).requires_grad
+        leaves = theta if live else {k: v.detach().requires_grad_() for k, v in theta.items()}
         total = torch.zeros((), dtype=DTYPE)
         with torch.enable_grad():
             for k, result in enumerate(found):
                 if math.isfinite(result.upper):
+                    own = result.theta if live else {**self.parameters.of(k, leaves), **self.contexts[k]}
                     for s in result.solutions:
-                        total = total + s.surrogate(self.parameters.of(k, leaves))
+                        total = total + s.surrogate(own)
         if not total.requires_grad:
             return {k: torch.zeros_like(v) for k, v in theta.items()}
         slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
@@ -148,10 +164,17 @@ class Each:
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
         """The results themselves."""
-        thetas = [self.parameters.of(k, theta) for k in range(len(attention))]
+        thetas = [{**self.parameters.of(k, theta), **self.contexts[k]} for k in range(len(attention))]
         attentions = [attention.one(k, self.names) for k in range(len(attention))]
-        with torch.no_grad():
-            return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
+        if not self.random:
+            with torch.no_grad():
+                return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
+        each = zip(self.parameters.pdgs, attentions, thetas, self.seeds, strict=True)
+        with torch.enable_grad():
+            return [inconsistency(p, a, solver=self._seeded(seed), theta=t) for p, a, t, seed in each]
+
+    def _seeded(self, seed: int) -> Solver:
+        return replace(self.solver, seed=seed) if isinstance(self.solver, Auto | Sampled) else self.solver
 
     def thetas(self, log_p: Tensor) -> list[dict[str, Tensor]]:
         """Tables (P, entries) as the parameters of `bare`."""

@@ -115,6 +115,7 @@ class Engine:
         began = time.perf_counter()
         asked = zip(self.refocus, self.parameters.pdgs, self.generators, self.traces, strict=True)
         foci = [choose(pdg, self.step, generator, trace) for choose, pdg, generator, trace in asked]
+        self._surround(foci)
         local = Local(
             self.parameters,
             self.inner.fork() if self.record.globally else self.inner,
@@ -130,6 +131,14 @@ class Engine:
         self.theta, self.step = moved.theta, self.step + 1
         for trace, row in zip(self.traces, rows, strict=True):
             trace.rows.append(row)
+
+    def _surround(self, foci: Sequence[Focus]) -> None:
+        """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""
+        contexts = [f.context for f in foci]
+        if isinstance(self.inner, Each) and (self.inner.random or any(contexts)):
+            self.inner.surround(contexts, [int(torch.randint(2**62, (), generator=g)) for g in self.generators])
+        elif any(contexts):
+            raise DissonanceError("a focus with a context needs cpds that hold data; these are tables.")
 
     def _rows(self, foci: Sequence[Focus], local: Local, moved: Moved, seconds: float) -> list[Row]:
         columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)

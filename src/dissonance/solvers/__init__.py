@@ -14,6 +14,7 @@ from dissonance.solvers.direct import Given, Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
 from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
+from dissonance.solvers.sampled import Sampled
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Auto:
     tol: float = 1e-7
     budget: int = BUDGET
     device: str | None = None
+    samples: int = 1
+    seed: int = 0
 
     @property
     def name(self) -> str:
@@ -30,7 +33,9 @@ class Auto:
         return "auto"
 
     def choose(self, component: Component) -> Solver:
-        """Gaussian, pinned, factor graph, pinned in part with a factor graph given that, convex, or neither."""
+        """Drawn, Gaussian, pinned, factor graph, pinned in part with a factor graph given that, convex, or neither."""
+        if component.is_drawn:
+            return Sampled(self.samples, self.seed)
         if component.is_euclidean:
             return Gaussian(self.tol, self.budget)
         if component.pinned is not None:
@@ -65,6 +70,12 @@ def solve_together(
     groups: dict[object, list[int]] = {}
     chosen = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
     for i, (c, s) in enumerate(zip(components, chosen, strict=True)):
+        if c.is_drawn and not isinstance(s, Sampled):
+            odd = next((a.arc for a in c.arcs if a.log_p.size == 0), c.arcs[0].arc)
+            raise CapabilityError(
+                f'the {s.name} solver needs tables: {odd} has none. Use solver="auto" or "sampled", with hard arcs '
+                f"(beta = inf) that make its variables; or set beta[{odd.name!r}] = 0 to leave it out."
+            )
         if c.is_euclidean and not isinstance(s, Gaussian):
             raise CapabilityError(
                 f'the {s.name} solver needs finite variables; {c.variables[0]} is not. Use solver="auto" or "gaussian".'
@@ -98,6 +109,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "concave-convex": ConcaveConvex,
     "gaussian": Gaussian,
     "paper": Paper,
+    "sampled": Sampled,
 }
 
 
@@ -120,6 +132,7 @@ __all__ = [
     "Newton",
     "Paper",
     "Pinned",
+    "Sampled",
     "Solution",
     "Solver",
     "SumProduct",

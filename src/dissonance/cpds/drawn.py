@@ -1,0 +1,239 @@
+"""Cpds whose values are drawn: functions, data, and any torch.distributions object, with parameters of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, Independent, Normal
+
+from dissonance import numerics
+from dissonance.cpds.base import CPD, Drawn, Values, Variables
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.variables import Euclidean, Variable
+
+
+class Function(CPD):
+    """The targets as a function of the sources: t = f(s), f any module that maps a batch of sources laid end to end."""
+
+    points = deterministic = True
+
+    def __init__(self, f: nn.Module) -> None:
+        super().__init__()
+        self.f = f
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """The targets must be Euclidean."""
+        self.widths = width(targets)
+        return self
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """The point f(s)."""
+        made = self.f(joined(sources))
+        if made.shape[-1] != sum(self.widths):
+            raise DissonanceError(f"the function has {made.shape[-1]} outputs; the targets have {sum(self.widths)}.")
+        return Drawn(tuple(v[:, None] for v in made.split(self.widths, -1)), made.new_ones(len(made), 1))
+
+
+class Data(CPD):
+    """The empirical distribution of rows: one tensor of rows for each target, in order, equally likely.
+
+    Finite targets are given as indices. A refocus may put another batch of rows in their place:
+    `Focus(..., context={"d.rows0": x, "d.rows1": y})`.
+    """
+
+    points = True
+
+    def __init__(self, *rows: object) -> None:
+        super().__init__()
+        kept = [torch.as_tensor(r) for r in rows]
+        if not kept or len({len(r) for r in kept}) != 1 or not len(kept[0]):
+            raise DissonanceError(
+                f"data needs as many rows, at least one, for every target; found {[*map(len, kept)]}."
+            )
+        for i, r in enumerate(kept):
+            self.register_buffer(f"rows{i}", r, persistent=False)
+        self.count = len(kept)
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """Data has no sources; its columns fit the targets."""
+        if sources:
+            raise DissonanceError("data has no sources; make its variables targets.")
+        if len(targets) != self.count:
+            raise DissonanceError(f"{self.count} columns of data for {len(targets)} targets.")
+        for v, rows in zip(targets, self.rows, strict=True):
+            check_values(v, rows)
+        return self
+
+    @property
+    def rows(self) -> tuple[Tensor, ...]:
+        """The rows of each target."""
+        return tuple(getattr(self, f"rows{i}") for i in range(self.count))
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """All rows."""
+        rows = self.rows
+        size = len(rows[0])
+        return Drawn(tuple(r[None] for r in rows), torch.full((1, size), 1 / size, device=rows[0].device))
+
+
+class Distributed(CPD):
+    """p(t | s) as any torch.distributions object: `make` maps the sources, one tensor a variable, to a distribution
+    with a batch axis whose event is the targets laid end to end (an index, for one finite target).
+
+    `make` is a module if it has parameters. Samples are reparameterised where the distribution can; where it cannot,
+    derivatives go through the score function.
+    """
+
+    def __init__(self, make: Callable[..., Distribution]) -> None:
+        super().__init__()
+        self.make = make
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """Finite targets come alone."""
+        if any(v.is_finite for v in targets) and len(targets) > 1:
+            raise CapabilityError("a finite target of a drawn cpd comes alone; give every other target an arc.")
+        self.finite = sum(v.size for v in targets if v.is_finite)
+        self.widths = () if self.finite else width(targets)
+        return self
+
+    def at(self, sources: Values) -> Distribution:
+        """The distribution of the targets given each setting of the sources."""
+        return self.make(*sources)
+
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """log p(t | s), one number a batch element."""
+        return self.at(sources).log_prob(targets[0] if self.finite else joined(targets))
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """All values of a finite target; else `count` samples."""
+        p = self.at(sources)
+        rows = p.batch_shape[0] if p.batch_shape else 1
+        if self.finite:
+            values = torch.arange(self.finite)
+            log_p = p.log_prob(values[:, None].expand(-1, rows)).T  # (N, k)
+            return Drawn((values.expand(rows, -1),), log_p.exp())
+        drawn, weights = _samples(p, count, generator)
+        return Drawn(drawn.movedim(0, 1).split(self.widths, -1), weights)
+
+
+def _samples(p: Distribution, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """`count` samples (k, N, ...) of a batch of distributions, and their weights (N, k)."""
+    if isinstance(p, Independent) and isinstance(p.base_dist, Normal):
+        p = p.base_dist
+    if isinstance(p, Normal):  # torch.distributions take no generator
+        noise = torch.randn((count, *p.loc.shape), generator=generator, dtype=p.loc.dtype)
+        drawn = p.loc + p.scale * noise
+        return drawn, drawn.new_full((p.loc.shape[0], count), 1 / count)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        if p.has_rsample:
+            drawn = p.rsample((count,))
+            return drawn, drawn.new_full((drawn.shape[1], count), 1 / count)
+        drawn = p.sample((count,))
+    score = p.log_prob(drawn)
+    return drawn, (torch.exp(score - score.detach()) / count).movedim(0, 1)  # its derivative is that of the score
+
+
+class NeuralGaussian(Distributed):
+    """N(m(s), sigma(s)^2), independent dimensions: `mean` and `log_scale` are modules of the sources laid end to end,
+    or a number for a fixed log_scale. `both`: one module whose outputs are the mean, then the log scale."""
+
+    def __init__(
+        self, mean: nn.Module | None = None, log_scale: nn.Module | float = 0.0, *, both: nn.Module | None = None
+    ) -> None:
+        if (mean is None) == (both is None):
+            raise DissonanceError("a neural Gaussian needs `mean`, or `both`: a module of mean and log scale together.")
+        super().__init__(self._normal)
+        self.mean, self.both = mean, both
+        self.log_scale = log_scale if isinstance(log_scale, nn.Module) else None
+        self.fixed = 0.0 if isinstance(log_scale, nn.Module) else float(log_scale)
+
+    def _normal(self, *sources: Tensor) -> Distribution:
+        x = joined(sources)
+        if self.both is not None:
+            mean, log_scale = self.both(x).chunk(2, -1)
+            scale = log_scale.exp()
+        else:
+            assert self.mean is not None
+            mean = self.mean(x)
+            scale = torch.full_like(mean, self.fixed).exp() if self.log_scale is None else self.log_scale(x).exp()
+        return Independent(Normal(mean, scale, validate_args=False), 1, validate_args=False)
+
+
+class NeuralCategorical(Distributed):
+    """softmax of the outputs of a module of the sources laid end to end, over one finite target."""
+
+    def __init__(self, logits: nn.Module) -> None:
+        super().__init__(self._categorical)
+        self.logits = logits
+
+    def _categorical(self, *sources: Tensor) -> Distribution:
+        return torch.distributions.Categorical(logits=self.logits(joined(sources)), validate_args=False)
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """One finite target."""
+        if len(targets) != 1 or not targets[0].is_finite:
+            raise DissonanceError("a neural categorical needs exactly one target, and a finite one.")
+        return super().bind(sources, targets)
+
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """log softmax at the target."""
+        return -nn.functional.cross_entropy(self.logits(joined(sources)), targets[0], reduction="none")
+
+
+class BernoulliImages(Distributed):
+    """Pixels in [0, 1] that are independently on with the probabilities sigmoid(logits(s)).
+
+    log p = sum x log p + (1 - x) log(1 - p): at grey values a score, not a normalised density.
+    """
+
+    def __init__(self, logits: nn.Module) -> None:
+        super().__init__(self._bernoulli)
+        self.logits = logits
+
+    def _bernoulli(self, *sources: Tensor) -> Distribution:
+        made = torch.distributions.Bernoulli(logits=self.logits(joined(sources)), validate_args=False)
+        return Independent(made, 1, validate_args=False)
+
+
+class UniformBox(Distributed):
+    """Uniform between `low` and `high`, numbers or one for each dimension of the targets."""
+
+    def __init__(self, low: object = 0.0, high: object = 1.0) -> None:
+        super().__init__(self._uniform)
+        self.register_buffer("low", numerics.real(low).detach().reshape(-1))
+        self.register_buffer("high", numerics.real(high).detach().reshape(-1))
+        if not bool((self.get_buffer("low") < self.get_buffer("high")).all()):
+            raise DissonanceError("a uniform distribution needs low < high.")
+
+    def _uniform(self, *sources: Tensor) -> Distribution:
+        rows, size = len(sources[0]) if sources else 1, sum(self.widths)
+        low, high = (self.get_buffer(n).expand(size).expand(rows, size) for n in ("low", "high"))
+        return Independent(torch.distributions.Uniform(low, high, validate_args=False), 1, validate_args=False)
+
+
+def width(variables: Sequence[Variable]) -> tuple[int, ...]:
+    """The dimensions of Euclidean variables."""
+    found: list[int] = []
+    for v in variables:
+        if not isinstance(v.domain, Euclidean):
+            raise CapabilityError(f"{v.name} is {v.domain}; a Euclidean variable is needed here.")
+        found.append(v.domain.dim)
+    return tuple(found)
+
+
+def check_values(v: Variable, values: Tensor) -> None:
+    """Raise unless these are values of the variable."""
+    if v.is_finite:
+        whole = not values.is_floating_point() and values.dim() == 1
+        if not whole or int(values.min()) < 0 or int(values.max()) >= v.size:
+            raise DissonanceError(f"{v.name} needs indices from 0 to {v.size - 1}, one a row.")
+    elif isinstance(v.domain, Euclidean) and (values.dim() != 2 or values.shape[1] != v.domain.dim):
+        raise DissonanceError(f"{v.name} is {v.domain}, but its rows have shape {tuple(values.shape[1:])}.")
+
+
+def joined(values: Sequence[Tensor]) -> Tensor:
+    """Values of several variables laid end to end, (N, ...)."""
+    return values[0] if len(values) == 1 else torch.cat([v if v.dim() > 1 else v[:, None] for v in values], -1)
