@@ -220,6 +220,6 @@ def _not_pinned(component: Component) -> str:
     odd = next((a.arc for a in component.arcs if a.log_p.size == 0), component.arcs[0].arc)
     domains = "; ".join(f"{v.name} is {v.domain}" for v in odd.scope if not v.is_finite)
     return (
-        f"{odd} cannot be tabulated: {domains}. Unless all is linear-Gaussian, mu must be made by acyclic hard arcs that "
-        f"can be drawn from; {what}. Make one hard, or set beta[{odd.name!r}] = 0 to leave the arc out."
+        f"{odd} cannot be tabulated: {domains}. Unless all is linear-Gaussian, mu must be made by acyclic hard arcs "
+        f"that can be drawn from; {what}. Make one hard, or set beta[{odd.name!r}] = 0 to leave the arc out."
     )
