@@ -60,12 +60,26 @@ class Parameters:
 
     def keys(self, arc: Arc) -> list[str]:
         """The names of the parameters of one arc, but for those without components."""
-        return [self.home[f"{arc.name}.{n}"] for n, p in arc.cpd.named_parameters() if p.numel()]
+        return list(self._keys[arc.name])
+
+    @cached_property
+    def _keys(self) -> dict[str, list[str]]:
+        return {
+            a.name: [self.home[f"{a.name}.{n}"] for n, p in a.cpd.named_parameters() if p.numel()] for a in self.arcs
+        }
 
     def tied(self, arc: Arc) -> list[Arc]:
         """The arcs that have a parameter in common with this one, itself among them."""
-        mine = set(self.keys(arc))
-        return [a for a in self.arcs if not mine.isdisjoint(self.keys(a))]
+        return list(self._tied[arc.name])
+
+    @cached_property
+    def _tied(self) -> dict[str, list[Arc]]:
+        using: dict[str, set[int]] = {}
+        for i, a in enumerate(self.arcs):
+            for key in self._keys[a.name]:
+                using.setdefault(key, set()).add(i)
+        found = {a.name: set[int]().union(*(using[k] for k in self._keys[a.name])) for a in self.arcs}
+        return {name: [self.arcs[i] for i in sorted(numbers)] for name, numbers in found.items()}
 
     @cached_property
     def users(self) -> dict[str, list[int]]:
