@@ -1,4 +1,4 @@
-"""Beliefs converging on a loopy 3 x 3 grid, one focus at a time: python docs/figures/belief_propagation.py"""
+"""Beliefs converging on a loop of four variables, one focus at a time: python docs/figures/belief_propagation.py"""
 
 from pathlib import Path
 
@@ -12,16 +12,12 @@ mpl.rcParams.update({"svg.hashsalt": "belief propagation", "font.size": 9})
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-SWEEPS = 6
+SWEEPS = 4
 
 rng = np.random.default_rng(4)
-grid = [[Variable(f"X{i}{j}", 2) for j in range(3)] for i in range(3)]
-factors = []
-for i in range(3):
-    for j in range(3):
-        factors.append(([grid[i][j]], np.exp(0.7 * rng.normal(size=2))))
-        factors += [([grid[i][j], other], np.exp(0.8 * rng.normal(size=(2, 2))))
-                    for other in ([grid[i][j + 1]] if j < 2 else []) + ([grid[i + 1][j]] if i < 2 else [])]  # fmt: skip
+loop = [Variable(f"X{i}", 2) for i in range(4)]
+factors = [([v], np.exp(0.7 * rng.normal(size=2))) for v in loop]
+factors += [([loop[i - 1], loop[i]], np.exp(1.2 * rng.normal(size=(2, 2)))) for i in range(4)]
 
 figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.7), sharey=True)
 limit = SumProduct(factors).run(500).beliefs.marginals
@@ -30,10 +26,9 @@ for axis, schedule in zip(axes, ("flooding", "sequential"), strict=True):
     run = bp.run(SWEEPS * bp.sweep, trace=Record(globally=False, distortion=0, snapshots=1))
     path = [bp.beliefs(theta).beliefs for theta in run.trace.snapshots.values()]
     steps = np.array(list(run.trace.snapshots)) / bp.sweep
-    for row in grid:
-        for v in row:
-            (line,) = axis.plot(steps, [float(b[v.name][1]) for b in path], lw=1.2)
-            axis.plot(SWEEPS + 0.1, float(limit[v.name][1]), marker="<", ms=4, color=line.get_color(), clip_on=False)
+    for v in loop:
+        (line,) = axis.plot(steps, [float(b[v.name][1]) for b in path], lw=1.2)
+        axis.plot(SWEEPS + 0.1, float(limit[v.name][1]), marker="<", ms=4, color=line.get_color(), clip_on=False)
     axis.set(title=schedule, xlabel="sweeps", xlim=(0, SWEEPS))
     axis.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("b(X = 1)")
