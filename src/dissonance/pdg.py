@@ -61,6 +61,16 @@ class Arc:
         """Whether every variable of the arc is Euclidean."""
         return all(isinstance(v.domain, Euclidean) for v in self.scope)
 
+    @property
+    def is_linear_gaussian(self) -> bool:
+        """Whether the cpd is linear-Gaussian."""
+        return type(self.cpd).linear_gaussian is not CPD.linear_gaussian
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the cpd has no table and is not linear-Gaussian: it can only be drawn from and scored."""
+        return type(self.cpd).log_table is CPD.log_table and not self.is_linear_gaussian
+
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""
         try:

@@ -14,7 +14,6 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.cpds import CPD
 from dissonance.distributions.tree import Scope, Tree, decompose
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
@@ -101,10 +100,9 @@ class Component:
 
     @cached_property
     def is_drawn(self) -> bool:
-        """Whether some arc has no table and is not linear-Gaussian, or arcs join finite and Euclidean variables."""
-        if len({v.is_finite for v in self.variables}) > 1:
-            return True
-        return any(a.log_p.size == 0 and not _is_linear(a.arc) for a in self.arcs)
+        """Whether some arc has no table and is not linear-Gaussian, as those are that join finite and Euclidean
+        variables."""
+        return any(a.arc.is_drawn for a in self.arcs)
 
     @property
     def is_euclidean(self) -> bool:
@@ -309,16 +307,9 @@ def _bytes(n: float) -> str:
     return f"{n:.3g} EiB"
 
 
-def _is_linear(arc: Arc) -> bool:
-    return type(arc.cpd).linear_gaussian is not CPD.linear_gaussian
-
-
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
     """log p as numbers; nothing if the arc has no table but is linear-Gaussian or can be scored."""
-    if arc.is_euclidean and _is_linear(arc):
-        arc.linear_gaussian(theta)
-        return np.zeros(0)
-    if type(arc.cpd).log_table is CPD.log_table and type(arc.cpd) is not CPD:
+    if arc.is_linear_gaussian or arc.is_drawn:
         return np.zeros(0)
     return arc.log_table(theta).detach().cpu().numpy()
 

@@ -70,8 +70,7 @@ class Each:
     @cached_property
     def random(self) -> bool:
         """Whether answers are averages over samples."""
-        linear = all(type(a.cpd).linear_gaussian is not CPD.linear_gaussian for a in self.parameters.arcs)
-        return not (self.parameters.tabular or linear)
+        return any(a.is_drawn for a in self.parameters.arcs)
 
     @property
     def parameters(self) -> Parameters:

@@ -99,6 +99,9 @@ class Sampled:
         makers = component.pinned
         if makers is None:
             raise CapabilityError(_not_pinned(component))
+        for a in component.arcs:
+            if a.hard and a not in makers:
+                raise CapabilityError(f"{a.arc} is a second hard belief about its targets, which samples cannot check.")
         mu, random = self._draw(component, makers, theta)
         each = torch.zeros_like(mu.weights)
         for a in component.arcs:

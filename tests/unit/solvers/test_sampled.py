@@ -194,6 +194,21 @@ def test_uniform_boxes_and_images_are_scored():
     assert inconsistency(images, Attention({"d": inf, "p": 1.0})).upper == pytest.approx(2 * math.log(2))
 
 
+def test_finite_pinned_problems_have_the_value_the_pinned_solver_gives():
+    A, B = Variable("A", 2), Variable("B", 3)
+    pdg = PDG(
+        Arc("a", (), A, [0.3, 0.7]),
+        Arc("b", A, B, [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]),
+        Arc("c", B, A, [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]),
+        Arc("ab", (), (A, B), [[0.1, 0.2, 0.3], [0.1, 0.2, 0.1]]),
+    )
+    attention = Attention({"a": inf, "b": inf, "c": 2.0, "ab": -0.5}, {"c": 1.0, "b": 0.5}, 0.7)
+    exact, found = (inconsistency(pdg, attention, solver=s) for s in ("pinned", "sampled"))
+    assert found.upper == pytest.approx(exact.upper, abs=1e-6) and found.standard_error == 0
+    with pytest.raises(CapabilityError, match=r"arc 'ab' .* second hard belief"):
+        inconsistency(pdg, attention.replace(beta={"ab": inf}), solver="sampled")
+
+
 def test_what_has_no_density_is_refused_by_name(data: tuple[torch.Tensor, torch.Tensor]):
     encoder = NeuralGaussian(both=net(3, 4, 1))
     pdg = PDG(
