@@ -29,8 +29,8 @@ from dissonance.solvers.interior import cold, interior
 from dissonance.solvers.nearby import solve_nearby
 from dissonance.solvers.structure import Structure
 
-WIDE = 1024
-"""Cells of the widest cluster that is solved in a batch."""
+WIDE, WIDE_ALONE = 1024, 128
+"""Cells of the widest cluster that is solved in a batch, and in a batch of one."""
 
 Group = tuple[tuple[bool, ...], bool]
 """Which arcs are hard, and whether gamma > 0: what the structure of a problem depends on beside the PDG."""
@@ -131,9 +131,13 @@ class Batched:
         return structure(found, found.tree, len(self.parameters))
 
     def fits(self) -> bool:
-        """Whether the junction tree of the whole PDG is one for batches."""
+        """Whether the junction tree of the whole PDG is one for batches.
+
+        A single run whose clusters are not small is better off with what its foci attend to.
+        """
         tree = self.component(((False,) * len(self.names), False)).tree
-        return max(math.prod(s) for s in tree.shapes) <= WIDE and front_bytes(tree) <= Auto().budget
+        wide = WIDE if len(self.parameters) > 1 else WIDE_ALONE
+        return max(math.prod(s) for s in tree.shapes) <= wide and front_bytes(tree) <= Auto().budget
 
     def groups(self, attention: Attentions) -> dict[Group, Tensor]:
         """Runs by group."""
