@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from dissonance.problem import BUDGET, Array, Attended, Component, check_size
 from dissonance.solvers.assemble import assemble
@@ -70,7 +71,7 @@ class ConcaveConvex:
         bottomless = np.isneginf(program.c)
         finite = replace(program, c=np.where(bottomless, 0.0, program.c))
         rng = np.random.default_rng(self.seed)
-        best: tuple[float, Array] | None = None
+        best: tuple[float, Array, Array] | None = None
         steps = 0
         for start in range(self.starts):
             tilt = np.zeros_like(program.c) if start == 0 else rng.gumbel(size=len(program.c))
@@ -81,12 +82,12 @@ class ConcaveConvex:
             mu = agree(program, first.mu)
             if mu[bottomless].sum() > FEASIBLE:
                 return infinite(component, self.name, -math.inf)
-            value, mu, used = self._descend(finite, concave, mu)
+            value, mu, u, used = self._descend(finite, concave, mu)
             steps += used
             if best is None or value < best[0]:
-                best = value, mu
+                best = value, mu, u
         assert best is not None
-        value, mu = best
+        value, mu, u = best
         residual = float(np.abs(program.A[program.first_hard :] @ mu).max(initial=0.0))
         return Solution(
             component,
@@ -96,26 +97,27 @@ class ConcaveConvex:
             converged=False,
             tree=tree,
             tables=dense(program, mu),
+            multipliers={h.arc.name: torch.from_numpy(h.multipliers(u)) for h in program.hard},
             steps=steps,
             residual=residual,
         )
 
-    def _descend(self, program: Program, concave: list[_Concave], mu: Array) -> tuple[float, Array, int]:
-        """Tangent, solve, repeat."""
+    def _descend(self, program: Program, concave: list[_Concave], mu: Array) -> tuple[float, Array, Array, int]:
+        """Tangent, solve, repeat: the value, mu, the dual variables of the last tangent, and how many steps it took."""
         value = program.objective(mu) + sum(t.value(mu) for t in concave)
-        steps = 0
+        u, steps = np.zeros(0), 0
         for _ in range(self.rounds):
             c = program.c.copy()
             for t in concave:
                 c[t.cells] += t.weight * t.log_conditional(mu)
             now = newton(replace(program, c=c), cold(program), self.tol)
-            steps += now.steps
+            u, steps = now.u, steps + now.steps
             moved = agree(program, now.mu)
             new = program.objective(moved) + sum(t.value(moved) for t in concave)
             if not new < value - self.tol * max(1.0, abs(value)):
                 break
             value, mu = new, moved
-        return value, mu, steps
+        return value, mu, u, steps
 
 
 def _concave(program: Program, arc: Attended, weight: float) -> _Concave:

@@ -147,3 +147,22 @@ def test_soft_arcs_are_differentiated_at_the_local_minimum():
     result.value.backward()
     mu = result.mu.marginal("X").numpy()
     np.testing.assert_allclose(pdg["p"].cpd.logits.grad, 2.0 * (np.array([0.3, 0.7]) - mu), atol=1e-6)
+
+
+def test_the_gradient_through_a_hard_arc_is_the_slope():
+    def pdg(logit: float) -> PDG:
+        return PDG(
+            Arc("h", (), X, SoftmaxTable(logits=[logit, 0.0])),
+            Arc("p", X, Y, [[0.8, 0.2], [0.3, 0.7]]),
+            Arc("q", (), Y, [0.25, 0.75]),
+        )
+
+    attention = Attention({"h": inf, "p": 1.0, "q": 0.3}, {"q": 1.0}, 0.6)
+    here = pdg(0.4)
+    result = inconsistency(here, attention)
+    assert result.solver == "concave-convex"
+    result.value.backward()
+    (slope,) = [p.grad for p in here["h"].cpd.parameters()]
+    assert slope is not None
+    high, low = (inconsistency(pdg(0.4 + e), attention).upper for e in (1e-4, -1e-4))
+    assert float(slope[0]) == pytest.approx((high - low) / 2e-4, abs=1e-5)
