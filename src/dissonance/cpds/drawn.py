@@ -26,13 +26,12 @@ class Function(CPD):
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """The targets must be Euclidean."""
         self.widths = width(targets)
+        check_outputs(self.f, sources, sum(self.widths))
         return self
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """The point f(s)."""
         made = self.f(joined(sources))
-        if made.shape[-1] != sum(self.widths):
-            raise DissonanceError(f"the function has {made.shape[-1]} outputs; the targets have {sum(self.widths)}.")
         return Drawn(tuple(v[:, None] for v in made.split(self.widths, -1)), made.new_ones(len(made), 1))
 
 
@@ -176,6 +175,7 @@ class NeuralCategorical(Distributed):
         """One finite target."""
         if len(targets) != 1 or not targets[0].is_finite:
             raise DissonanceError("a neural categorical needs exactly one target, and a finite one.")
+        check_outputs(self.logits, sources, targets[0].size)
         return super().bind(sources, targets)
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
@@ -222,6 +222,31 @@ def width(variables: Sequence[Variable]) -> tuple[int, ...]:
             raise CapabilityError(f"{v.name} is {v.domain}; a Euclidean variable is needed here.")
         found.append(v.domain.dim)
     return tuple(found)
+
+
+def check_outputs(f: nn.Module, sources: Variables, wanted: int) -> None:
+    """Raise unless a module takes values of the sources and has so many outputs: it is tried at zero."""
+    first = next((p for p in (*f.parameters(), *f.buffers()) if p.is_floating_point()), torch.zeros(()))
+    zeros = [
+        torch.zeros(1, dtype=torch.long, device=first.device) if v.is_finite else first.new_zeros(1, *width([v]))
+        for v in sources
+    ]
+    if not zeros:
+        return
+    training = f.training
+    try:
+        with torch.no_grad():
+            made = f.eval()(joined(zeros)).shape
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        given = ", ".join(f"{v.name}: {v.domain}" for v in sources)
+        why = str(error).partition("\n")[0]
+        raise DissonanceError(f"{type(f).__name__} cannot take the sources ({given}): {why}.") from None
+    finally:
+        f.train(training)
+    if len(made) != 2 or made[-1] != wanted:
+        raise DissonanceError(
+            f"{type(f).__name__} makes {tuple(made[1:])} numbers of a row; the targets need {wanted}."
+        )
 
 
 def check_values(v: Variable, values: Tensor) -> None:

@@ -1,8 +1,10 @@
 """Known algorithms as runs of LIR: each is a PDG, a refocus, a flow, and a way to read the answer."""
 
+from dissonance.instances.adversarial import adversarial_examples, adversarial_training
 from dissonance.instances.base import Instance
 from dissonance.instances.belief_propagation import BeliefPropagation, belief_propagation
 from dissonance.instances.beliefs import Beliefs
+from dissonance.instances.classification import Classification, classification, stochastic_gradient_descent
 from dissonance.instances.decision import Decision, DecisionProblem, Mind, decision, wishful_thinking, zen
 from dissonance.instances.em import Fitted, Settled, em
 from dissonance.instances.em_latent import hidden_markov, mixture, network, rows
@@ -18,6 +20,7 @@ from dissonance.instances.variational import Variational, variational
 __all__ = [
     "BeliefPropagation",
     "Beliefs",
+    "Classification",
     "Decision",
     "DecisionProblem",
     "FactorGraph",
@@ -32,7 +35,10 @@ __all__ = [
     "Settled",
     "SumProduct",
     "Variational",
+    "adversarial_examples",
+    "adversarial_training",
     "belief_propagation",
+    "classification",
     "decision",
     "em",
     "game",
@@ -40,6 +46,7 @@ __all__ = [
     "mixture",
     "network",
     "rows",
+    "stochastic_gradient_descent",
     "tree_marginals",
     "variational",
     "wishful_thinking",

@@ -86,7 +86,8 @@ class FullControl:
                     theta, solved, off = self._descend(local, i, theta, solved, some & ~whole)
                     residual = torch.maximum(residual, off)
             least = 1e-2 * local.tol * solved.upper.abs().clamp(min=1.0)
-            alone = len(arcs) == 1 and local.parameters.saturated(local.parameters.arcs[arcs[0]])
+            table = local.parameters.tabular and local.parameters.saturated(local.parameters.arcs[arcs[0]])
+            alone = len(arcs) == 1 and table
             if alone or bool((local.resolved(solved) | ~(before - solved.upper > least)).all()):
                 break
         return Moved(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
@@ -111,9 +112,7 @@ class FullControl:
         if not all(_separate(local, i) for i in arcs):
             return None
         least, trial = _dropped(local, arcs, theta)
-        after = local.solve(trial)
-        near = least.upper + local.tol * least.upper.abs().clamp(min=1.0)
-        return trial if bool((after.upper <= near).all()) else None
+        return trial if _attains(local, trial, least) else None
 
     def _closed_form(self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked | None:
         """theta with arc i at its argmin in these runs; None if its family has no closed form."""
@@ -123,8 +122,11 @@ class FullControl:
         if _separate(local, i):
             if parameters.tabular:
                 return self._without(local, i, theta, runs)
-            if bool(((local.attention.gamma > 0) | (local.attention.beta[:, i] == math.inf))[runs].all()):
-                return _dropped(local, [i], theta)[1]
+            sure = bool(((local.attention.gamma > 0) | (local.attention.beta[:, i] == math.inf))[runs].all())
+            if sure or any(s.component.is_drawn for r in solved.results for s in r.solutions):
+                least, trial = _dropped(local, [i], theta)
+                if sure or _attains(local, trial, least):
+                    return trial
         return projected(local, arc, theta, solved, runs) if projects(parameters, arc) else None
 
     def _without(self, local: Local, i: int, theta: Stacked, runs: Tensor) -> Stacked:
@@ -204,6 +206,12 @@ def _still(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
     if not solved.results or any(bool((local.attention.beta[:, i] == math.inf).any()) for i in arcs):
         return False
     return all(s.component.pinned is not None for r in solved.results for s in r.solutions)
+
+
+def _attains(local: Local, trial: Stacked, least: Solved) -> bool:
+    """Whether the inconsistency of the trial is as low as without the arcs it moved, which proves it the least."""
+    near = least.upper + local.tol * least.upper.abs().clamp(min=1.0)
+    return bool((local.solve(trial).upper <= near).all())
 
 
 def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved, Stacked]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
+from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.base import FEASIBLE, Solution, Solver
 from dissonance.solvers.batch import alike
 from dissonance.solvers.concave_convex import ConcaveConvex
@@ -33,9 +34,10 @@ class Auto:
         return "auto"
 
     def choose(self, component: Component) -> Solver:
-        """Drawn, Gaussian, pinned, factor graph, pinned in part with a factor graph given that, convex, or neither."""
+        """Drawn, at points, Gaussian, pinned, factor graph, pinned with a factor graph given that, convex, or neither."""
         if component.is_drawn:
-            return Sampled(self.samples, self.seed)
+            at_points = component.pinned is None and AtPoints.fits(component)
+            return AtPoints(self) if at_points else Sampled(self.samples, self.seed)
         if component.is_euclidean:
             return Gaussian(self.tol, self.budget)
         if component.pinned is not None:
@@ -70,7 +72,7 @@ def solve_together(
     groups: dict[object, list[int]] = {}
     chosen = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
     for i, (c, s) in enumerate(zip(components, chosen, strict=True)):
-        if c.is_drawn and not isinstance(s, Sampled):
+        if c.is_drawn and not isinstance(s, Sampled | AtPoints):
             odd = next((a.arc for a in c.arcs if a.log_p.size == 0), c.arcs[0].arc)
             raise CapabilityError(
                 f'the {s.name} solver needs tables: {odd} has none. Use solver="auto" or "sampled", with hard arcs '
@@ -110,6 +112,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "gaussian": Gaussian,
     "paper": Paper,
     "sampled": Sampled,
+    "at-points": AtPoints,
 }
 
 
@@ -123,6 +126,7 @@ def by_name(name: str) -> Solver:
 __all__ = [
     "FEASIBLE",
     "SOLVERS",
+    "AtPoints",
     "Auto",
     "CliqueTree",
     "ConcaveConvex",

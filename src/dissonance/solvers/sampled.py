@@ -139,6 +139,9 @@ class Sampled:
                 v = v if len(v) == len(weights) else v.expand(len(weights), *v.shape[1:])
                 values[n] = v.reshape(-1, *v.shape[2:])
             weights = grown
+            if a.log_p.size and bool((weights == 0).any()):  # what is impossible costs nothing, whatever it would cost
+                kept = weights != 0
+                weights, values = weights[kept], {n: v[kept] for n, v in values.items()}
             random |= not (a.arc.cpd.points or all(v.is_finite for v in a.arc.targets))
         return Samples(component.variables, values, weights), random
 
@@ -197,9 +200,13 @@ def _surprisal(
         return -numerics.log(table[index]).to(mu.weights.dtype), False
     points = _points(component, makers)
     rest = names - points
+    known = names  # a point tells which setting of finite variables made it
+    for a in makers:
+        if a.arc.cpd.points and not names.isdisjoint(a.targets) and all(v.is_finite for v in a.arc.sources):
+            known = known.union(a.sources)
     inside = [a for a in makers if rest.issuperset(a.targets)]
     made = frozenset(t for a in inside for t in a.targets)
-    if made == rest and all(names.issuperset(a.sources) for a in inside):
+    if made == rest and all(known.issuperset(a.sources) for a in inside):
         total = torch.zeros_like(mu.weights)
         for a in inside:
             total = total - _log_prob(a.arc, mu, theta)
