@@ -69,7 +69,8 @@ class Arc:
     @property
     def is_drawn(self) -> bool:
         """Whether the cpd has no table and is not linear-Gaussian: it can only be drawn from and scored."""
-        return type(self.cpd).log_table is CPD.log_table and not self.is_linear_gaussian
+        has_table = type(self.cpd).log_table is not CPD.log_table and all(v.is_finite for v in self.scope)
+        return not (has_table or self.is_linear_gaussian)
 
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""

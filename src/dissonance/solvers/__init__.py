@@ -34,7 +34,7 @@ class Auto:
         return "auto"
 
     def choose(self, component: Component) -> Solver:
-        """Drawn, at points, Gaussian, pinned, factor graph, pinned with a factor graph given that, convex, or neither."""
+        """Drawn, at points, Gaussian, pinned, factor graph, pinned and a factor graph given it, convex, or neither."""
         if component.is_drawn:
             at_points = component.pinned is None and AtPoints.fits(component)
             return AtPoints(self) if at_points else Sampled(self.samples, self.seed)

@@ -101,6 +101,8 @@ class AtPoints:
 
     def solve(self, component: Component) -> Solution:
         """The finite component's bounds."""
+        if not component.is_drawn:
+            return self.solver.solve(component)
         if not self.fits(component):
             odd = next(v for v in component.variables if not v.is_finite)
             raise CapabilityError(

@@ -48,12 +48,19 @@ def test_the_explicit_cpd_is_the_family_at_its_last_source():
         pdg["p"].cpd.log_prob(index[1:], [index[0], torch.arange(18.0, dtype=torch.float64).reshape(3, 6)])
 
 
-def test_a_euclidean_parameter_cannot_be_tabulated_but_made_implicit_again():
+def test_a_euclidean_parameter_can_be_a_point_and_made_implicit_again():
     there = believed().explicit("p")
     with pytest.raises(
         CapabilityError, match=r"arc 'p' \(X, Theta_p -> Y\) cannot be tabulated: Theta_p is Euclidean\(6\)"
     ):
-        inconsistency(there, attention(theta_p=math.inf))
+        inconsistency(there, attention(theta_p=1.0))
+    pinned = inconsistency(there, attention(theta_p=math.inf))
+    plain = inconsistency(believed(), attention())
+    assert pinned.solver == "at points" and pinned.upper == pytest.approx(plain.upper, abs=1e-9)
+    (slope,) = torch.autograd.grad(pinned.value, there.theta["theta_p.value"])
+    assert torch.allclose(
+        slope, torch.autograd.grad(plain.value, plain.pdg.theta["p.logits"])[0].reshape(-1), atol=1e-6
+    )
     with torch.no_grad():
         there.theta["theta_p.value"].copy_(torch.from_numpy(LOGITS[2]).reshape(-1))
     back = there.implicit("p")
