@@ -80,6 +80,8 @@ def test_the_benchmark_runs():
     [
         (["batch.py", "--problems", "8", "--paper", "1"], "times cold"),
         (["scaling.py", "--large", "100"], "GiB at the peak"),
+        (["attention.py", "--training", "--steps", "3", "--sequences", "8"], "backpropagation, all"),
+        (["attention.py", "--speed", "--tokens", "16", "--batch", "1"], "apart"),
         (["em.py", "--rows", "300", "--columns", "3", "--components", "2", "--iterations", "2"], "ratio"),
     ],
 )

@@ -64,7 +64,8 @@ class PointMass(CPD):
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """A 0/1 table over finite targets; a learnable vector over a Euclidean one."""
         if len(targets) == 1 and isinstance(targets[0].domain, Euclidean):
-            value = torch.as_tensor(self.label).detach().clone().reshape(-1)
+            given = self.label if isinstance(self.label, Tensor) else numerics.real(self.label)
+            value = given.detach().clone().reshape(-1)
             value = value if value.is_floating_point() else value.to(numerics.DTYPE)
             if value.numel() != targets[0].domain.dim:
                 raise DissonanceError(f"{targets[0]} needs {targets[0].domain.dim} numbers, found {value.numel()}.")

@@ -74,7 +74,9 @@ class Data(CPD):
         """All rows."""
         rows = self.rows
         size = len(rows[0])
-        return Drawn(tuple(r[None] for r in rows), torch.full((1, size), 1 / size, device=rows[0].device))
+        dtype = next((r.dtype for r in rows if r.is_floating_point()), None)
+        weights = torch.full((1, size), 1 / size, dtype=dtype, device=rows[0].device)
+        return Drawn(tuple(r[None] for r in rows), weights)
 
 
 class Distributed(CPD):

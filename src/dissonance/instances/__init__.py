@@ -13,7 +13,9 @@ from dissonance.instances.em_network import LatentBayesianNetwork
 from dissonance.instances.em_sequences import HiddenMarkovModel
 from dissonance.instances.factor_graph import FactorGraph
 from dissonance.instances.game import Game, game
+from dissonance.instances.self_attention import SelfAttention
 from dissonance.instances.sum_product import SumProduct
+from dissonance.instances.transformer import LayerArcs, transformer, transformer_training
 from dissonance.instances.tree_pass import tree_marginals
 from dissonance.instances.variational import Variational, variational
 
@@ -30,8 +32,10 @@ __all__ = [
     "HiddenMarkovModel",
     "Instance",
     "LatentBayesianNetwork",
+    "LayerArcs",
     "Mind",
     "NaiveBayesMixture",
+    "SelfAttention",
     "Settled",
     "SumProduct",
     "Variational",
@@ -47,6 +51,8 @@ __all__ = [
     "network",
     "rows",
     "stochastic_gradient_descent",
+    "transformer",
+    "transformer_training",
     "tree_marginals",
     "variational",
     "wishful_thinking",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -114,7 +114,7 @@ class Each:
                 return asked.solved
         leaves = {k: v.detach().requires_grad_() for k, v in theta.items()} if self.random else theta
         found = self.ask(leaves, attention)
-        solved = replace(self._bounds(found, 0), gradient=lambda: self._gradient(leaves, found), results=found)
+        solved = replace(self._bounds(found, 0), gradient=cache(lambda: self._gradient(leaves, found)), results=found)
         versions = {k: v._version for k, v in theta.items()}
         self._asked = [_Asked(dict(theta), versions, attention, solved), *self._asked[: REMEMBERED - 1]]
         return solved

@@ -14,6 +14,7 @@ from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.local import MASS, Local, narrow, over
 from dissonance.lir.parameters import Stacked
 from dissonance.lir.projection import projected, projects
+from dissonance.lir.quadratic import quadratic_argmin
 from dissonance.numerics import DTYPE
 
 
@@ -54,6 +55,7 @@ class FullControl:
       go together. Where hard arcs pin mu once is enough.
     - Tables at gamma > 0 beside cpds that are no tables: without the beta of all of them at once, if setting them to
       mu*(T|S) then attains that inconsistency, which proves it the least; one by one if not.
+    - Points, and whatever else the inconsistency is quadratic in: all at once, by one step of Newton's method.
     - Anything else, and single components of a table: descend to stationarity; `residual` says how near it came.
 
     Never raises the local inconsistency: a move that would, by more than the certificate's width, is not made.
@@ -73,6 +75,9 @@ class FullControl:
         at_once = self._at_once(local, arcs, theta, solved)
         if at_once is not None:
             return Moved(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
+        quadratic = quadratic_argmin(local, theta, solved) if arcs else None
+        if quadratic is not None:
+            return Moved(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
         for _ in range(self.sweeps if arcs else 0):
             before = solved.upper
             for i in arcs:

@@ -167,3 +167,8 @@ def test_every_finite_family_can_be_scored_together():
     exact = math.log(2) - 2 * math.log(math.sqrt(2 / 3 * 0.5) + math.sqrt(1 / 3 * 0.5))
     result = inconsistency(pdg)
     assert result.lower - 1e-13 <= exact <= result.upper + 1e-13
+
+
+def test_a_point_given_as_a_list_is_kept_in_double_precision():
+    value = Arc("x", (), PLANE, PointMass([0.1, 171.1])).cpd.get_parameter("value")
+    assert value.tolist() == [0.1, 171.1]

@@ -233,3 +233,11 @@ def test_values_must_fit_their_variables():
         Data(torch.zeros(2, 3), torch.zeros(3, 1))
     with pytest.raises(DissonanceError, match="has no buffer 'rows7'"):
         Focus(context={"d.rows7": torch.zeros(1)}).check(PDG(Arc("d", (), Z, Data(torch.zeros(5, 2)))))
+
+
+def test_data_in_double_precision_is_averaged_in_double_precision():
+    rows = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
+    U = Variable("U", Euclidean(1))
+    pdg = PDG(Arc("d", (), U, Data(rows)), Arc("p", (), U, LinearGaussian(None, [0.0], [[1.0]])))
+    found = inconsistency(pdg, Attention({"d": inf, "p": 1.0}))
+    assert found.upper == pytest.approx(7 / 2 + math.log(2 * math.pi) / 2, rel=1e-14)
