@@ -40,7 +40,7 @@ def times(weight: Tensor, value: Tensor) -> Tensor:
         product = weight * value
         if not bool(product.sum().isnan()):  # then there was no 0 * inf
             return product
-    massless = (weight == 0) | (value == 0)
+    massless = (weight == 0) | ((value == 0) & weight.isinf())  # a value that happens to be 0 still has a derivative
     return torch.where(massless, 0.0, weight * torch.where(massless, 0.0, value))
 
 

@@ -107,3 +107,11 @@ def test_total_variation():
 
 def test_everything_is_float64():
     assert numerics.real([1, 2]).dtype == numerics.real(torch.ones(2)).dtype == numerics.DTYPE == torch.float64
+
+
+def test_a_divergence_of_zero_has_the_derivatives_of_its_cells():
+    """Where mu(t|s) is p(t|s) to the last bit, -mu(s,t) is still the derivative in log p(t|s)."""
+    joint = torch.tensor([[0.125, 0.375], [0.25, 0.25]], dtype=torch.float64)
+    log_p = torch.log(joint / joint.sum(-1, keepdim=True)).requires_grad_()
+    (slope,) = torch.autograd.grad(numerics.divergence(joint, log_p), log_p)
+    torch.testing.assert_close(slope, -joint)

@@ -7,10 +7,12 @@ from dissonance.cpds.drawn import (
     Data,
     Distributed,
     Function,
+    Generated,
     NeuralCategorical,
     NeuralGaussian,
     UniformBox,
 )
+from dissonance.cpds.either import Either
 from dissonance.cpds.empirical import Empirical, Factor
 from dissonance.cpds.explicit import Explicit
 from dissonance.cpds.gaussian import LinearGaussian
@@ -27,11 +29,13 @@ __all__ = [
     "Data",
     "Deterministic",
     "Distributed",
+    "Either",
     "Empirical",
     "Evidence",
     "Explicit",
     "Factor",
     "Function",
+    "Generated",
     "Independent",
     "LinearGaussian",
     "NeuralCategorical",

@@ -70,6 +70,10 @@ class Data(CPD):
         """The rows of each target."""
         return tuple(getattr(self, f"rows{i}") for i in range(self.count))
 
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """Not defined."""
+        raise CapabilityError("rows of data are points and have no density.")
+
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """All rows."""
         rows = self.rows
@@ -135,6 +139,39 @@ def _samples(p: Distribution, count: int, generator: torch.Generator) -> tuple[T
         drawn = p.sample((count,))
     score = p.log_prob(drawn)
     return drawn, (torch.exp(score - score.detach()) / count).movedim(0, 1)  # its derivative is that of the score
+
+
+class Generated(CPD):
+    """What a module makes of noise: t = f(s, z) with z ~ N(0, I), sources and noise laid end to end.
+
+    It can be drawn from and has no density.
+    """
+
+    def __init__(self, f: nn.Module, noise: int) -> None:
+        super().__init__()
+        if noise < 1:
+            raise DissonanceError(f"a generator needs one dimension of noise at least, found {noise}.")
+        self.f, self.noise = f, noise
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """The targets must be Euclidean."""
+        self.widths = width(targets)
+        return self
+
+    def log_prob(self, targets: Values, sources: Values) -> Tensor:
+        """Not known."""
+        raise CapabilityError("a generator has no density.")
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """f at fresh noise."""
+        rows = len(sources[0]) if sources else 1
+        dtype = next((p.dtype for p in self.f.parameters()), torch.get_default_dtype())
+        noise = torch.randn((rows * count, self.noise), generator=generator, dtype=dtype)
+        made = self.f(joined([*(s.repeat_interleave(count, 0) for s in sources), noise]))
+        if made.shape[-1] != sum(self.widths):
+            raise DissonanceError(f"the generator has {made.shape[-1]} outputs; the targets have {sum(self.widths)}.")
+        values = made.reshape(rows, count, -1).split(self.widths, -1)
+        return Drawn(values, made.new_full((rows, count), 1 / count))
 
 
 class NeuralGaussian(Distributed):

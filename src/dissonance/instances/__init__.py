@@ -2,6 +2,7 @@
 
 from dissonance.instances.adversarial import adversarial_examples, adversarial_training
 from dissonance.instances.base import Instance
+from dissonance.instances.batches import Batches
 from dissonance.instances.belief_propagation import BeliefPropagation, belief_propagation
 from dissonance.instances.beliefs import Beliefs
 from dissonance.instances.classification import Classification, classification, stochastic_gradient_descent
@@ -13,13 +14,18 @@ from dissonance.instances.em_network import LatentBayesianNetwork
 from dissonance.instances.em_sequences import HiddenMarkovModel
 from dissonance.instances.factor_graph import FactorGraph
 from dissonance.instances.game import Game, game
+from dissonance.instances.gan import Adversaries, gan
 from dissonance.instances.self_attention import SelfAttention
 from dissonance.instances.sum_product import SumProduct
 from dissonance.instances.transformer import LayerArcs, transformer, transformer_training
 from dissonance.instances.tree_pass import tree_marginals
+from dissonance.instances.vae import Autoencoder, vae
 from dissonance.instances.variational import Variational, variational
 
 __all__ = [
+    "Adversaries",
+    "Autoencoder",
+    "Batches",
     "BeliefPropagation",
     "Beliefs",
     "Classification",
@@ -46,6 +52,7 @@ __all__ = [
     "decision",
     "em",
     "game",
+    "gan",
     "hidden_markov",
     "mixture",
     "network",
@@ -54,6 +61,7 @@ __all__ = [
     "transformer",
     "transformer_training",
     "tree_marginals",
+    "vae",
     "variational",
     "wishful_thinking",
     "zen",

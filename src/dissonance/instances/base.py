@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from dissonance.focus import Attention, Control
 from dissonance.lir import Flow, Record, Refocus, Run, lir
 from dissonance.pdg import PDG
+from dissonance.solvers import Solver
 
 T = TypeVar("T")
 
@@ -18,8 +19,8 @@ class Instance(Generic[T]):
     """An algorithm as Local Inconsistency Resolution: what to believe, where to look, how to move, what to report.
 
     `attention` and `control` are the base of the run: what the global inconsistency of the trace means. `read` turns a
-    finished run into the answer; `trace` says what the run records. There is no optimiser, loss or update rule here:
-    those are the engine's.
+    finished run into the answer; `solver` is for the inner problem; `trace` says what the run records. There is no
+    optimiser, loss or update rule here: those are the engine's.
     """
 
     pdg: PDG
@@ -29,10 +30,12 @@ class Instance(Generic[T]):
     control: Control | None = None
     flow: Flow | str = "natural"
     trace: Record | None = None
+    solver: Solver | str = "auto"
 
     def run(self, steps: int, **options: Any) -> Run:
         """So many steps of LIR; `options` are those of `lir`."""
-        own = {"attention": self.attention, "control": self.control, "flow": self.flow, "trace": self.trace}
+        base = {"attention": self.attention, "control": self.control}
+        own = {**base, "flow": self.flow, "solver": self.solver, "trace": self.trace}
         options = {**own, **options}
         return lir(self.pdg, self.refocus, steps=steps, **options)
 

@@ -28,6 +28,8 @@ from dissonance.variables import cells
 
 Names = frozenset[str]
 
+CANCEL = "Entropies cancel where gamma alpha = beta, or against another arc to the same variables with minus that beta."
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -206,13 +208,16 @@ def _surprisal(
             known = known.union(a.sources)
     inside = [a for a in makers if rest.issuperset(a.targets)]
     made = frozenset(t for a in inside for t in a.targets)
+    odd = next((a for a in component.arcs if not a.hard and names in (frozenset(a.scope), frozenset(a.sources))), None)
+    what = f"the entropy of ({', '.join(sorted(names))}) is needed{f' for {odd.arc}' if odd else ''}"
     if made == rest and all(known.issuperset(a.sources) for a in inside):
         total = torch.zeros_like(mu.weights)
         for a in inside:
-            total = total - _log_prob(a.arc, mu, theta)
+            try:
+                total = total - _log_prob(a.arc, mu, theta)
+            except CapabilityError as error:
+                raise CapabilityError(f"{what}, but {a.arc}: {error} {CANCEL}") from None
         return total, bool(names & points)
-    odd = next((a for a in component.arcs if not a.hard and names in (frozenset(a.scope), frozenset(a.sources))), None)
-    what = f"the entropy of ({', '.join(sorted(names))}) is needed{f' for {odd.arc}' if odd else ''}"
     raise CapabilityError(
         f"{what}, and no hard arcs make these variables by themselves: they have no density. Have gamma alpha = beta "
         "for that arc, or make it an arc to all the variables that depend on each other."

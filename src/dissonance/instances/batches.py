@@ -1,0 +1,41 @@
+"""A refocus that looks at a few rows of the data at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import DissonanceError
+from dissonance.focus import Focus
+from dissonance.lir import Trace
+from dissonance.pdg import PDG
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Given foci in turn, each on fresh rows: `size` of them, drawn without replacement, or all if `size` is None.
+
+    `data` has all rows of each buffer, keyed "arc.buffer" as in `Focus.context`.
+    """
+
+    foci: Sequence[Focus]
+    data: Mapping[str, Tensor]
+    size: int | None = None
+    name: str = "batches"
+
+    def __post_init__(self) -> None:
+        rows = {key: len(x) for key, x in self.data.items()}
+        if self.size is not None and not 1 <= self.size <= min(rows.values()):
+            raise DissonanceError(f"a batch of {self.size} rows cannot be drawn from {min(rows.values())}.")
+
+    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+        """The next focus on the next rows."""
+        focus = self.foci[step % len(self.foci)]
+        if self.size is None:
+            return focus
+        count = len(next(iter(self.data.values())))
+        rows = torch.randperm(count, generator=generator)[: self.size]
+        return replace(focus, context={**focus.context, **{key: x[rows] for key, x in self.data.items()}})
