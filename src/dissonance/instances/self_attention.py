@@ -60,20 +60,25 @@ class SelfAttention:
 
     def logits(self, x: Tensor) -> Tensor:
         """log phi, (..., heads, i, j)."""
-        found = self.scale * (self.keys(x) @ self.queries(x).mT)
-        seen = self.seen(x.shape[-2])
-        return found if seen is None else found.masked_fill(~seen.to(x.device), -math.inf)
+        return self._scores(x).mT
 
-    def seen(self, n: int) -> Tensor | None:
-        """Whether query j sees key i, (n, n); None if all see all."""
-        seen = self.mask
-        if self.causal:
-            before = torch.ones(n, n, dtype=torch.bool).triu()
-            seen = before if seen is None else before & seen.cpu()
-        if seen is not None and not bool(seen.any(-2).all()):
-            j = int((~seen.any(-2)).nonzero()[0, -1])
+    def _scores(self, x: Tensor) -> Tensor:
+        """log phi with the keys last, as a softmax over them likes it: (..., heads, j, i)."""
+        found = (self.scale * self.queries(x)) @ self.keys(x).mT
+        hidden = self._hidden(x.shape[-2], x.device)
+        return found if hidden is None else found.masked_fill_(hidden.mT, -math.inf)
+
+    def _hidden(self, n: int, device: torch.device) -> Tensor | None:
+        """Where query j does not see key i, (..., i, j); None if all see all."""
+        later = torch.ones(n, n, dtype=torch.bool, device=device).tril(-1) if self.causal else None
+        if self.mask is None:
+            return later
+        hidden = ~self.mask.to(device) if later is None else later | ~self.mask.to(device)
+        blind = hidden.all(-2)
+        if bool(blind.any()):
+            j = int(blind.nonzero()[0, -1])
             raise DissonanceError(f"query {j} sees no key: nothing says what x'_{j} should be. Let it see itself.")
-        return seen
+        return hidden
 
     def phi(self, x: Tensor) -> Tensor:
         """The attention exp(scale <k_i, q_j>) to every arc, (..., heads, i, j)."""
@@ -81,7 +86,7 @@ class SelfAttention:
 
     def shares(self, x: Tensor) -> Tensor:
         """alpha_(i|j) = phi_ij / sum_i phi_ij: how much of query j's attention goes to key i, (..., heads, i, j)."""
-        return self.logits(x).softmax(-2)
+        return self._scores(x).softmax(-1).mT
 
     def resolve(self, x: Tensor) -> Tensor:
         """Full control of x': where the inconsistency is least.

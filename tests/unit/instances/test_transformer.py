@@ -150,12 +150,12 @@ def test_the_fast_path_is_scaled_dot_product_attention(dtype: torch.dtype, tol: 
         layer = SelfAttention(K.to(device), Q.to(device), V.to(device), scale=5**-0.5, causal=causal)
         z = x.to(device)
         theirs = scaled_dot_product_attention(layer.queries(z), layer.keys(z), layer.values(z), is_causal=causal)
-        assert (layer.resolve(z) - theirs.transpose(-3, -2).flatten(-2)).abs().max() < tol
+        assert close(layer.resolve(z), theirs.transpose(-3, -2).flatten(-2), tol)
         plain = replace(layer, scale=1.0)
         theirs = scaled_dot_product_attention(
             plain.queries(z), plain.keys(z), plain.values(z), None, 0.0, causal, scale=1
         )
-        assert (plain.resolve(z) - theirs.transpose(-3, -2).flatten(-2)).abs().max() < tol
+        assert close(plain.resolve(z), theirs.transpose(-3, -2).flatten(-2), tol)
 
 
 def test_a_mask_is_that_of_scaled_dot_product_attention_turned_round():
