@@ -75,7 +75,10 @@ class FullControl:
         at_once = self._at_once(local, arcs, theta, solved)
         if at_once is not None:
             return Moved(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
-        quadratic = quadratic_argmin(local, theta, solved) if arcs else None
+        tables = any(
+            local.parameters.saturated(local.parameters.arcs[i]) for i in arcs
+        )  # these have a way of their own
+        quadratic = quadratic_argmin(local, theta, solved) if arcs and not tables else None
         if quadratic is not None:
             return Moved(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
         for _ in range(self.sweeps if arcs else 0):

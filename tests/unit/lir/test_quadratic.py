@@ -17,11 +17,12 @@ from dissonance import (
     Gaussian,
     LinearGaussian,
     PointMass,
+    SoftmaxTable,
     Variable,
     inconsistency,
     lir,
 )
-from dissonance.cpds.drawn import NeuralGaussian
+from dissonance.cpds.drawn import NeuralCategorical, NeuralGaussian
 
 X = Variable("X", Euclidean(2))
 Y = Variable("Y", Euclidean(2))
@@ -79,6 +80,22 @@ def test_of_several_minimisers_the_nearest_is_taken():
     run = lir(pdg, attention=attention, control=Control({"p.A": math.inf}), steps=1)
     least_norm = torch.tensor([[1.5, 1.5], [2.0, 2.0]]).double()  # A (1, 1)' = (3, 4)'
     assert close(run.theta["p.A"], least_norm, 1e-12)
+
+
+def test_a_table_that_is_certain_beside_points_still_goes_to_its_argmin():
+    label = Variable("L", 3)
+    scores = nn.Linear(2, 3).double()
+    with torch.no_grad():
+        scores.weight.zero_()
+        scores.bias.copy_(torch.tensor([0.0, 3.0, 1.0]))
+    pdg = PDG(
+        Arc("x", (), X, PointMass([0.0, 0.0])),
+        Arc("y", (), label, SoftmaxTable([1.0, 0.0, 0.0])),  # its gradient and curvature are 0 here
+        Arc("p", X, label, NeuralCategorical(scores)),
+    )
+    attention = Attention({"x": math.inf, "y": math.inf, "p": 1.0})
+    run = lir(pdg, attention=attention, control=Control({"y": math.inf}), steps=1)
+    assert torch.allclose(run.pdg["y"].cpd.table(), torch.log_softmax(scores.bias, 0).exp(), atol=1e-9)
 
 
 def test_what_is_not_quadratic_is_descended_to_stationarity():
