@@ -229,11 +229,13 @@ def inconsistencies(
     solver: Solver | str = "auto",
     thetas: Sequence[Theta | None] | None = None,
     near: Sequence[Inconsistency] | None = None,
+    problems: Sequence[Problem] | None = None,
 ) -> list[Inconsistency]:
     """The inconsistency of each of many attended PDGs: those that differ in their numbers only are solved together.
 
     For replicates, seeds, foci or parameter settings of one PDG this is many times faster than one after another. With
-    `near`, the results for almost the same numbers, each starts where the other stopped.
+    `near`, the results for almost the same numbers, each starts where the other stopped. `problems`: what `prepare`
+    would make of these arguments, if that is known.
     """
     began = time.perf_counter()
     chosen = by_name(solver) if isinstance(solver, str) else solver
@@ -241,7 +243,7 @@ def inconsistencies(
     given = zip(pdgs, attentions or nothing, strict=True)
     attended = [Attention.uniform(p) if a is None else a for p, a in given]
     thetas = thetas or nothing
-    problems = [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
+    problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
     components = [c for p in problems for c in p.components]
     before = [s for r in near or () for s in r.solutions]
     solved = iter(solve_together(chosen, components, near=before if len(before) == len(components) else None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -92,9 +93,16 @@ class Arc:
         return getattr(self.cpd, method)(*arguments) if theta is None else self._at(theta, method, *arguments)
 
     def _at(self, theta: Theta, method: str, *arguments: object) -> Any:
-        held = (*self.cpd.named_parameters(), *self.cpd.named_buffers())
-        own = {n: theta[f"{self.name}.{n}"] for n, _ in held if f"{self.name}.{n}" in theta}
-        return torch.func.functional_call(self.cpd, own, (method, *arguments))
+        names, tied = self._held
+        own = {n: theta[key] for n, key in names.items() if key in theta}
+        return torch.func.functional_call(self.cpd, own, (method, *arguments), tie_weights=tied)
+
+    @cached_property
+    def _held(self) -> tuple[dict[str, str], bool]:
+        """The cpd's parameters and buffers with their keys in theta, and whether some have two names."""
+        held = [n for n, _ in (*self.cpd.named_parameters(), *self.cpd.named_buffers())]
+        every = sum(1 for f in (self.cpd.named_parameters, self.cpd.named_buffers) for _ in f(remove_duplicate=False))
+        return {n: f"{self.name}.{n}" for n in held}, every > len(held)
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)

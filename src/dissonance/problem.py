@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -144,6 +145,23 @@ class Component:
                 total.pop(a.mechanism, None)
         return total
 
+    @cached_property
+    def entropies(self) -> dict[frozenset[str], float]:
+        """The weight of H(A) for every set A of variables, where it is not 0, once hard arcs hold."""
+        found: dict[frozenset[str], float] = {}
+
+        def add(names: Iterable[str], weight: float) -> None:
+            key = frozenset(names)
+            found[key] = found.get(key, 0.0) + weight
+
+        for a in self.arcs:
+            weight = self.gamma * a.alpha - (0.0 if a.hard else a.beta)
+            add(a.scope, weight)
+            add(a.sources, -weight)
+        add((v.name for v in self.variables), -self.gamma)
+        scale = max(map(abs, found.values()), default=0.0)
+        return {names: w for names, w in found.items() if names and abs(w) > 1e-12 * scale}
+
     @property
     def convex(self) -> bool:
         """Whether the objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
@@ -151,6 +169,16 @@ class Component:
             return False
         scale = max((abs(a.beta) for a in self.arcs if not a.hard), default=0.0)
         return all(w >= -1e-12 * scale for w in self.weights.values())
+
+    def at(self, theta: Theta | None) -> Component:
+        """The same component at other parameters; what does not depend on them stays known."""
+        if any(a.log_p.size for a in self.arcs):
+            arcs = tuple(replace(a, log_p=_tabulate(a.arc, theta)) if a.log_p.size else a for a in self.arcs)
+            return Component(self.variables, arcs, self.gamma, theta)
+        _ = self.is_drawn, self.pinned, self.entropies  # known to the copy as well
+        moved = copy.copy(self)
+        moved.__dict__["theta"] = theta
+        return moved
 
     def without(self, name: str) -> Component:
         """The same variables with one arc out of mind: it stays with weight 0 (a hard one goes), so that components
@@ -205,6 +233,10 @@ class Problem:
     components: tuple[Component, ...]
     free: tuple[Variable, ...]
     gamma: float
+
+    def at(self, theta: Theta | None) -> Problem:
+        """The same problem at other parameters."""
+        return Problem(tuple(c.at(theta) for c in self.components), self.free, self.gamma)
 
     @property
     def constant(self) -> float:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dissonance.cpds import CPD
-from dissonance.inconsistency import Inconsistency, inconsistencies, inconsistency
+from dissonance.focus import Attention
+from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner import Attentions, Solved, rows_of
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
+from dissonance.problem import Problem, prepare
 from dissonance.solvers import Auto, Sampled, Solver
 from dissonance.variables import shape
 
@@ -32,6 +34,9 @@ class _LogTable(CPD):
         """The logarithms."""
         return self.log_p
 
+
+PREPARED = 64
+"""Attentions whose problems are kept ready."""
 
 REMEMBERED = 3
 """Solutions that are kept: a step asks again for what the last one ended with."""
@@ -61,6 +66,7 @@ class Each:
         self._asked: list[_Asked] = []
         self.contexts: Sequence[Mapping[str, Tensor]] = [{}] * len(parameters)
         self.seeds: Sequence[int] = [0] * len(parameters)
+        self._problems: dict[object, tuple[Attention, Problem]] = {}
 
     def surround(self, contexts: Sequence[Mapping[str, Tensor]], seeds: Sequence[int]) -> None:
         """What the PDGs of the runs are seen with from now on: values of their buffers, and a seed for samples."""
@@ -112,28 +118,68 @@ class Each:
         for asked in self._asked:
             if asked.same(theta, attention):
                 return asked.solved
-        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()} if self.random else theta
-        found = self.ask(leaves, attention)
-        solved = replace(self._bounds(found, 0), gradient=cache(lambda: self._gradient(leaves, found)), results=found)
+        if self.random:
+            alone = [{key: v[k].detach().requires_grad_() for key, v in theta.items()} for k in range(len(attention))]
+            found = self._drawn(alone, attention)
+            gradient = partial(self._drawn_gradient, alone, found)
+        else:
+            found = self.ask(theta, attention)
+            gradient = partial(self._gradient, theta, found)
+        solved = replace(self._bounds(found, 0), gradient=cache(gradient), results=found)
         versions = {k: v._version for k, v in theta.items()}
         self._asked = [_Asked(dict(theta), versions, attention, solved), *self._asked[: REMEMBERED - 1]]
         return solved
 
     def _gradient(self, theta: Stacked, found: Sequence[Inconsistency]) -> Stacked:
         """The derivatives in theta of what was found there."""
-        live = next(iter(theta.values())).requires_grad
-        leaves = theta if live else {k: v.detach().requires_grad_() for k, v in theta.items()}
+        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
         total = torch.zeros((), dtype=DTYPE)
         with torch.enable_grad():
             for k, result in enumerate(found):
                 if math.isfinite(result.upper):
-                    own = result.theta if live else {**self.parameters.of(k, leaves), **self.contexts[k]}
+                    own = {**self.parameters.of(k, leaves), **self.contexts[k]}
                     for s in result.solutions:
                         total = total + s.surrogate(own)
         if not total.requires_grad:
             return {k: torch.zeros_like(v) for k, v in theta.items()}
         slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
         return dict(zip(theta, slopes, strict=True))
+
+    def _drawn(self, alone: Sequence[Stacked], attention: Attentions) -> list[Inconsistency]:
+        """The results for runs whose parameters are leaves of their own; their graphs are kept for derivatives."""
+        found: list[Inconsistency] = []
+        for k, (pdg, leaves, seed) in enumerate(zip(self.parameters.pdgs, alone, self.seeds, strict=True)):
+            theta = {key: leaves[home] for key, home in self.parameters.home.items()} | dict(self.contexts[k])
+            asked, problem = self._prepared(k, attention, theta)
+            with torch.enable_grad():
+                found += inconsistencies(
+                    [pdg], [asked], solver=self._seeded(seed), thetas=[theta], problems=[problem.at(theta)]
+                )
+        return found
+
+    def _prepared(self, k: int, attention: Attentions, theta: Stacked) -> tuple[Attention, Problem]:
+        """The attention of run k and the problem it poses, whatever the parameters: foci come back, step after step."""
+        key = (k, *attention.beta[k].tolist(), *attention.alpha[k].tolist(), float(attention.gamma[k]))
+        if key not in self._problems:
+            asked = attention.one(k, self.names)
+            self._problems[key] = asked, prepare(self.parameters.pdgs[k], asked, theta)
+            if len(self._problems) > PREPARED:
+                self._problems.pop(next(iter(self._problems)))
+        return self._problems[key]
+
+    def _drawn_gradient(self, alone: Sequence[Stacked], found: Sequence[Inconsistency]) -> Stacked:
+        """The derivatives of what was found for runs with leaves of their own."""
+        each: list[Sequence[Tensor]] = []
+        for leaves, result in zip(alone, found, strict=True):
+            parts = [s.surrogate(result.theta) for s in result.solutions] if math.isfinite(result.upper) else []
+            parts = [x for x in parts if x.requires_grad]
+            if not parts:
+                each.append([torch.zeros_like(v) for v in leaves.values()])
+                continue
+            each.append(torch.autograd.grad(parts, list(leaves.values()), allow_unused=True, materialize_grads=True))
+        if len(each) == 1:  # no copy
+            return {key: g[None] for key, g in zip(alone[0], each[0], strict=True)}
+        return {key: torch.stack([g[i] for g in each]) for i, key in enumerate(alone[0])}
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Solved:
         """The same from tables (P, entries) alone."""
@@ -165,12 +211,8 @@ class Each:
         """The results themselves."""
         thetas = [{**self.parameters.of(k, theta), **self.contexts[k]} for k in range(len(attention))]
         attentions = [attention.one(k, self.names) for k in range(len(attention))]
-        if not self.random:
-            with torch.no_grad():
-                return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
-        each = zip(self.parameters.pdgs, attentions, thetas, self.seeds, strict=True)
-        with torch.enable_grad():
-            return [inconsistency(p, a, solver=self._seeded(seed), theta=t) for p, a, t, seed in each]
+        with torch.no_grad():
+            return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
 
     def _seeded(self, seed: int) -> Solver:
         return replace(self.solver, seed=seed) if isinstance(self.solver, Auto | Sampled) else self.solver
@@ -181,7 +223,7 @@ class Each:
         return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]
 
     def _bounds(self, found: Sequence[Inconsistency], entries: int) -> Solved:
-        solved = Solved.blank(len(found), entries)
-        for k, r in enumerate(found):
-            solved.lower[k], solved.upper[k], solved.steps[k] = r.lower, r.upper, int(r.stats["steps"])
-        return solved
+        lower, upper = (torch.tensor(x, dtype=DTYPE) for x in ([r.lower for r in found], [r.upper for r in found]))
+        steps = torch.tensor([int(r.stats["steps"]) for r in found])
+        zeros = torch.zeros(len(found), entries, dtype=DTYPE)
+        return Solved(lower, upper, steps, zeros, zeros.clone())

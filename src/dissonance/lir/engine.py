@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -90,6 +91,7 @@ class Engine:
         self.step = 0
         self.start: Compromise | None = None
         self.interrupted = False
+        self._attended: tuple[list[Attention], Attentions] | None = None
 
     def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
@@ -119,11 +121,13 @@ class Engine:
         local = Local(
             self.parameters,
             self.inner.fork() if self.record.globally else self.inner,
-            Attentions.of([f.attention for f in foci], self.names),
+            self._attentions([f.attention for f in foci]),
             self.parameters.control([f.control for f in foci]),
             self.tol,
         )
         moved = exp(local, self.theta, self.flow)
+        if isinstance(self.inner, Each) and self.inner.random:
+            self._check(moved.theta)
         if local.first is None:  # nothing could move, so nothing was solved
             local.solve(self.theta)
         seconds = (time.perf_counter() - began) / len(self.parameters)
@@ -131,6 +135,22 @@ class Engine:
         self.theta, self.step = moved.theta, self.step + 1
         for trace, row in zip(self.traces, rows, strict=True):
             trace.rows.append(row)
+
+    def _check(self, theta: Stacked) -> None:
+        """Raise if a step took a parameter out of the numbers: the last theta, and its checkpoint, are kept."""
+        for key, v in theta.items():
+            if not math.isfinite(float(v.sum())) and bool((torch.isfinite(self.theta[key]) & ~torch.isfinite(v)).any()):
+                arc = next(a for a in self.parameters.arcs if a.name == self.parameters.arc_of[key])
+                raise DissonanceError(
+                    f"step {self.step}: {arc} would move to a {key!r} that is not finite. Lower its chi, or scale what "
+                    "it is given; the last checkpoint is from before this step."
+                )
+
+    def _attentions(self, attentions: list[Attention]) -> Attentions:
+        """Stacked; those of the last step again if nothing has changed."""
+        if self._attended is None or not all(map(operator.is_, self._attended[0], attentions)):
+            self._attended = attentions, Attentions.of(attentions, self.names)
+        return self._attended[1]
 
     def _surround(self, foci: Sequence[Focus]) -> None:
         """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""

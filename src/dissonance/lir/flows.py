@@ -35,8 +35,11 @@ class Flow(Protocol):
 
 def exp(local: Local, theta: Stacked, flow: Flow) -> Moved:
     """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite."""
-    moved = Moved.still(theta)
     given = {k: narrow(chi) for k, chi in local.control.items()}
+    largest = [float(chi.max()) for chi in given.values() if chi.numel()]
+    if 0 < max(largest, default=0.0) < math.inf:
+        return flow(local, theta)
+    moved = Moved.still(theta)
     full = {k: chi == math.inf for k, chi in given.items()}
     parts: tuple[tuple[Flow, Stacked], ...] = ((FullControl(), full), (flow, {k: ~x for k, x in full.items()}))
     for kind, chosen in parts:
@@ -63,7 +66,8 @@ class Step:
     def __call__(self, local: Local, theta: Stacked) -> Moved:
         """One step of length chi."""
         _, slope = local.gradient(theta)
-        return _settled(local, {k: v - local.control[k] * slope[k] for k, v in theta.items()})
+        chi = {k: narrow(c) for k, c in local.control.items()}
+        return _settled(local, {k: torch.addcmul(v, chi[k], slope[k], value=-1.0) for k, v in theta.items()})
 
 
 class Stepper(Protocol):

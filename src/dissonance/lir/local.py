@@ -46,7 +46,7 @@ class Local:
     def resolved(self, solved: Solved, runs: Tensor | None = None) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
         a = self.attention if runs is None else self.attention.take(runs)
-        if any(s.component.is_drawn for r in solved.results for s in r.solutions):  # densities: 0 is nothing special
+        if _is_drawn(solved):  # densities: 0 is nothing special
             return torch.zeros_like(solved.upper, dtype=torch.bool)
         return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
 
@@ -57,6 +57,8 @@ class Local:
 
     def pull(self, theta: Stacked, solved: Solved, runs: Tensor | None = None) -> Stacked:
         """The gradient at theta of what was solved there; `runs` if that was for some of the runs only."""
+        if solved.gradient is not None and _is_drawn(solved):
+            return solved.gradient()
         still = self.resolved(solved, runs)
         if solved.gradient is not None:
             still = still | ~torch.isfinite(solved.upper)
@@ -94,9 +96,14 @@ class Local:
             self.first = torch.cat([lower for lower, _ in firsts]), torch.cat([upper for _, upper in firsts])
 
 
+def _is_drawn(solved: Solved) -> bool:
+    """Whether some of it is an average over samples: where these are infinite the gradient is 0."""
+    return any(s.component.is_drawn for r in solved.results for s in r.solutions)
+
+
 def narrow(chi: Tensor) -> Tensor:
     """(P, 1, ...) of a control that is one number a run, spread out; any other as it is."""
-    if all(step == 0 for step in chi.stride()[1:]):
+    if not any(chi.stride()[1:]):
         return chi[(slice(None), *[slice(0, 1)] * (chi.dim() - 1))]
     return chi
 

@@ -9,7 +9,7 @@ weights do not cancel. H of a set that the hard arcs make by themselves is the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from dissonance import numerics
 from dissonance.cpds import CPD
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
-from dissonance.errors import CapabilityError
+from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import Attended, Component
 from dissonance.solvers.base import Solution
@@ -83,7 +83,7 @@ class Sampled:
         found = self.estimate(component, component.theta)
         value = float(found.value.detach())
         if math.isnan(value):
-            value = math.inf
+            raise DissonanceError(_not_a_number(component, found.mu))
         return SampledSolution(
             component,
             value,
@@ -110,9 +110,9 @@ class Sampled:
             if not a.hard and a.beta != 0:
                 each = each - a.beta * _log_prob(a.arc, mu, theta)
         constant = 0.0
-        for names, weight in _entropies(component).items():
+        for names, weight in component.entropies.items():
             part, left_out = _surprisal(component, makers, names, mu, theta)
-            each = each + weight * part
+            each = each if part is None else each + weight * part
             constant += weight * left_out
         value = (mu.weights * each).sum()
         spread = mu.weights.detach() * (each.detach() - value.detach())
@@ -163,23 +163,6 @@ def _log_prob(arc: Arc, mu: Samples, theta: Theta | None) -> Tensor:
     return arc.call("log_prob", theta, targets, sources)
 
 
-def _entropies(component: Component) -> dict[Names, float]:
-    """The weight of H(A) for every set A of variables, where it is not 0."""
-    found: dict[Names, float] = {}
-
-    def add(names: Iterable[str], weight: float) -> None:
-        key = frozenset(names)
-        found[key] = found.get(key, 0.0) + weight
-
-    for a in component.arcs:
-        weight = component.gamma * a.alpha - (0.0 if a.hard else a.beta)
-        add(a.scope, weight)
-        add(a.sources, -weight)
-    add((v.name for v in component.variables), -component.gamma)
-    scale = max(map(abs, found.values()), default=0.0)
-    return {names: w for names, w in found.items() if names and abs(w) > 1e-12 * scale}
-
-
 def _points(component: Component, makers: Sequence[Attended]) -> Names:
     """The variables that only points make, from nothing or from finite variables: their entropy is left out."""
     found = {v.name for v in component.variables if v.is_finite}
@@ -193,8 +176,8 @@ def _points(component: Component, makers: Sequence[Attended]) -> Names:
 
 def _surprisal(
     component: Component, makers: Sequence[Attended], names: Names, mu: Samples, theta: Theta | None
-) -> tuple[Tensor, bool]:
-    """-log mu(A) at every sample, and whether that of points was left out."""
+) -> tuple[Tensor | None, bool]:
+    """-log mu(A) at every sample (None: nothing), and whether that of points was left out."""
     finite = [v for v in component.variables if v.name in names]
     if all(v.is_finite for v in finite):
         table = mu.marginal(*(v.name for v in finite))
@@ -211,17 +194,31 @@ def _surprisal(
     odd = next((a for a in component.arcs if not a.hard and names in (frozenset(a.scope), frozenset(a.sources))), None)
     what = f"the entropy of ({', '.join(sorted(names))}) is needed{f' for {odd.arc}' if odd else ''}"
     if made == rest and all(known.issuperset(a.sources) for a in inside):
-        total = torch.zeros_like(mu.weights)
+        total: Tensor | None = None
         for a in inside:
             try:
-                total = total - _log_prob(a.arc, mu, theta)
+                score = _log_prob(a.arc, mu, theta)
             except CapabilityError as error:
                 raise CapabilityError(f"{what}, but {a.arc}: {error} {CANCEL}") from None
+            total = -score if total is None else total - score
         return total, bool(names & points)
     raise CapabilityError(
         f"{what}, and no hard arcs make these variables by themselves: they have no density. Have gamma alpha = beta "
         "for that arc, or make it an arc to all the variables that depend on each other."
     )
+
+
+def _not_a_number(component: Component, mu: Samples) -> str:
+    """Which arc made the inconsistency NaN."""
+    for a in component.arcs:
+        if not a.hard and a.beta != 0:
+            odd = int(torch.isnan(_log_prob(a.arc, mu, component.theta)).sum())
+            if odd:
+                return (
+                    f"{a.arc}: log p is not a number at {odd} of {len(mu)} samples. Look for parameters or data that "
+                    "are not finite; if they grew so, lower chi."
+                )
+    return "the inconsistency is not a number: arcs of infinite cost are believed and disbelieved together."
 
 
 def _not_pinned(component: Component) -> str:

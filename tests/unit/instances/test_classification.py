@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,19 @@ from torch import Tensor, nn
 
 from conftest import SHARED, shared_json
 from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    Control,
+    DissonanceError,
+    Euclidean,
+    Focus,
     Record,
+    Variable,
     inconsistency,
+    lir,
 )
+from dissonance.cpds import Data, NeuralCategorical, PointMass, SoftmaxTable
 from dissonance.instances import (
     adversarial_examples,
     adversarial_training,
@@ -218,3 +229,77 @@ def test_disbelief_flees_from_the_label(data: tuple[Tensor, Tensor]):
     moved = instance.answer(10, trace=EVERY)
     each = nn.functional.cross_entropy
     assert bool((each(p(moved), y, reduction="none") > each(p(x), y, reduction="none")).all())
+
+
+def test_what_does_not_fit_is_refused_by_name(data: tuple[Tensor, Tensor]):
+    x, y = data
+    with pytest.raises(DissonanceError, match="does not take inputs of 2 numbers"):
+        stochastic_gradient_descent(net(), x[:, :2], y)
+    with pytest.raises(DissonanceError, match="Y needs indices from 0 to 3"):
+        stochastic_gradient_descent(net(), x, y + 1)
+    with pytest.raises(DissonanceError, match="labels 0 to 3; found 4"):
+        classification(net(), x[0], 4)
+    with pytest.raises(DissonanceError, match="do not go together"):
+        adversarial_training(net(), x, y, batch=61)
+    with pytest.raises(DissonanceError, match="must be distributions"):
+        stochastic_gradient_descent(net(), x, y, confidence=1.0)
+    here, there = Variable("X", Euclidean(3)), Variable("Y", 5)
+    with pytest.raises(
+        DissonanceError, match=r"arc 'p' \(X -> Y\): Sequential makes \(4,\) numbers of a row; .* need 5"
+    ):
+        Arc("p", here, there, NeuralCategorical(net()))
+    with pytest.raises(
+        DissonanceError, match=r"arc 'p' \(X -> Y\): Sequential cannot take the sources \(X: Euclidean\(2"
+    ):
+        Arc("p", Variable("X", Euclidean(2)), Variable("Y", 4), NeuralCategorical(net()))
+
+
+def test_a_score_that_is_not_a_number_names_its_arc(data: tuple[Tensor, Tensor]):
+    p = net()
+    next(p.parameters()).data[0] = math.nan
+    made = classification(p, data[0][0], 1)
+    with pytest.raises(DissonanceError, match=r"arc 'p' \(X -> Y\): log p is not a number at 1 of 1 samples"):
+        inconsistency(made.pdg, made.attention)
+
+
+def test_a_run_that_leaves_the_numbers_stops_there_with_its_last_good_checkpoint(
+    data: tuple[Tensor, Tensor], tmp_path: Path
+):
+    instance = stochastic_gradient_descent(net(), *data, batch=8, rate=0.1)
+    good, bad = instance.refocus, Control({"p": 1e308})
+
+    def refocus(pdg: PDG, step: int, *rest: Any) -> Focus:
+        focus = good(pdg, step, *rest)
+        return focus if step < 3 else Focus(Attention({"d": inf, "p": 1e6}), bad, focus.context)
+
+    path, trace = tmp_path / "run.pt", Record(globally=False, distortion=0)
+    with pytest.raises(DissonanceError, match=r"step 3: arc 'p' \(X -> Y\) would move to .* not finite"):
+        lir(instance.pdg, refocus, steps=9, flow="step", checkpoint=path, trace=trace)
+    kept = torch.load(path, weights_only=True)
+    assert kept["step"] == 3
+    assert all(bool(torch.isfinite(v).all()) for v in kept["theta"].values())
+
+
+def test_what_is_not_a_point_is_refused_at_points(data: tuple[Tensor, Tensor]):
+    here, there = Variable("X", Euclidean(3)), Variable("Y", 4)
+    label = Arc("y", (), there, SoftmaxTable([0.4, 0.3, 0.2, 0.1]))
+    classifier = Arc("p", here, there, NeuralCategorical(net()))
+    seen = PDG(Arc("x", (), here, PointMass(data[0][0])), classifier, label)
+    found = inconsistency(seen, Attention({"x": inf, "y": 1.0, "p": 1.0}), solver="at-points")
+    q, p = tensor([0.4, 0.3, 0.2, 0.1]), torch.softmax(net()(data[0][0]), -1)
+    assert found.upper == pytest.approx(-2 * torch.log((q * p).sqrt().sum()).item(), abs=1e-9)
+    with pytest.raises(DissonanceError, match=r"X is Euclidean\(3\), and no hard arc makes points of it"):
+        inconsistency(seen, Attention({"x": 1.0, "y": 1.0, "p": 1.0}), solver="at-points")
+
+
+def test_several_points_are_weighed_and_their_labels_solved_apart(data: tuple[Tensor, Tensor]):
+    here, there = Variable("X", Euclidean(3)), Variable("Y", 4)
+    label = SoftmaxTable([0.4, 0.3, 0.2, 0.1])
+    pdg = PDG(
+        Arc("d", (), here, Data(data[0][:5])),
+        Arc("p", here, there, NeuralCategorical(net())),
+        Arc("y", (), there, label),
+    )
+    found = inconsistency(pdg, Attention({"d": inf, "p": 1.0}))
+    assert found.upper == pytest.approx(0, abs=1e-9)  # mu(Y|x) = p
+    assert torch.allclose(found.mu.marginal("Y"), torch.softmax(net()(data[0][:5]), -1).mean(0), atol=1e-7)
