@@ -29,7 +29,7 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     Whether the inconsistency was quadratic shows in the gradient, which must be gone.
     """
     inner = local.inner
-    exact = all(isinstance(s, SampledSolution) and s.converged for r in solved.results for s in r.solutions)
+    exact = all(type(s) is SampledSolution and s.converged for r in solved.results for s in r.solutions)
     if not isinstance(inner, Each) or not solved.results or not exact or solved.gradient is None:
         return None
     before = solved.gradient()
