@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from dissonance.cpds import CPD, Data, LinearGaussian, NeuralGaussian
+from dissonance.cpds import CPD, Data, Distributed, LinearGaussian, NeuralGaussian
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import Inconsistency, inconsistency
@@ -41,9 +41,17 @@ class Autoencoder:
         return self.pdg["q"].cpd.draw([torch.as_tensor(x)], samples, torch.Generator().manual_seed(seed)).values[0]
 
     @torch.no_grad()
+    def decode(self, z: object) -> Tensor:
+        """The mean of X at each row of latents, or a sample of it where the decoder does not tell its mean."""
+        decoder, rows = self.pdg["p"].cpd, torch.as_tensor(z).to(self.pdg["d"].cpd.get_buffer("rows0").dtype)
+        if isinstance(decoder, Distributed):
+            return decoder.at([rows]).mean
+        return decoder.draw([rows], 1, torch.Generator().manual_seed(0)).values[0][:, 0]
+
+    @torch.no_grad()
     def generate(self, count: int, seed: int = 0) -> Tensor:
-        """Samples of Z from the prior, (count, latent): what to decode for new rows."""
-        return self.pdg["prior"].cpd.draw([], count, torch.Generator().manual_seed(seed)).values[0][0]
+        """New rows: samples of Z from the prior, decoded."""
+        return self.decode(self.pdg["prior"].cpd.draw([], count, torch.Generator().manual_seed(seed)).values[0][0])
 
 
 def vae(

