@@ -1,7 +1,7 @@
 """Training as LIR against the same training by hand in PyTorch: seconds a step, ratio, and how far apart they end.
 
-    python benchmarks/neural.py                  # the digits classifier of examples/digits.py
-    python benchmarks/neural.py --steps 50       # soon done
+    python benchmarks/neural.py                                   # the classifier of examples/digits.py, and wider ones
+    python benchmarks/neural.py --sizes 128x64 --steps 50         # soon done; hidden width x batch
 
 Both run in this process, in turn, with the same network, batches and rate; the least processor
 time of several tries counts.
@@ -58,32 +58,35 @@ def seconds(train: Callable[[int], object], steps: int) -> float:
     return (time.process_time() - began) / steps
 
 
+def compare(width: int, batch: int, steps: int, repeats: int) -> str:
+    """One line about one size."""
+    x, y = digits()
+    network = classifier(width)
+    instance = stochastic_gradient_descent(network, x, y, batch=batch, rate=0.1)
+
+    def theirs(count: int) -> nn.Module:
+        return by_hand(network, x, y, batch, 0.1, count)
+
+    both = list(zip(instance.answer(20).parameters(), theirs(20).parameters(), strict=True))
+    apart = max(float((p - q).detach().abs().max()) for p, q in both)
+    took = [(seconds(theirs, steps), seconds(instance.answer, steps)) for _ in range(repeats)]
+    plain, lir = (min(times) for times in zip(*took, strict=True))
+    return (
+        f"64-{width}-{width}-10, batches of {batch}: PyTorch {1e6 * plain:.0f} us, LIR {1e6 * lir:.0f} us a step: "
+        f"ratio {lir / plain:.2f}; parameters apart by {apart:.1e} after 20 steps"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--sizes", nargs="+", default=["128x64", "256x128", "512x256"])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=5)
     a = parser.parse_args()
-    x, y = digits()
-    network = classifier(a.width)
-    instance = stochastic_gradient_descent(network, x, y, batch=a.batch, rate=0.1)
-
-    def ours(steps: int) -> nn.Module:
-        return instance.answer(steps)
-
-    def theirs(steps: int) -> nn.Module:
-        return by_hand(network, x, y, a.batch, 0.1, steps)
-
-    both = list(zip(ours(20).parameters(), theirs(20).parameters(), strict=True))
-    apart = max(float((p - q).detach().abs().max()) for p, q in both)
-    took = [(seconds(theirs, a.steps), seconds(ours, a.steps)) for _ in range(a.repeats)]
-    plain, lir = (min(x) for x in zip(*took, strict=True))
-    print(f"digits, 64-{a.width}-{a.width}-10, batches of {a.batch}, {torch.get_num_threads()} thread(s)")
-    print(
-        f"PyTorch {1e6 * plain:.0f} us, LIR {1e6 * lir:.0f} us a step: ratio {lir / plain:.2f}; "
-        f"parameters apart by {apart:.1e} after 20 steps"
-    )
+    print(f"digits, {torch.get_num_threads()} thread(s)")
+    for size in a.sizes:
+        width, batch = map(int, size.split("x"))
+        print(compare(width, batch, a.steps, a.repeats), flush=True)
 
 
 if __name__ == "__main__":
