@@ -171,9 +171,10 @@ class Greedy:
             stuck.append(set(row.beta))
         options: list[tuple[float, set[str]]] = []
         for v in _seen(pdg, trace):
-            near = _at(pdg, v) & set(names)
-            if not any(near <= s for s in stuck):
-                options.append((sum(blame.get(n, 0.0) for n in near), near))
+            there = _at(pdg, v)
+            near = {n: blame.get(n, 0.0) for n in names if n in there}  # in order: sums must not depend on hashes
+            if not any(near.keys() <= s for s in stuck):
+                options.append((sum(near.values()), set(near)))
         near = max(options, key=lambda x: x[0])[1] if options else set(names)
         return weighted(trace.base, {n: 1.0 if n in near else self.other for n in names})
 

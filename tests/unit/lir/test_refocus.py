@@ -24,6 +24,7 @@ from dissonance import (
     lir,
     lirs,
 )
+from dissonance.lir import Row
 from dissonance.lir.refocus import NAMES, weighted
 
 A, B, C = (Variable(n, 2) for n in "ABC")
@@ -99,6 +100,17 @@ def test_greedy_attends_to_the_conflict():
     )
     run = lir(pdg, Greedy(), steps=3, trace=Record(distortion=0))
     assert set(run.trace.rows[0].beta) == {"p", "q"}
+
+
+def test_greedy_adds_up_blame_in_the_order_of_the_arcs():
+    """Sums in the order of a set would depend on the hash seed of the process: studies would not be reproducible."""
+    X, Y = Variable("X", 2), Variable("Y", 2)
+    names = [f"arc {i}" for i in range(12)]
+    pdg = PDG(*(Arc(n, (), X, SoftmaxTable([0.5, 0.5])) for n in names), Arc("y", (), Y, SoftmaxTable([0.5, 0.5])))
+    blame = {n: 0.1 + i / 7 for i, n in enumerate(names)}
+    trace = Trace(Focus(Attention.uniform(pdg)))
+    trace.now = Row(0, blame={**blame, "y": sum(blame.values())})  # a tie, if added up in this order: the first wins
+    assert set(Greedy()(pdg, 0, torch.Generator(), trace).attention.beta) == set(names)
 
 
 def test_anything_callable_is_a_refocus():
