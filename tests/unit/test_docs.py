@@ -82,6 +82,8 @@ def test_the_benchmark_runs():
         (["scaling.py", "--large", "100"], "GiB at the peak"),
         (["attention.py", "--training", "--steps", "3", "--sequences", "8"], "backpropagation, all"),
         (["attention.py", "--speed", "--tokens", "16", "--batch", "1"], "apart"),
+        (["neural.py", "--steps", "2", "--repeats", "1"], "ratio"),
+        (["lir.py", "--steps", "1", "--replicates", "1", "--only", "chain_4v_3e"], "certified solves"),
         (["em.py", "--rows", "300", "--columns", "3", "--components", "2", "--iterations", "2"], "ratio"),
     ],
 )

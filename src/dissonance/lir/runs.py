@@ -152,7 +152,7 @@ def lirs(
     """Many runs: run i is `lir(pdgs[i], refocus[i], seed=seeds[i], ...)`; what is given once serves all.
 
     Runs whose PDGs differ in their numbers only (replicates, seeds, strategies) are solved together, which is many
-    times faster than one after another; no run depends on its company.
+    times faster than one after another; no run depends on its company, but for rounding.
     """
     began = time.perf_counter()
     all_pdgs = [pdgs] if isinstance(pdgs, PDG) else list(pdgs)

@@ -34,7 +34,10 @@ CANCEL = "Entropies cancel where gamma alpha = beta, or against another arc to t
 @dataclass(frozen=True)
 class Estimate:
     """A value (a scalar that depends on theta), its standard error (0 if nothing was drawn at random), the samples of
-    mu it is an average over, and whether an infinite or constant entropy of points was left out."""
+    mu it is an average over, and whether an infinite or constant entropy of points was left out.
+
+    The error is that of independent samples: on the safe side where rows of data, all of which are there, differ.
+    """
 
     value: Tensor
     error: float
