@@ -48,6 +48,22 @@ def test_the_vectors_of_a_schedule_come_out(theirs, ours):
         assert bp.read(run).free_energy == pytest.approx(-math.log(case["partition"]), abs=1e-10)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("which", range(len(VECTORS["cases"]) if VECTORS else 0))
+@pytest.mark.parametrize(("theirs", "ours"), [("two_phase_flooding", "flooding"), ("sequential_inplace", "sequential")])
+def test_all_vectors_of_a_schedule_come_out(theirs, ours, which):
+    case = VECTORS["cases"][which]
+    scopes, tables = [f["scope"] for f in case["factors"]], [np.array(f["table"]) for f in case["factors"]]
+    bp = belief_propagation(named(case["cards"], scopes, tables), ours)
+    wanted = [s for s in case["schedules"] if s["schedule"] == theirs]
+    run = bp.run(max(s["sweeps"] for s in wanted) * bp.sweep, trace=EVERY)
+    for s in wanted:
+        at = s["sweeps"] * bp.sweep
+        found = bp.beliefs(run.trace.snapshots.get(at, run.theta))
+        assert same(found.messages, _expected(s["messages"])) < VECTORS["tolerance"]
+        assert same(found.beliefs, {f"X{v}": np.array(b) for v, b in enumerate(s["beliefs"])}) < VECTORS["tolerance"]
+
+
 def test_a_synchronous_run_is_two_floodings_that_never_meet():
     """Erratum 13: what is told at an even time depends on what was asked at an odd one, and the other way round."""
     case, factors = _case()
