@@ -94,8 +94,3 @@ def divergence(joint: Tensor, log_p: Tensor) -> Tensor:
     +inf as soon as mu has mass where p is 0.
     """
     return times(joint, log(conditional(joint)) - log_p).sum()
-
-
-def total_variation(p: Tensor, q: Tensor) -> Tensor:
-    """TV(p, q) = 1/2 sum |p - q|."""
-    return 0.5 * (p - q).abs().sum()

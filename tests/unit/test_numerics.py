@@ -101,10 +101,6 @@ def test_the_gradient_of_the_log_is_zero_where_the_convention_applies():
     assert p.grad.tolist() == [0.0, 2.0]
 
 
-def test_total_variation():
-    assert float(numerics.total_variation(t(0.5, 0.5, 0.0), t(0.0, 0.5, 0.5))) == 0.5
-
-
 def test_everything_is_float64():
     assert numerics.real([1, 2]).dtype == numerics.real(torch.ones(2)).dtype == numerics.DTYPE == torch.float64
 

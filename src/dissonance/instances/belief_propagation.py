@@ -17,10 +17,10 @@ from dissonance.instances.base import Instance
 from dissonance.instances.beliefs import Beliefs
 from dissonance.instances.factor_graph import FactorGraph, Region, Scoped
 from dissonance.instances.schedules import Order, by_name
-from dissonance.instances.tied import Tied
 from dissonance.lir import Record, Refocus, Run
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
+from dissonance.solvers.tied import Tied
 from dissonance.variables import Variable, shape
 
 

@@ -6,7 +6,7 @@ x ->> X --p--> Y <-- y          with inconsistency -log p(y|x)          (paper, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,7 +17,8 @@ from dissonance.cpds import Data, Function, NeuralCategorical, PointMass, Softma
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
-from dissonance.lir import Record, Run, Trace
+from dissonance.instances.batches import Batches
+from dissonance.lir import Record, Run
 from dissonance.lir.refocus import Uniform
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Euclidean, Variable
@@ -74,26 +75,6 @@ def classification(
     return Classification(pdg, Attention({"x": inf, "p": weight, "y": confidence}))
 
 
-@dataclass(frozen=True)
-class Batches:
-    """A fresh batch at every step: `size` rows of the data without replacement, in the places of `buffers`."""
-
-    columns: Mapping[str, Tensor]
-    size: int
-    focus: Focus
-    name: str = "batches"
-
-    def rows(self, generator: torch.Generator) -> Tensor:
-        """The rows of the next batch."""
-        return torch.randperm(len(next(iter(self.columns.values()))), generator=generator)[: self.size]
-
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
-        """The focus, with these rows before its eyes."""
-        rows = self.rows(generator)
-        context = {key: column[rows] for key, column in self.columns.items()}
-        return Focus(self.focus.attention, self.focus.control, context)
-
-
 def stochastic_gradient_descent(
     p: nn.Module,
     x: Tensor,
@@ -135,7 +116,7 @@ def stochastic_gradient_descent(
         )
         attention = Attention({"d": inf, "x": inf, "y": confidence, "p": 1.0})
         columns = {"x.f.rows": x, "y.p": y.to(torch.float64)}
-    refocus = Batches(columns, batch, Focus(attention, control))
+    refocus = Batches([Focus(attention, control)], columns, batch)
     return Instance(pdg, refocus, lambda run: network(run.pdg), attention, control, "step", QUIET)
 
 

@@ -22,9 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, eigvalsh, inv, solve, solve_triangular
+from scipy.linalg import cho_solve, eigvalsh, inv, solve, solve_triangular
 
 from dissonance.problem import EPS, Array
+from dissonance.solvers.matrices import log_det, reach, root
 
 MOST_STEPS = 100
 
@@ -113,20 +114,6 @@ def _better(a: Result, b: Result) -> Result:
     """The later C unless it costs more, and the better lower bound (each is valid)."""
     chosen = a if (a.residual <= 1e-11 and a.upper < b.upper) else b
     return replace(chosen, lower=max(a.lower, b.lower), steps=b.steps)
-
-
-def root(matrix: Array) -> Array:
-    """L with L L' = matrix, lower triangular; LinAlgError unless it is positive definite."""
-    return cholesky(matrix, lower=True, check_finite=False)
-
-
-def log_det(matrix: Array) -> float:
-    """log det of a symmetric matrix, -inf unless it is positive definite."""
-    try:
-        found = 2 * float(np.log(np.diag(root(matrix))).sum())
-    except np.linalg.LinAlgError:
-        return -math.inf
-    return -math.inf if math.isnan(found) else found
 
 
 def left_over(C: Array, T: Array, S: Array) -> Array:
@@ -280,8 +267,8 @@ class _State:
             return self._move(*self._direction(Y, S, step, self.g * S))
         off = self._gradient(Y, self.C)
         _, dM, dC = self._direction(Y, S, step, gamma * S)
-        reach = min(1.0, _reach(self.C, dC)), min(1.0, _reach(self.M, dM))
-        after = float(((self.M + reach[1] * dM) * (self.C + reach[0] * dC)).sum()) / n
+        most = min(1.0, reach(self.C, dC)), min(1.0, reach(self.M, dM))
+        after = float(((self.M + most[1] * dM) * (self.C + most[0] * dC)).sum()) / n
         share = max(0.1, min(1.0, after / mean) ** 2)
         far = float(off @ step(off)) / (n * mean)
         self.g = max(gamma, mean * min(1.0, max(share, far * FAR)))
@@ -299,8 +286,8 @@ class _State:
 
     def _move(self, y: Array, dM: Array, dC: Array) -> bool:
         """Go as far as C and M stay positive definite, P is not many times as large or as small, and the dual gains."""
-        primal = min(1.0, 0.95 * _reach(self.C, dC))
-        dual = min(1.0, 0.95 * _reach(self.M, dM))
+        primal = min(1.0, 0.95 * reach(self.C, dC))
+        dual = min(1.0, 0.95 * reach(self.M, dM))
         for t, (_, _, omega, _) in zip(self.program.terms, self.blocks, strict=True):
             if not t.hard:
                 moves = eigvalsh(_symmetric(y[omega], len(t.T)))
@@ -393,11 +380,3 @@ def _symmetric(values: Array, d: int) -> Array:
     found = np.zeros((d, d))
     found[np.triu_indices(d)] = values
     return found + np.triu(found, 1).T
-
-
-def _reach(matrix: Array, move: Array) -> float:
-    """How far matrix + t move stays positive definite."""
-    L = root(matrix)
-    inner = solve_triangular(L, solve_triangular(L, move, lower=True).T, lower=True)
-    lowest = float(eigvalsh((inner + inner.T) / 2, subset_by_index=(0, 0))[0])
-    return math.inf if lowest >= 0 else -1 / lowest

@@ -24,7 +24,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, inv, lstsq, null_space, solve, solve_triangular
 
 from dissonance.problem import EPS, Array, Attended, Component, Mechanism
-from dissonance.solvers.covariance import Program, Term, log_det
+from dissonance.solvers.covariance import Program, Term
+from dissonance.solvers.matrices import log_det
 from dissonance.variables import Euclidean
 
 LOG_2PI = math.log(2 * math.pi)

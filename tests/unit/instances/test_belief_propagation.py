@@ -21,7 +21,7 @@ from dissonance import (
     inconsistency,
     lir,
 )
-from dissonance.instances.tied import Tied
+from dissonance.solvers.tied import Tied
 from reference.belief_propagation import Textbook, brute_force, same
 from reference.belief_runs import EVERY, LOOPY, ROUNDING, check_steps, named, random_tables
 
