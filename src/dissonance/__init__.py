@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
     from dissonance.evidence import Likelihood, Report, condition
     from dissonance.focus import Attention, Control, Focus, full_control
+    from dissonance.gflownets import Dag, hyper_grid
     from dissonance.implicit import minimiser
     from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.instances import (
@@ -126,6 +127,7 @@ _HOME = {
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
     "evidence": ("Likelihood", "Report", "condition"),
     "focus": ("Attention", "Control", "Focus", "full_control"),
+    "gflownets": ("Dag", "hyper_grid"),
     "implicit": ("minimiser",),
     "inconsistency": ("inconsistencies", "inconsistency"),
     "instances": (
@@ -208,6 +210,7 @@ __all__ = [
     "CliqueTree",
     "Control",
     "Cycle",
+    "Dag",
     "Data",
     "DecisionProblem",
     "Descent",
@@ -275,6 +278,7 @@ __all__ = [
     "full_control",
     "game",
     "gan",
+    "hyper_grid",
     "incompatibility",
     "inconsistencies",
     "inconsistency",
