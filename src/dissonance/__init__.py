@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
     from dissonance.evidence import Likelihood, Report, condition
     from dissonance.focus import Attention, Control, Focus, full_control
-    from dissonance.gflownets import Dag, hyper_grid
+    from dissonance.gflownets import Dag, bit_strings, hyper_grid, word_tree
     from dissonance.implicit import minimiser
     from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.instances import (
@@ -127,7 +127,7 @@ _HOME = {
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
     "evidence": ("Likelihood", "Report", "condition"),
     "focus": ("Attention", "Control", "Focus", "full_control"),
-    "gflownets": ("Dag", "hyper_grid"),
+    "gflownets": ("Dag", "bit_strings", "hyper_grid", "word_tree"),
     "implicit": ("minimiser",),
     "inconsistency": ("inconsistencies", "inconsistency"),
     "instances": (
@@ -271,6 +271,7 @@ __all__ = [
     "adversarial_examples",
     "adversarial_training",
     "belief_propagation",
+    "bit_strings",
     "classification",
     "condition",
     "decision",
@@ -297,6 +298,7 @@ __all__ = [
     "vae",
     "variational",
     "wishful_thinking",
+    "word_tree",
     "zen",
 ]
 
