@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         wishful_thinking,
         zen,
     )
-    from dissonance.io import load, save
+    from dissonance.io import load, load_evidence, save, save_evidence
     from dissonance.lir import (
         ODE,
         Choice,
@@ -162,7 +162,7 @@ _HOME = {
         "wishful_thinking",
         "zen",
     ),
-    "io": ("load", "save"),
+    "io": ("load", "load_evidence", "save", "save_evidence"),
     "lir": (
         "ODE",
         "Choice",
@@ -286,10 +286,12 @@ __all__ = [
     "lir",
     "lirs",
     "load",
+    "load_evidence",
     "minimiser",
     "observational_incompatibility",
     "query",
     "save",
+    "save_evidence",
     "stochastic_gradient_descent",
     "structural_deficiency",
     "transformer",

@@ -17,7 +17,11 @@ class CapabilityError(DissonanceError):
 
 
 class FormatError(DissonanceError):
-    """A file is not what its format promises."""
+    """A file is not what its format promises; `line` is where, counted from 1, if that is known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 class SizeError(DissonanceError):

@@ -47,14 +47,17 @@ class Factor(Table):
     """
 
     log_normalizer: Tensor
+    phi: Tensor
+    """What it was made of, bit for bit."""
 
     def __init__(self, phi: object) -> None:
-        values = numerics.real(phi).detach()
+        values = numerics.real(phi).detach().clone()
         total = values.sum()
         if not torch.isfinite(total) or (values < 0).any() or total <= 0:
             raise DissonanceError("a factor needs finite non-negative entries, not all 0.")
         super().__init__(values / total)
         self.register_buffer("log_normalizer", torch.log(total))
+        self.phi = values
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """Check the shape; a factor has no sources."""

@@ -13,8 +13,8 @@ from dissonance import numerics
 from dissonance.cpds.base import TableCPD, Variables
 from dissonance.errors import DissonanceError
 
-SUM_TOLERANCE = 1e-6
-"""How far from 1 a row may sum before it is an error; nearer rows are renormalised."""
+SUM_TOLERANCE = 1e-6 + 1e-12
+"""How far from 1 a row may sum before it is an error; nearer rows are renormalised. Three times 0.333333 is near."""
 EPSILON = sys.float_info.epsilon
 
 

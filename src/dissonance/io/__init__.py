@@ -4,45 +4,26 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator
+import re
+from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from dissonance.errors import DissonanceError, FormatError, one_line
+from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.focus import Attention, Focus
-from dissonance.io import authors, files, pdg_json, strict
+from dissonance.io import authors, bif, files, pdg_json, strict, uai, xmlbif
 from dissonance.pdg import PDG
 
-Reader = Callable[[bytes, bool], tuple[PDG, Focus]]
-Writer = Callable[[PDG, Focus], bytes]
 
+@dataclass(frozen=True)
+class Format:
+    """How one kind of file is read and written, and what tells it: its suffixes, or else how it begins."""
 
-def load(source: files.Source, *, learnable: bool = False) -> tuple[PDG, Focus]:
-    """The PDG and the focus that a file describes; "-" is standard input.
-
-    An arc is a fixed `Table`, or a `SoftmaxTable` if the file gives it control; `learnable` makes all of them so.
-    Whatever is wrong with the file is a FormatError of one line.
-    """
-    content, where = files.read(source)
-    suffix = Path(source).suffix.lower() if isinstance(source, str | os.PathLike) else ""
-    try:
-        with _without_collecting():
-            return READERS.get(suffix, _read_json)(content, learnable)
-    except DissonanceError as error:
-        raise FormatError(one_line(f"{where}: {error}")) from None
-
-
-def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None) -> None:
-    """Write a PDG and a focus (by default: every arc attended with weight 1), all of the file or nothing.
-
-    The suffix says which format; without a known one it is JSON. Every cpd is written as a table.
-    """
-    writer = WRITERS.get(Path(path).suffix.lower(), pdg_json.write)
-    try:
-        content = writer(pdg, Focus(Attention.uniform(pdg)) if focus is None else focus)
-    except (DissonanceError, UnicodeEncodeError) as error:
-        raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
-    files.write(path, content)
+    read: Callable[[bytes, bool], tuple[PDG, Focus]]
+    write: Callable[[PDG, Focus], bytes]
+    suffixes: tuple[str, ...]
+    begins: re.Pattern[bytes]
 
 
 def _read_json(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
@@ -53,9 +34,100 @@ def _read_json(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     return pdg_json.read(content, learnable)
 
 
-READERS: dict[str, Reader] = {}
-"""Formats that only the suffix tells; any other file is taken for JSON, and its keys say which."""
-WRITERS: dict[str, Writer] = {".json": pdg_json.write}
+FORMATS = {
+    "json": Format(_read_json, pdg_json.write, (".json",), re.compile(rb"\{")),
+    "bif": Format(bif.read, bif.write, (".bif",), re.compile(rb"(?:network|variable|probability)\b|//|/\*")),
+    "xmlbif": Format(xmlbif.read, xmlbif.write, (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
+    "uai": Format(uai.read, uai.write, (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
+    "replicate": Format(authors.read, authors.write, (), re.compile(rb"(?!)")),
+}
+"""By name. "json" reads our files and the authors' replicates, whose keys tell them apart; it writes ours."""
+
+
+def load(source: files.Source, *, learnable: bool = False, format: str | None = None) -> tuple[PDG, Focus]:
+    """The PDG and the focus that a file describes; "-" is standard input.
+
+    The suffix says which format (.json, .bif, .xmlbif, .uai, each also with .gz); without a known one the content does.
+    `format` overrides both. An arc is a fixed `Table`, or a `SoftmaxTable` if the file gives it control; `learnable`
+    makes all of them so. Whatever is wrong with the file is a FormatError of one line.
+    """
+    chosen = None if format is None else _named(format)
+    content, where = files.read(source)
+    try:
+        with _without_collecting():
+            return (chosen or _format_of(source, content)).read(content, learnable)
+    except DissonanceError as error:
+        raise _placed(error, where) from None
+
+
+def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, format: str | None = None) -> None:
+    """Write a PDG and a focus (by default: every arc attended with weight 1), all of the file or nothing.
+
+    The suffix says which format, unless `format` does; without a known one it is JSON. Every cpd is written as a table.
+    What the format cannot hold is a FormatError: BIF and XMLBIF hold Bayesian networks, UAI also factor graphs.
+    """
+    chosen = _by_suffix(path) or FORMATS["json"] if format is None else _named(format)
+    try:
+        if focus is None:
+            factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
+            focus = Focus(Attention.uniform(pdg, gamma=1.0 if factors else 0.0))
+        content = chosen.write(pdg, focus)
+    except (DissonanceError, UnicodeEncodeError) as error:
+        raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
+    files.write(path, content)
+
+
+def load_evidence(source: files.Source, pdg: PDG) -> dict[str, Hashable]:
+    """What a UAI evidence file (.uai.evid) says was observed in a model, as {variable: label}."""
+    content, where = files.read(source)
+    try:
+        return uai.read_evidence(content, pdg)
+    except DissonanceError as error:
+        raise _placed(error, where) from None
+
+
+def save_evidence(path: str | os.PathLike[str], evidence: Mapping[str, Hashable], pdg: PDG) -> None:
+    """Write what was observed in a model as a UAI evidence file."""
+    try:
+        content = uai.write_evidence(evidence, pdg)
+    except DissonanceError as error:
+        raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
+    files.write(path, content)
+
+
+def _is_factor_graph(pdg: PDG) -> bool:
+    return any(len(a.targets) > 1 for a in pdg.arcs) and not any(a.sources for a in pdg.arcs)
+
+
+def _named(name: str) -> Format:
+    if name not in FORMATS:
+        raise DissonanceError(f"no format named {name!r}.{suggest(name, FORMATS)}")
+    return FORMATS[name]
+
+
+def _by_suffix(path: str | os.PathLike[str]) -> Format | None:
+    suffixes = [s.lower() for s in Path(path).suffixes]
+    if suffixes[-1:] == [".gz"]:
+        suffixes.pop()
+    if suffixes[-1:] == [".evid"]:
+        raise FormatError(
+            f"{path}: is evidence, not a model: give the model, and this with --evidence (load_evidence)."
+        )
+    return next((f for f in FORMATS.values() if suffixes and suffixes[-1] in f.suffixes), None)
+
+
+def _format_of(source: files.Source, content: bytes) -> Format:
+    if isinstance(source, str | os.PathLike) and (known := _by_suffix(source)) is not None:
+        return known
+    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return next((f for f in FORMATS.values() if f.begins.match(start)), FORMATS["json"])
+
+
+def _placed(error: DissonanceError, where: str) -> FormatError:
+    """The error with the file, and the line if it is known."""
+    line = getattr(error, "line", None)
+    place = where if line is None else f"{where}:{line}"
+    return FormatError(one_line(f"{place}: {error}"), line)
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
+from dissonance.io.network import check_finite, labels, rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
@@ -62,3 +65,29 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     pdg = PDG(*arcs, variables=known.values())
     edges = replicate.graph.edges
     return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
+
+
+def write(pdg: PDG, focus: Focus) -> bytes:
+    """The content of a replicate: the PDG at gamma = 0 with its alpha and beta, and no results."""
+    attention = focus.attention
+    if attention.gamma != 0:
+        raise FormatError(f"gamma is {attention.gamma:g}, and a replicate stands for gamma = 0: use our .json.")
+    if focus.control.chi:
+        raise FormatError(f"arc {next(iter(focus.control.chi))!r} has a control; a replicate has none: use our .json.")
+    check_finite(pdg, "a replicate")
+    edges: list[dict[str, object]] = []
+    cpds: list[dict[str, object]] = []
+    for a in pdg.arcs:
+        beta, alpha = attention.beta.get(a.name, 0.0), attention.alpha.get(a.name, 0.0)
+        if math.isinf(beta):
+            raise FormatError(f"{a} has beta inf; a replicate holds finite weights only: use our .json.")
+        sources, targets = [v.name for v in a.sources], [v.name for v in a.targets]
+        ends = {"src": ",".join(sources), "tgt": ",".join(targets)}
+        edges.append(
+            {"label": a.name, **ends, "src_atoms": sources, "tgt_atoms": targets, "alpha": alpha, "beta": beta}
+        )
+        shape = [v.size for v in a.scope]
+        cpds.append({"label": a.name, **ends, "shape": shape, "values": rows(a).reshape(shape).tolist()})
+    variables = [{"name": v.name, "domain": labels(v)[0]} for v in pdg.variables]
+    document = {"complete": False, "graph": {"variables": variables, "edges": edges}, "cpds": cpds}
+    return msgspec.json.format(msgspec.json.encode(document)) + b"\n"

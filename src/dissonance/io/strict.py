@@ -60,7 +60,7 @@ def text(content: bytes) -> bytes:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        raise FormatError(f"is not UTF-8 text (byte {error.start}): save it as UTF-8 JSON.") from None
+        raise FormatError(f"is not UTF-8 text (byte {error.start}): save it as UTF-8.") from None
     return content
 
 

@@ -278,7 +278,7 @@ WRONG_TEXTS: dict[str, tuple[str | bytes, str]] = {
     "deep objects": ('{"a":' * 100_000, "nested too deeply"),
     "deep table": (TEXT.replace("0.99", "[" * 100_000 + "]" * 100_000), "nested too deeply"),
     "deep format": ('{"format": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
-    "gzip": (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "is not UTF-8 text"),
+    "gzip": (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "is not a whole gzip file"),
 }
 
 
