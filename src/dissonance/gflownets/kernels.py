@@ -1,0 +1,381 @@
+"""Kernels for GPUs: whole rollouts, and the score of transitions with its gradient, in one launch each.
+
+A block of rows goes through all layers of its run's network without leaving the chip. Numbers are multiplied in
+float16, which has the 11 significant bits of TF32, and summed in float32; they saturate instead of overflowing, and
+gradients are scaled by their largest entry in the run first. `plain` computes the same.
+"""
+
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnusedVariable=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from dissonance.gflownets.policy import Parts
+from dissonance.gflownets.trajectories import BLOCK, Rows, Trajectories
+from dissonance.gflownets.walk import Walk
+
+COLUMNS = tl.constexpr(16)  # of the heads, as stored
+OUTPUTS = 64  # of the heads, as multiplied: with fewer columns Triton 3.6 reads beyond the weights on Hopper
+LARGEST = tl.constexpr(65504.0)
+ROWS, WARPS = 64, 4  # of a block
+
+
+@triton.jit
+def _positive(x):
+    """ReLU, in float16 without overflow."""
+    return tl.minimum(tl.maximum(x, 0.0), LARGEST).to(tl.float16)
+
+
+@triton.jit
+def _bounded(x):
+    """To float16 without overflow."""
+    return tl.minimum(tl.maximum(x, -LARGEST), LARGEST).to(tl.float16)
+
+
+@triton.jit
+def _product(a, b, w, HALF: tl.constexpr):
+    """(a, b) times a square matrix, in two halves of columns each."""
+    i = tl.arange(0, HALF)
+    at = w + i[:, None] * (2 * HALF) + i[None, :]
+    left = tl.dot(a, tl.load(at))
+    left = tl.dot(b, tl.load(at + 2 * HALF * HALF), left)
+    right = tl.dot(a, tl.load(at + HALF))
+    right = tl.dot(b, tl.load(at + 2 * HALF * HALF + HALF), right)
+    return left, right
+
+
+@triton.jit
+def _inputs(state, active, K: tl.constexpr, INPUTS: tl.constexpr):
+    """The k-hot inputs of a block of states."""
+    f = tl.arange(0, INPUTS)
+    x = f[None, :] == tl.load(active + state * K)[:, None]
+    for k in tl.static_range(1, K):
+        x = x | (f[None, :] == tl.load(active + state * K + k)[:, None])
+    return x.to(tl.float16)
+
+
+@triton.jit
+def _first(x, w, bias, INPUTS: tl.constexpr, HALF: tl.constexpr):
+    """The first hidden layer, in two halves."""
+    f = tl.arange(0, INPUTS)
+    i = tl.arange(0, HALF)
+    at = w + f[:, None] * (2 * HALF) + i[None, :]
+    left = tl.dot(x, tl.load(at)) + tl.load(bias + i)[None, :]
+    right = tl.dot(x, tl.load(at + HALF)) + tl.load(bias + HALF + i)[None, :]
+    return _positive(left), _positive(right)
+
+
+@triton.jit
+def _heads(a, b, w, bias, HALF: tl.constexpr, OUT: tl.constexpr):
+    """Logits of P_F and P_B."""
+    i = tl.arange(0, HALF)
+    o = tl.arange(0, OUT)
+    at = w + i[:, None] * OUT + o[None, :]
+    return tl.dot(b, tl.load(at + HALF * OUT), tl.dot(a, tl.load(at))) + tl.load(bias + o)[None, :]
+
+
+@triton.jit
+def _allowed(allowed, state, OUT: tl.constexpr):
+    """Which columns of the heads are moves allowed in these states."""
+    o = tl.arange(0, OUT)
+    bit = tl.where(o < COLUMNS, o, COLUMNS)
+    return (tl.load(allowed + state)[:, None] >> bit[None, :]) & 1 == 1
+
+
+@triton.jit
+def _rollout(
+    uniform, states, moves, length, after, active, allowed,
+    w_in, b_in, w, b, w_out, b_out,
+    start, count, longest,
+    EXIT: tl.constexpr, K: tl.constexpr, INPUTS: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr,
+    OUT: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < count
+    i = tl.arange(0, HALF)
+    o = tl.arange(0, OUT)
+    WIDTH: tl.constexpr = 2 * HALF
+    w_in += run * INPUTS * WIDTH
+    b_in += run * WIDTH
+    w += run * LAYERS * WIDTH * WIDTH
+    b += run * LAYERS * WIDTH
+    w_out += run * WIDTH * OUT
+    b_out += run * OUT
+    at = (run * count + row).to(tl.int64) * longest
+    state = tl.zeros([ROWS], tl.int32) + start
+    on = inside
+    ends = tl.zeros([ROWS], tl.int32)
+    t = 0
+    going = 1
+    while going > 0:
+        left, right = _first(_inputs(state, active, K, INPUTS), w_in, b_in, INPUTS, HALF)
+        for k in tl.static_range(LAYERS):
+            new_left, new_right = _product(left, right, w + k * WIDTH * WIDTH, HALF)
+            left = _positive(new_left + tl.load(b + k * WIDTH + i)[None, :])
+            right = _positive(new_right + tl.load(b + k * WIDTH + HALF + i)[None, :])
+        z = _heads(left, right, w_out, b_out, HALF, OUT)
+        may = _allowed(allowed, state, OUT) & (o[None, :] <= EXIT)
+        z = tl.where(may, z, float("-inf"))
+        p = tl.exp(z - tl.max(z, 1)[:, None])
+        mass = tl.cumsum(p, 1)
+        u = tl.load(uniform + at + t, mask=inside, other=0.0) * tl.sum(p, 1)
+        move = tl.sum(((mass <= u[:, None]) & (o[None, :] <= EXIT)).to(tl.int32), 1)
+        good = tl.sum(tl.where((o[None, :] == move[:, None]) & may, 1, 0), 1) > 0
+        move = tl.where(good, move, tl.max(tl.where(may, o[None, :], 0), 1))
+        tl.store(states + at + t, state, mask=on)
+        tl.store(moves + at + t, move, mask=on)
+        t += 1
+        out = on & (move == EXIT)
+        ends = tl.where(out, t, ends)
+        on = on & (move != EXIT)
+        state = tl.where(on, tl.load(after + state * EXIT + move, mask=on, other=0), state)
+        going = tl.max(on.to(tl.int32), 0)
+        going = tl.where(t < longest, going, 0)
+    tl.store(length + run * count + row, ends.to(tl.int64), mask=inside)
+
+
+@triton.jit
+def _log_probabilities(z, may):
+    """Logarithms of the softmax over the columns allowed; elsewhere -inf."""
+    z = tl.where(may, z, float("-inf"))
+    top = tl.max(z, 1)
+    top = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.sum(tl.exp(z - top[:, None]), 1)
+    return z - (top + tl.log(total))[:, None]
+
+
+@triton.jit
+def _score(
+    states, moves, undone, active, allowed, w_in, b_in, w, b, w_out, b_out, x_out, h_out, z_out, score, rows,
+    MOVES: tl.constexpr, K: tl.constexpr, INPUTS: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr,
+    OUT: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1)
+    at = run.to(tl.int64) * rows + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = tl.arange(0, HALF)
+    o = tl.arange(0, OUT)
+    WIDTH: tl.constexpr = 2 * HALF
+    state = tl.load(states + at)
+    x = _inputs(state, active, K, INPUTS)
+    tl.store(x_out + at[:, None] * INPUTS + tl.arange(0, INPUTS)[None, :], x)
+    left, right = _first(x, w_in + run * INPUTS * WIDTH, b_in + run * WIDTH, INPUTS, HALF)
+    keep = h_out + at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
+    tl.store(keep, left)
+    tl.store(keep + HALF, right)
+    w += run * LAYERS * WIDTH * WIDTH
+    b += run * LAYERS * WIDTH
+    for k in tl.static_range(LAYERS):
+        new_left, new_right = _product(left, right, w + k * WIDTH * WIDTH, HALF)
+        left = _positive(new_left + tl.load(b + k * WIDTH + i)[None, :])
+        right = _positive(new_right + tl.load(b + k * WIDTH + HALF + i)[None, :])
+        tl.store(keep + (k + 1) * WIDTH, left)
+        tl.store(keep + (k + 1) * WIDTH + HALF, right)
+    z = _heads(left, right, w_out + run * WIDTH * OUT, b_out + run * OUT, HALF, OUT)
+    tl.store(z_out + at[:, None] * COLUMNS + o[None, :], z, mask=(o < COLUMNS)[None, :])
+    may = _allowed(allowed, state, OUT)
+    move = tl.load(moves + at)
+    back = tl.load(undone + at)
+    log_f = _log_probabilities(z, may & (o[None, :] < MOVES))
+    log_b = _log_probabilities(z, may & (o[None, :] >= MOVES))
+    value = tl.sum(tl.where(o[None, :] == move[:, None], log_f, 0.0), 1)
+    value -= tl.sum(tl.where((o[None, :] == MOVES + back[:, None]) & (back[:, None] >= 0), log_b, 0.0), 1)
+    tl.store(score + at, value)
+
+
+@triton.jit
+def _score_gradient(
+    gradient, scale, states, moves, undone, allowed, z_in, h_in, wt, wt_out, dz_out, dh_out, db_out, db, rows, blocks,
+    MOVES: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr, OUT: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1)
+    block = run.to(tl.int64) * blocks + tl.program_id(0)
+    at = run.to(tl.int64) * rows + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = tl.arange(0, HALF)
+    o = tl.arange(0, OUT)
+    WIDTH: tl.constexpr = 2 * HALF
+    g = tl.load(gradient + at) * tl.load(scale + run)
+    z = tl.load(z_in + at[:, None] * COLUMNS + o[None, :], mask=(o < COLUMNS)[None, :], other=0.0)
+    may = _allowed(allowed, tl.load(states + at), OUT)
+    move = tl.load(moves + at)
+    back = tl.load(undone + at)
+    p_f = tl.exp(_log_probabilities(z, may & (o[None, :] < MOVES)))
+    p_b = tl.exp(_log_probabilities(z, may & (o[None, :] >= MOVES)))
+    of_f = tl.where(o[None, :] == move[:, None], 1.0, 0.0) - p_f
+    of_b = tl.where(o[None, :] == MOVES + back[:, None], 1.0, 0.0) - p_b
+    dz = g[:, None] * tl.where(o[None, :] < MOVES, of_f, tl.where(back[:, None] >= 0, -of_b, 0.0))
+    tl.store(db_out + block * COLUMNS + o, tl.sum(dz, 0), mask=o < COLUMNS)
+    dz = _bounded(dz)
+    tl.store(dz_out + at[:, None] * COLUMNS + o[None, :], dz, mask=(o < COLUMNS)[None, :])
+    to = wt_out + run * OUT * WIDTH + o[:, None] * WIDTH + i[None, :]
+    left = tl.dot(dz, tl.load(to))
+    right = tl.dot(dz, tl.load(to + HALF))
+    here = at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
+    wt += run * LAYERS * WIDTH * WIDTH
+    db += block * (LAYERS + 1) * WIDTH
+    for k in tl.static_range(LAYERS + 1):
+        which = LAYERS - k
+        left = tl.where(tl.load(h_in + which * WIDTH + here) > 0, left, 0.0)
+        right = tl.where(tl.load(h_in + which * WIDTH + here + HALF) > 0, right, 0.0)
+        tl.store(db + which * WIDTH + i, tl.sum(left, 0))
+        tl.store(db + which * WIDTH + HALF + i, tl.sum(right, 0))
+        half_left = _bounded(left)
+        half_right = _bounded(right)
+        tl.store(dh_out + which * WIDTH + here, half_left)
+        tl.store(dh_out + which * WIDTH + here + HALF, half_right)
+        if which > 0:
+            left, right = _product(half_left, half_right, wt + (which - 1) * WIDTH * WIDTH, HALF)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the kernels look up: the graph in 32 bits, and the moves allowed as bits (P_F's, then P_B's)."""
+
+    after: Tensor
+    active: Tensor
+    allowed: Tensor
+
+    @classmethod
+    def of(cls, walk: Walk) -> Tables:
+        """The tables of this graph."""
+        moves = torch.cat([walk.forward, walk.backward], 1).int()
+        bits = (moves << torch.arange(moves.shape[1], device=moves.device, dtype=torch.int32)).sum(1, dtype=torch.int32)
+        return cls(walk.after.int().contiguous(), walk.active.int().contiguous(), bits)
+
+
+@lru_cache(maxsize=4)
+def _tables(walk: Walk) -> Tables:
+    return Tables.of(walk)
+
+
+def fits(parts: Parts, walk: Walk) -> bool:
+    """Whether the kernels can take this network and graph; if not, `policy.logits` does."""
+    width, outputs = parts["heads"].shape[1:]
+    return width in (32, 64, 128, 256) and outputs <= COLUMNS.value and walk.inputs <= 256
+
+
+def _power(n: int) -> int:
+    return max(16, 1 << (n - 1).bit_length())
+
+
+def _weights(parts: Parts) -> tuple[Tensor, ...]:
+    """The network in float16, padded; biases stay in float32."""
+    inputs, outputs = parts["input"].shape[1], parts["heads"].shape[2]
+    return (
+        torch.nn.functional.pad(parts["input"].half(), (0, 0, 0, _power(inputs) - inputs)),
+        parts["input_bias"].contiguous(),
+        parts["hidden"].half().contiguous(),
+        parts["hidden_bias"].contiguous(),
+        torch.nn.functional.pad(parts["heads"].half(), (0, OUTPUTS - outputs)),
+        torch.nn.functional.pad(parts["heads_bias"], (0, OUTPUTS - outputs)),
+    )
+
+
+def _sizes(parts: Parts, walk: Walk) -> dict[str, int]:
+    return {
+        "K": walk.active.shape[1],
+        "INPUTS": _power(walk.inputs),
+        "HALF": parts["heads"].shape[1] // 2,
+        "LAYERS": parts["hidden"].shape[1],
+        "OUT": OUTPUTS,
+    }
+
+
+@torch.no_grad()
+def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
+    """`rollout.rollout` in one launch: a block of trajectories walks until the last of them has ended."""
+    runs, count, longest = uniform.shape
+    tables = _tables(walk)
+    states = torch.zeros(runs, count, longest, dtype=torch.int32, device=uniform.device)
+    moves = torch.zeros_like(states)
+    length = torch.zeros(runs, count, dtype=torch.int64, device=uniform.device)
+    _rollout[(-(-count // ROWS), runs)](
+        uniform, states, moves, length, tables.after, tables.active, tables.allowed, *_weights(parts),
+        walk.start, count, longest, EXIT=walk.exit, ROWS=ROWS, num_warps=WARPS, **_sizes(parts, walk),
+    )  # fmt: skip
+    return Trajectories(states, moves, length)
+
+
+class _Score(torch.autograd.Function):
+    """log P_F(move) - log P_B(back) of every row, differentiable in the parts of the network."""
+
+    @staticmethod
+    def forward(ctx: Any, walk: Walk, rows: Rows, *values: Tensor) -> Tensor:
+        parts = dict(zip(NAMES, values, strict=True))
+        runs, count = rows.states.shape
+        tables, sizes, weights = _tables(walk), _sizes(parts, walk), _weights(parts)
+        device, half = rows.states.device, torch.float16
+        width, layers = 2 * sizes["HALF"], sizes["LAYERS"]
+        x = torch.empty(runs, count, sizes["INPUTS"], dtype=half, device=device)
+        h = torch.empty(runs, count, layers + 1, width, dtype=half, device=device)
+        z = torch.empty(runs, count, COLUMNS.value, device=device)
+        score = torch.empty(runs, count, device=device)
+        _score[(count // ROWS, runs)](
+            rows.states, rows.moves, rows.undone, tables.active, tables.allowed, *weights, x, h, z, score,
+            count, MOVES=walk.exit + 1, ROWS=ROWS, num_warps=WARPS, **sizes,
+        )  # fmt: skip
+        ctx.save_for_backward(x, h, z, *weights)
+        ctx.given = walk, rows
+        return score
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        x, h, z, _, _, w, _, w_out, _ = ctx.saved_tensors
+        walk, rows = ctx.given
+        runs, count, layers, width = h.shape
+        gradient = gradients[0].contiguous()
+        scale = 1 / gradient.abs().amax(1).clamp(min=1e-30)
+        dz = torch.empty(runs, count, COLUMNS.value, dtype=torch.float16, device=x.device)
+        dh = torch.empty_like(h)
+        blocks = count // ROWS
+        db_out = torch.empty(runs, blocks, COLUMNS.value, device=x.device)
+        db = torch.empty(runs, blocks, layers, width, device=x.device)
+        _score_gradient[(blocks, runs)](
+            gradient, scale, rows.states, rows.moves, rows.undone, _tables(walk).allowed, z, h,
+            w.transpose(-1, -2).contiguous(), w_out.transpose(-1, -2).contiguous(), dz, dh, db_out, db,
+            count, blocks, MOVES=walk.exit + 1, HALF=width // 2, LAYERS=layers - 1, OUT=OUTPUTS,
+            ROWS=ROWS, num_warps=WARPS,
+        )  # fmt: skip
+        outputs = walk.exit + 1 + walk.backward.shape[1]
+        bias = db.sum(1)
+        found = (
+            _outer(x, dh[:, :, 0])[:, : walk.inputs],
+            bias[:, 0],
+            torch.stack([_outer(h[:, :, k], dh[:, :, k + 1]) for k in range(layers - 1)], 1) if layers > 1 else None,
+            bias[:, 1:],
+            _outer(h[:, :, -1], dz)[..., :outputs],
+            db_out.sum(1)[:, :outputs],
+        )
+        back = 1 / scale
+        return None, None, *(None if g is None else g * back.reshape(-1, *[1] * (g.ndim - 1)) for g in found)
+
+
+NAMES = ("input", "input_bias", "hidden", "hidden_bias", "heads", "heads_bias")
+
+
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    """a^T b of each run, summed in float32; few runs are cut into pieces, so that they fill the device."""
+    runs, rows = a.shape[:2]
+    pieces = max(1, min(64 // runs, rows // BLOCK))
+    while rows % pieces:
+        pieces -= 1
+    a, b = (t.unflatten(1, (pieces, -1)).flatten(0, 1) for t in (a, b))
+    if a.is_cuda:
+        product = torch.bmm(a.transpose(1, 2), b, out_dtype=torch.float32)
+    else:
+        product = torch.bmm(a.float().transpose(1, 2), b.float())
+    return product.reshape(runs, pieces, *product.shape[1:]).sum(1)
+
+
+def transition_scores(parts: Parts, walk: Walk, rows: Rows) -> Tensor:
+    """log P_F(move) - log P_B(back) of every row (runs, rows)."""
+    return _Score.apply(walk, rows, *(parts[name] for name in NAMES))  # pyright: ignore[reportReturnType]

@@ -1,0 +1,60 @@
+"""AdamW for several runs at once, each with its own rates and clip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BETA1 = 0.9
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The hyperparameters of each run, (runs, 1)."""
+
+    learning: Tensor
+    beta2: Tensor
+    clip: Tensor  # greatest norm of the gradient over all parameters
+    log_z: Tensor  # how many times faster log Z learns
+    decay: Tensor  # weight decay
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Sequence[float]], device: torch.device | str) -> Rates:
+        """Rates from lists of numbers, one a run."""
+        return cls(**{k: torch.tensor(v, dtype=torch.float32, device=device).unsqueeze(1) for k, v in columns.items()})
+
+
+@dataclass
+class AdamW:
+    """`torch.optim.AdamW` after `clip_grad_norm_`, on parameters (runs, size) of which the last is log Z."""
+
+    rates: Rates
+    mean: Tensor
+    square: Tensor
+    steps: int = 0
+
+    @classmethod
+    def fresh(cls, rates: Rates, theta: Tensor) -> AdamW:
+        """No steps taken yet."""
+        return cls(rates, torch.zeros_like(theta), torch.zeros_like(theta))
+
+    @torch.no_grad()
+    def step(self, theta: Tensor, gradient: Tensor, share: float) -> Tensor:
+        """Move theta in place, at this share of the learning rates; return which runs could (finite gradients)."""
+        self.steps += 1
+        rates = self.rates
+        norm = gradient.norm(dim=1, keepdim=True)
+        fine = norm.isfinite()
+        gradient = torch.where(fine, gradient * (rates.clip / (norm + 1e-6)).clamp(max=1), 0)
+        self.mean.lerp_(gradient, 1 - BETA1)
+        self.square.mul_(rates.beta2).add_(gradient.square() * (1 - rates.beta2))
+        rate = (rates.learning * share).expand_as(theta).clone()
+        rate[:, -1:] *= rates.log_z
+        bias1, bias2 = 1 - BETA1**self.steps, 1 - rates.beta2.double() ** self.steps
+        change = self.mean / bias1 / (self.square.div(bias2.float()).sqrt_().add_(EPSILON)) + rates.decay * theta
+        theta.sub_(torch.where(fine, rate * change, 0))
+        return fine.squeeze(1)

@@ -1,0 +1,252 @@
+"""The trainer: independent runs of GFlowNet training side by side on one device.
+
+This is the compiled path of `flow_network`: the same losses and gradients as resolving its PDG by LIR, for graphs whose
+trajectories cannot be enumerated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import CapabilityError, DissonanceError, FormatError
+from dissonance.gflownets import plain
+from dissonance.gflownets.dag import Dag
+from dissonance.gflownets.exact import Fit, Terminating
+from dissonance.gflownets.losses import Clamp, Kinds, loss_named
+from dissonance.gflownets.optimiser import AdamW, Rates
+from dissonance.gflownets.policy import Parts, Shape
+from dissonance.gflownets.replay import Replay
+from dissonance.gflownets.trajectories import Rows, Trajectories
+from dissonance.gflownets.walk import Walk
+
+ENTRIES = 1 << 27  # of P_F, tabulated at once
+LEAST = 0.01  # the learning rate falls to this share of itself
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: a loss, a seed, and the hyperparameters that the published search varies."""
+
+    loss: str = "ModTB"
+    seed: int = 0
+    learning_rate: float = 1e-3
+    beta2: float = 0.999
+    clip: float = 1.0
+    log_z_rate: float = 100.0
+    clamp: str = "none"
+    decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        loss_named(self.loss)
+        Clamp.named(self.clamp)
+        for name in ("learning_rate", "clip", "log_z_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise DissonanceError(f"{name} = {getattr(self, name)}; give a positive number.")
+        if not 0 <= self.beta2 < 1 or not self.decay >= 0:
+            raise DissonanceError(f"beta2 = {self.beta2}, decay = {self.decay}; give 0 <= beta2 < 1 and 0 <= decay.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all runs of a training have in common; the defaults are those of the published study."""
+
+    iterations: int = 4000
+    batch: int = 1024
+    capacity: int = 10_000  # trajectories kept for replay; 0: none
+    replayed: float = 0.5  # the share of a batch that is replayed
+    width: int = 256
+    depth: int = 3
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1 or self.batch < 1:
+            raise DissonanceError(
+                f"{self.iterations} iterations of {self.batch} trajectories; give at least one of one."
+            )
+        if not 0 <= self.replayed < 1:
+            raise DissonanceError(f"a share of {self.replayed} replayed; give at least 0 and less than 1.")
+        if self.capacity and self.capacity < self.batch:
+            raise DissonanceError(f"replay of {self.capacity} holds no batch of {self.batch}; enlarge it, or give 0.")
+
+
+class Trainer:
+    """Runs in training: policies, optimiser, replay and random numbers of each.
+
+    Everything random in a run comes from its own generator: which runs are trained beside it does not matter. A run
+    whose gradient is not finite stays where it is for that iteration, which is counted in `stuck`.
+    """
+
+    def __init__(
+        self, runs: Sequence[Run], dags: Sequence[Dag], plan: Plan | None = None, device: torch.device | str = "cpu",
+        kernels: bool | None = None,
+    ) -> None:  # fmt: skip
+        if len(runs) != len(dags) or not runs:
+            raise DissonanceError(f"{len(runs)} runs and {len(dags)} graphs; give each run its graph.")
+        self.runs, self.plan, self.device = tuple(runs), plan or Plan(), torch.device(device)
+        self.dags = tuple(dags)
+        self.walk = Walk.of(dags, self.device)
+        self.shape = Shape.of(dags[0], self.plan.width, self.plan.depth)
+        self.kinds = Kinds.of([loss_named(r.loss) for r in runs], [Clamp.named(r.clamp) for r in runs], self.device)
+        self.theta = self.shape.fresh([run.seed for run in runs]).to(self.device)
+        self.parts = self.shape.split(self.theta)
+        self.adam = AdamW.fresh(self._rates(), self.theta)
+        self.generators = [torch.Generator(self.device).manual_seed(run.seed) for run in runs]
+        self.replay = Replay.empty(len(runs), self.plan.capacity, self.walk.longest, self.device)
+        self.visited = torch.zeros(len(runs), self.walk.states, dtype=torch.bool, device=self.device)
+        self.stuck = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
+        self.kernels = _kernels(self.parts, self.walk, kernels)
+        self.iteration = 0
+
+    def _rates(self) -> Rates:
+        columns = {
+            "learning": [r.learning_rate for r in self.runs],
+            "beta2": [r.beta2 for r in self.runs],
+            "clip": [r.clip for r in self.runs],
+            "log_z": [r.log_z_rate for r in self.runs],
+            "decay": [r.decay for r in self.runs],
+        }
+        return Rates.of(columns, self.device)
+
+    def step(self) -> Tensor:
+        """One iteration of every run: draw, replay, score, move; the losses, (runs,)."""
+        tau = self.batch()
+        loss, gradient = self.gradient(tau)
+        share = 1 - (1 - LEAST) * self.iteration / self.plan.iterations
+        fine = self.adam.step(self.theta, gradient, share)
+        self.stuck += ~fine
+        self.iteration += 1
+        return loss
+
+    def batch(self) -> Trajectories:
+        """Fresh trajectories of each run, part of them replaced by replayed ones."""
+        fresh = self.rollout(self._uniform(self.plan.batch, self.walk.longest))
+        self.visited.scatter_(1, fresh.ends(), True)
+        again = int(self.plan.batch * self.plan.replayed)
+        if not self.plan.capacity or not again:
+            return fresh
+        self.replay.add(fresh)
+        replayed = self.replay.draw(again, self._uniform(self.plan.capacity))
+        return fresh.replaced(self.plan.batch - again, replayed)
+
+    def rollout(self, uniform: Tensor) -> Trajectories:
+        """Trajectories from P_F of each run, for uniform numbers (runs, trajectories, longest)."""
+        return (self.kernels or plain).rollout(self.parts, self.walk, uniform)
+
+    def gradient(self, tau: Trajectories) -> tuple[Tensor, Tensor]:
+        """The loss of each run on these trajectories, and its gradient in the parameters (runs, size)."""
+        leaves = {name: part.detach().requires_grad_() for name, part in self.parts.items()}
+        loss = self.losses(leaves, tau)
+        found = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return loss.detach(), torch.cat([g.reshape(len(self.runs), -1) for g in found], 1)
+
+    def losses(self, parts: Parts, tau: Trajectories) -> Tensor:
+        """The loss of each run on these trajectories."""
+        rows = Rows.of(self.walk, tau)
+        scores = (self.kernels or plain).transition_scores(parts, self.walk, rows)
+        return self.kinds(rows.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
+
+    def _uniform(self, *shape: int) -> Tensor:
+        """Uniform numbers of each run, from its own generator."""
+        numbers = torch.empty(len(self.runs), *shape, device=self.device)
+        for row, generator in zip(numbers, self.generators, strict=True):
+            row.uniform_(generator=generator)
+        return numbers
+
+    def terminating(self) -> Tensor:
+        """The exact terminating distribution of each run, (runs, states) in float64."""
+        return torch.cat([found for _, found in self._terminating()])
+
+    def _terminating(self) -> Iterator[tuple[slice, Tensor]]:
+        """Terminating distributions, so many runs at a time as fit."""
+        sweep = Terminating.of(self.dags[0], self.walk)
+        at_once = max(1, ENTRIES // (self.walk.states * (self.walk.exit + 1)))
+        for first in range(0, len(self.runs), at_once):
+            some = slice(first, first + at_once)
+            yield some, sweep({name: part[some] for name, part in self.parts.items()})
+
+    def fit(self) -> dict[str, Tensor]:
+        """How far each run is from its target, exactly: L1, JSD, KL, error of log Z, mass and coverage of the modes.
+
+        Coverage is what the paper reports: the share of modes that any trajectory has ended in so far.
+        """
+        targets, modes = self._targets
+        fits = [
+            Fit.of(found, targets[self.walk.reward[some]], modes[self.walk.reward[some]])
+            for some, found in self._terminating()
+        ]
+        columns = {name: torch.cat([getattr(fit, name) for fit in fits]).cpu() for name in vars(fits[0])}
+        log_partition = torch.tensor([dag.log_partition for dag in self.dags])
+        learned = self.kinds.learned.cpu()
+        columns["log_z_error"] = torch.where(learned, self.parts["log_z"].cpu() - log_partition, float("nan"))
+        wanted = modes[self.walk.reward]
+        columns["coverage"] = ((self.visited & wanted).sum(1) / wanted.sum(1)).cpu()
+        return columns
+
+    @cached_property
+    def _targets(self) -> tuple[Tensor, Tensor]:
+        """Target and modes of each reward, (rewards, states); without modes named, none is one."""
+        unique = list({id(dag): dag for dag in self.dags}.values())
+        targets = torch.stack([dag.target for dag in unique]).to(self.device)
+        modes = torch.stack([torch.zeros_like(dag.exits) if dag.modes is None else dag.modes for dag in unique])
+        return targets, modes.to(self.device)
+
+    def state(self) -> dict[str, Any]:
+        """All that a training needs to go on, as plain values and tensors on the CPU."""
+        return {
+            **self._identity(),
+            "iteration": self.iteration,
+            "theta": self.theta.cpu(),
+            "mean": self.adam.mean.cpu(),
+            "square": self.adam.square.cpu(),
+            "replay": self.replay.state(),
+            "generators": [generator.get_state() for generator in self.generators],
+            "visited": self.visited.cpu(),
+            "stuck": self.stuck.cpu(),
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        """What a checkpoint is a checkpoint of."""
+        return {
+            "runs": [asdict(run) for run in self.runs],
+            "graphs": [dag.name for dag in self.dags],
+            "plan": asdict(self.plan),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from this state of the same runs."""
+        for what, value in self._identity().items():
+            if state[what] != value:
+                raise FormatError(f"the checkpoint is of other {what} than asked for; give its own, or another folder.")
+        self.iteration = self.adam.steps = state["iteration"]
+        for name, to in (("theta", self.theta), ("mean", self.adam.mean), ("square", self.adam.square)):
+            to.copy_(state[name])
+        self.replay.restore(state["replay"], self.walk)
+        for generator, known in zip(self.generators, state["generators"], strict=True):
+            generator.set_state(known)
+        self.visited.copy_(state["visited"])
+        self.stuck.copy_(state["stuck"])
+
+
+def _kernels(parts: Parts, walk: Walk, wanted: bool | None) -> ModuleType | None:
+    """The kernels, if there is a GPU for them and they can take this network; `wanted` insists or forbids."""
+    if wanted is False or (wanted is None and walk.after.device.type != "cuda"):
+        return None
+    try:
+        kernels = import_module("dissonance.gflownets.kernels")
+    except ImportError:
+        kernels = None
+    if kernels is not None and kernels.fits(parts, walk):
+        return kernels
+    if wanted:
+        raise CapabilityError(
+            "the kernels need Triton, a width of 32, 64, 128 or 256, at most 256 inputs and at most 16 moves forwards "
+            "and backwards together; leave `kernels` out to do without them."
+        )
+    return None

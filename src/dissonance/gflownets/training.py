@@ -1,0 +1,88 @@
+"""Training to the end: evaluated on the way, kept on disk, resumed where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import FormatError
+from dissonance.gflownets.dag import Dag
+from dissonance.gflownets.trainer import Plan, Run, Trainer
+
+
+@dataclass
+class Record:
+    """What was seen of a training: the loss of every iteration, and how far the runs were from their targets."""
+
+    losses: Tensor  # (runs, iterations)
+    iterations: list[int] = field(default_factory=list)  # when the fit was computed
+    fits: list[dict[str, Tensor]] = field(default_factory=list)  # columns (runs,)
+
+    def last(self, column: str) -> list[float]:
+        """A column of the latest fit: l1, jsd, kl, mode_mass, log_z_error or coverage; a number for each run."""
+        return self.fits[-1][column].tolist()
+
+    def trace(self, column: str) -> Tensor:
+        """A column over the iterations it was computed at, (runs, times)."""
+        return torch.stack([fit[column] for fit in self.fits], 1)
+
+
+def train(
+    runs: Sequence[Run],
+    dags: Dag | Sequence[Dag],
+    plan: Plan | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    every: int | None = None,
+    checkpoint: Path | str | None = None,
+    keep_every: int = 500,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Trainer, Record]:
+    """Train these runs together; compute their exact fit `every` so many iterations, and at the end.
+
+    With a `checkpoint`, the training is kept in that file every `keep_every` iterations, and goes on from there when
+    the same runs are trained again.
+    """
+    graphs = [dags] * len(runs) if isinstance(dags, Dag) else list(dags)
+    trainer = Trainer(runs, graphs, plan, device)
+    end = trainer.plan.iterations
+    record = Record(torch.full((len(runs), end), float("nan"), device=trainer.device))
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        _restore(path, trainer, record)
+    while trainer.iteration < end:
+        at = trainer.iteration
+        record.losses[:, at] = trainer.step()
+        if trainer.iteration == end or (every and trainer.iteration % every == 0):
+            record.iterations.append(trainer.iteration)
+            record.fits.append(trainer.fit())
+        if path is not None and (trainer.iteration % keep_every == 0 or trainer.iteration == end):
+            _keep(path, trainer, record)
+        if progress is not None:
+            progress(trainer.iteration, end)
+    record.losses = record.losses.cpu()
+    return trainer, record
+
+
+def _keep(path: Path, trainer: Trainer, record: Record) -> None:
+    """Write the checkpoint beside itself first, so that a kill leaves the former one whole."""
+    state = trainer.state() | {"losses": record.losses.cpu(), "at": record.iterations, "fits": record.fits}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    torch.save(state, beside)
+    beside.replace(path)
+
+
+def _restore(path: Path, trainer: Trainer, record: Record) -> None:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise FormatError(f"{path} is not a checkpoint of a training ({error}); remove it to start anew.") from error
+    trainer.restore(state)
+    record.losses.copy_(state["losses"])
+    record.iterations, record.fits = list(state["at"]), list(state["fits"])

@@ -1,0 +1,202 @@
+"""Runs trained side by side: each as if alone, resumable, and at last where the reward is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dissonance.errors import DissonanceError, FormatError
+from dissonance.gflownets.bits import bit_strings
+from dissonance.gflownets.grids import hyper_grid
+from dissonance.gflownets.losses import LOSSES
+from dissonance.gflownets.optimiser import AdamW, Rates
+from dissonance.gflownets.policy import Shape, logits
+from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.training import train
+from dissonance.gflownets.trajectories import Rows
+
+GRID = hyper_grid(2, 6, "original")
+SMALL = Plan(iterations=30, batch=32, capacity=100, width=16, depth=2)
+
+
+def test_a_run_in_a_batch_is_the_run_alone():
+    runs = [Run(loss, seed, clamp=clamp) for loss, seed, clamp in (("TB", 3, "none"), ("ModLPV", 4, "batch"))]
+    graphs = [GRID, hyper_grid(2, 6, "cosine")]
+    together, record = train(runs, graphs, SMALL)
+    for i, run in enumerate(runs):
+        alone, single = train([run], [graphs[i]], SMALL)
+        torch.testing.assert_close(single.losses[0], record.losses[i], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(alone.theta[0], together.theta[i], rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_that_diverges_does_not_disturb_the_others():
+    tame = Run("TB", 1)
+    alone, _ = train([tame], GRID, SMALL)
+    wild = Trainer([tame, Run("TB", 2)], [GRID, GRID], SMALL)
+    wild.theta[1] *= 1e30
+    for _ in range(SMALL.iterations):
+        wild.step()
+    torch.testing.assert_close(wild.theta[0], alone.theta[0], rtol=1e-4, atol=1e-5)
+    assert wild.stuck.tolist() == [0, SMALL.iterations]
+
+
+def test_gradients_are_those_of_a_network_written_with_torch():
+    trainer = Trainer([Run("ModTB", 5)], [GRID], SMALL)
+    tau = trainer.batch()
+    shape, parts = trainer.shape, trainer.parts
+    layers = [
+        torch.nn.Linear(GRID.inputs, 16),
+        torch.nn.Linear(16, 16),
+        torch.nn.Linear(16, shape.moves + shape.parents),
+    ]
+    weights = [(parts["input"][0], parts["input_bias"][0]), (parts["hidden"][0, 0], parts["hidden_bias"][0, 0])]
+    weights.append((parts["heads"][0], parts["heads_bias"][0]))
+    for layer, (weight, bias) in zip(layers, weights, strict=True):
+        layer.weight.data, layer.bias.data = weight.T.clone(), bias.clone()
+    network = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.ReLU(), layers[2])
+    log_z = torch.zeros((), requires_grad=True)
+    losses = []
+    for i in range(SMALL.batch):
+        n = int(tau.length[0, i])
+        score = log_z - GRID.log_reward[tau.states[0, i, n - 1]].float()
+        for t in range(n):
+            state, move = int(tau.states[0, i, t]), int(tau.moves[0, i, t])
+            x = torch.zeros(GRID.inputs)
+            x[GRID.active[state]] = 1
+            out = network(x)
+            allowed = [bool(a >= 0) for a in GRID.after[state]] + [bool(GRID.exits[state])]
+            forward = out[: shape.moves].masked_fill(~torch.tensor(allowed), float("-inf")).log_softmax(0)
+            score = score + forward[move]
+            if t > 0:
+                backward = out[shape.moves :].masked_fill(GRID.before[state] < 0, float("-inf")).log_softmax(0)
+                before = int(tau.states[0, i, t - 1])
+                score = score - backward[(GRID.before[state] == before).nonzero()[0, 0]]
+        losses.append(score**2 / n)
+    expected = torch.stack(losses).mean()
+    expected.backward()
+    loss, gradient = trainer.gradient(tau)
+    found = shape.split(gradient)
+    torch.testing.assert_close(loss[0], expected.detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found["log_z"][0], log_z.grad, rtol=1e-4, atol=1e-4)
+    for part, layer in (("input", layers[0]), ("heads", layers[2])):
+        torch.testing.assert_close(found[part][0], layer.weight.grad.T, rtol=1e-3, atol=1e-4)
+
+
+def test_the_optimiser_is_adamw_after_a_clip_of_the_norm():
+    theta = torch.randn(2, 7, generator=torch.Generator().manual_seed(0))
+    columns = {
+        "learning": [1e-2, 3e-3],
+        "beta2": [0.99, 0.999],
+        "clip": [0.5, 10.0],
+        "log_z": [1.0, 1.0],
+        "decay": [0.1] * 2,
+    }
+    ours = AdamW.fresh(Rates.of(columns, "cpu"), theta)
+    theirs = [torch.nn.Parameter(row.clone()) for row in theta]
+    adams = [
+        torch.optim.AdamW([p], lr=columns["learning"][i], betas=(0.9, columns["beta2"][i]), weight_decay=0.1)
+        for i, p in enumerate(theirs)
+    ]
+    for k in range(20):
+        gradient = torch.randn(2, 7, generator=torch.Generator().manual_seed(k + 1))
+        ours.step(theta, gradient, 1.0)
+        for i, (p, adam) in enumerate(zip(theirs, adams, strict=True)):
+            p.grad = gradient[i].clone()
+            torch.nn.utils.clip_grad_norm_([p], columns["clip"][i])
+            adam.step()
+    torch.testing.assert_close(theta, torch.stack([p.data for p in theirs]), rtol=1e-5, atol=1e-6)
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
+    runs = [Run("ModTB", 1), Run("LPV", 2)]
+    whole, record = train(runs, GRID, SMALL, every=10)
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(done: int, _: int) -> None:
+        if done == 17:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        train(runs, GRID, SMALL, every=10, checkpoint=tmp_path / "c.pt", keep_every=5, progress=stop)
+    resumed, again = train(runs, GRID, SMALL, every=10, checkpoint=tmp_path / "c.pt")
+    assert torch.equal(resumed.theta, whole.theta)
+    assert torch.equal(again.losses, record.losses)
+    assert again.iterations == record.iterations == [10, 20, 30]
+    assert again.last("l1") == record.last("l1")
+    with pytest.raises(FormatError, match="other runs"):
+        train([replace(runs[0], seed=9), runs[1]], GRID, SMALL, checkpoint=tmp_path / "c.pt")
+    (tmp_path / "c.pt").write_bytes(b"torn")
+    with pytest.raises(FormatError, match="not a checkpoint"):
+        train(runs, GRID, SMALL, checkpoint=tmp_path / "c.pt")
+
+
+def test_replay_holds_the_latest_and_repeats_none_of_them():
+    trainer = Trainer([Run(seed=0)], [GRID], Plan(iterations=9, batch=40, capacity=100, width=16))
+    for _ in range(4):
+        trainer.batch()
+    kept = trainer.replay.kept
+    assert trainer.replay.written == 160
+    marked = torch.arange(100).unsqueeze(0)
+    drawn = marked.gather(1, torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).topk(20).indices)
+    assert len(set(drawn[0].tolist())) == 20
+    again = trainer.replay.draw(100, torch.rand(1, 100))
+    assert sorted(map(tuple, again.moves[0].tolist())) == sorted(map(tuple, kept.moves[0].tolist()))
+
+
+def test_trajectories_follow_the_moves_allowed_and_rows_lay_them_end_to_end():
+    strings = bit_strings(4, lambda bits: bits.sum(-1) + 1.0)
+    trainer = Trainer([Run(seed=0), Run(seed=1)], [strings, strings], SMALL)
+    tau = trainer.batch()
+    rows = Rows.of(trainer.walk, tau)
+    assert tau.length.eq(5).all()
+    for run in range(2):
+        for i in range(SMALL.batch):
+            here = strings.start
+            for t in range(5):
+                assert tau.states[run, i, t] == here == rows.states[run, 5 * i + t]
+                move = int(tau.moves[run, i, t])
+                if t < 4:
+                    here = int(strings.after[here, move])
+                    undone = int(rows.undone[run, 5 * i + t + 1])
+                    assert strings.before[here, undone] == tau.states[run, i, t]
+            assert move == strings.actions
+    torch.testing.assert_close(rows.total(torch.ones(rows.states.shape)), tau.length.float())
+
+
+def test_the_policies_of_every_loss_approach_the_reward():
+    grid = hyper_grid(2, 8, "original")
+    plan = Plan(iterations=400, batch=128, capacity=1000, width=64, depth=2)
+    _, record = train([Run(loss, seed=0, learning_rate=5e-3) for loss in LOSSES], grid, plan)
+    assert max(record.last("l1")) < 0.05
+    assert min(record.last("coverage")) == 1
+
+
+def test_the_whole_network_is_evaluated_where_states_are_few_and_at_rows_where_they_are_many():
+    shape = Shape.of(GRID, 16, 2)
+    parts = shape.split(shape.fresh([0, 1]))
+    everywhere = logits(parts, GRID.active.expand(2, -1, -1))
+    some = torch.tensor([[3, 5], [7, 0]])
+    torch.testing.assert_close(logits(parts, GRID.active[some]), everywhere[torch.tensor([[0], [1]]), some])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Run("TBB"), "unknown loss"),
+        (lambda: Run(clamp="mean"), "unknown clamp"),
+        (lambda: Run(learning_rate=0.0), "learning_rate = 0.0"),
+        (lambda: Run(beta2=1.0), "beta2 = 1.0"),
+        (lambda: Plan(iterations=0), "0 iterations"),
+        (lambda: Plan(capacity=10), "holds no batch"),
+        (lambda: Plan(replayed=1.0), "share of 1.0"),
+        (lambda: Trainer([Run()], []), "give each run its graph"),
+        (lambda: Trainer([Run(), Run()], [GRID, hyper_grid(2, 7, "original")]), "different graphs"),
+        (lambda: Trainer([Run()], [GRID], Plan(width=0)), "of width 0"),
+    ],
+)
+def test_bad_settings_are_refused(make, message: str):
+    with pytest.raises(DissonanceError, match=message):
+        make()
