@@ -85,6 +85,7 @@ def test_the_benchmark_runs():
         (["neural.py", "--steps", "2", "--repeats", "1"], "ratio"),
         (["lir.py", "--steps", "1", "--replicates", "1", "--only", "chain_4v_3e"], "certified solves"),
         (["em.py", "--rows", "300", "--columns", "3", "--components", "2", "--iterations", "2"], "ratio"),
+        (["gflownet.py", "--height", "8", "--dimensions", "2", "--batch", "16", "--iterations", "2"], "a transition"),
     ],
 )
 def test_the_other_benchmarks_run(command: list[str], printed: str):

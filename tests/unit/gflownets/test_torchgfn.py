@@ -1,7 +1,13 @@
 """Losses, rewards and the adapter against torchgfn, on trajectories that torchgfn draws in its HyperGrid."""
 
 import math
+import os
+import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,12 +23,17 @@ with warnings.catch_warnings():
     from gfn.preprocessors import KHotPreprocessor
     from gfn.utils.modules import MLP
 
-from dissonance.errors import DissonanceError
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.gflownets.exact import Terminating
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LIMIT, Clamp, loss_named
-from dissonance.gflownets.torchgfn import ModLPVGFlowNet, ModTBGFlowNet
+from dissonance.gflownets.policy import Shape
+from dissonance.gflownets.torchgfn import ModLPVGFlowNet, ModTBGFlowNet, theta_of, trajectories_of
+from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.walk import Walk
 
-DIMENSIONS, HEIGHT, LOG_Z = 3, 8, 2.5
+ROOT = Path(__file__).parents[3]
+DIMENSIONS, HEIGHT, WIDTH, DEPTH, LOG_Z = 3, 8, 16, 2, 2.5
 REWARDS = {"original": "original", "cosine": "cosine", "xor": "bitwise_xor", "coprime": "multiplicative_coprime"}
 GFLOWNETS = {
     "TB": TBGFlowNet,
@@ -32,12 +43,13 @@ GFLOWNETS = {
 }
 
 
-def make(name: str, **options: object) -> TBGFlowNet | LogPartitionVarianceGFlowNet:
-    """One with a P_F and a learned P_B on a shared trunk; the same weights for every name."""
+def make(name: str, shared: bool = True, activation: str = "relu", **options: object) -> TBGFlowNet:
+    """One with a P_F and a learned P_B, on one trunk if it is shared; the same weights for every name."""
     torch.manual_seed(5)
     inputs = KHotPreprocessor(HEIGHT, DIMENSIONS)
-    forward = MLP(inputs.output_dim, DIMENSIONS + 1, hidden_dim=16, n_hidden_layers=2)
-    backward = MLP(inputs.output_dim, DIMENSIONS, trunk=forward.trunk)
+    trunk = {"hidden_dim": WIDTH, "n_hidden_layers": DEPTH, "activation_fn": activation}
+    forward = MLP(inputs.output_dim, DIMENSIONS + 1, **trunk)
+    backward = MLP(inputs.output_dim, DIMENSIONS, **({"trunk": forward.trunk} if shared else trunk))
     pf = DiscretePolicyEstimator(forward, DIMENSIONS + 1, preprocessor=inputs)
     pb = DiscretePolicyEstimator(backward, DIMENSIONS + 1, preprocessor=inputs, is_backward=True)
     return GFLOWNETS[name](pf, pb, **({"init_logZ": LOG_Z} if name.endswith("TB") else {}), **options)
@@ -142,6 +154,52 @@ def test_torchgfn_trains_with_the_adapter(name: str, env: HyperGrid):
         optimiser.step()
         losses.append(loss.item())
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+
+
+@pytest.mark.parametrize("name", list(GFLOWNETS))
+def test_the_trainer_has_the_gradient_of_torchgfn(name: str, env: HyperGrid, drawn: Trajectories):
+    gflownet = make(name)
+    plan = Plan(batch=len(drawn), width=WIDTH, depth=DEPTH)
+    trainer = Trainer([Run(name)], [hyper_grid(DIMENSIONS, HEIGHT)], plan)
+    trainer.theta.copy_(theta_of(gflownet))
+    loss, gradient = trainer.gradient(trajectories_of(drawn, trainer.walk.longest))
+    theirs = gflownet.loss(env, drawn)
+    theirs.backward()
+    torch.testing.assert_close(loss[0], theirs.detach())
+    torch.testing.assert_close(gradient[0], theta_of(gflownet, gradient=True), rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_of_torchgfn_ends_where_its_samples_do(env: HyperGrid):
+    gflownet, dag = make("ModTB"), hyper_grid(DIMENSIONS, HEIGHT)
+    shape = Shape.of(dag, WIDTH, DEPTH)
+    exact = Terminating.of(dag, Walk.of([dag], "cpu"))(shape.split(theta_of(gflownet).unsqueeze(0)))[0]
+    torch.manual_seed(3)
+    n = 10_000
+    tau = trajectories_of(gflownet.sample_trajectories(env, n=n), dag.longest)
+    seen = torch.bincount(tau.ends()[0], minlength=dag.states) / n
+    noise = (exact * (1 - exact) / n).sqrt().sum() * math.sqrt(2 / math.pi)  # E |seen - exact|, summed
+    assert (seen - exact).abs().sum() == pytest.approx(noise.item(), rel=0.2)
+
+
+@pytest.mark.parametrize("options", [{"shared": False}, {"activation": "tanh"}], ids=["two trunks", "tanh"])
+def test_other_networks_are_not_taken(options: dict[str, object]):
+    with pytest.raises(CapabilityError, match=r"MLP\(..., trunk=forward.trunk\)"):
+        theta_of(make("TB", **options))
+
+
+def test_other_environments_are_not_taken():
+    with pytest.raises(CapabilityError, match="found SimpleNamespace"):
+        trajectories_of(SimpleNamespace(env=SimpleNamespace()), 3)
+
+
+def test_the_benchmark_compares_the_two():
+    options = ["--height", "8", "--dimensions", "2", "--batch", "16", "--iterations", "2", "--width", "16"]
+    command = [sys.executable, ROOT / "benchmarks" / "gflownet.py", *options, "--loss", "ModTB"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    apart = re.search(r"gradients apart by (\S+)", done.stdout)
+    assert apart and float(apart[1]) < 1e-5 and "ratio" in done.stdout
 
 
 def rewarded(dimensions: int, height: int, reward: str) -> tuple[HyperGrid, torch.Tensor]:
