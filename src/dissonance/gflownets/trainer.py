@@ -27,6 +27,7 @@ from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trajectories import Rows, Trajectories
 from dissonance.gflownets.walk import Walk
 
+ALL = slice(None)
 ENTRIES = 1 << 27  # of P_F, tabulated at once
 LEAST = 0.01  # the learning rate falls to this share of itself
 
@@ -161,9 +162,9 @@ class Trainer:
 
     def terminating(self) -> Tensor:
         """The exact terminating distribution of each run, (runs, states) in float64."""
-        return torch.cat([found for _, found in self._terminating()])
+        return torch.cat([found for _, found in self.terminating_by_parts()])
 
-    def _terminating(self) -> Iterator[tuple[slice, Tensor]]:
+    def terminating_by_parts(self) -> Iterator[tuple[slice, Tensor]]:
         """Terminating distributions, so many runs at a time as fit."""
         sweep = Terminating.of(self.dags[0], self.walk)
         at_once = max(1, ENTRIES // (self.walk.states * (self.walk.exit + 1)))
@@ -176,18 +177,19 @@ class Trainer:
 
         Coverage is what the paper reports: the share of modes that any trajectory has ended in so far.
         """
-        targets, modes = self._targets
-        fits = [
-            Fit.of(found, targets[self.walk.reward[some]], modes[self.walk.reward[some]])
-            for some, found in self._terminating()
-        ]
+        fits = [Fit.of(found, *self.targets(some)) for some, found in self.terminating_by_parts()]
         columns = {name: torch.cat([getattr(fit, name) for fit in fits]).cpu() for name in vars(fits[0])}
         log_partition = torch.tensor([dag.log_partition for dag in self.dags])
         learned = self.kinds.learned.cpu()
         columns["log_z_error"] = torch.where(learned, self.parts["log_z"].cpu() - log_partition, float("nan"))
-        wanted = modes[self.walk.reward]
+        wanted = self._targets[1][self.walk.reward]
         columns["coverage"] = ((self.visited & wanted).sum(1) / wanted.sum(1)).cpu()
         return columns
+
+    def targets(self, some: slice = ALL) -> tuple[Tensor, Tensor]:
+        """The target and the modes of these runs, (runs, states)."""
+        targets, modes = self._targets
+        return targets[self.walk.reward[some]], modes[self.walk.reward[some]]
 
     @cached_property
     def _targets(self) -> tuple[Tensor, Tensor]:
