@@ -7,6 +7,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from dissonance import pictures
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         UniformBox,
     )
     from dissonance.distributions import CliqueTree, Gaussian, Joint
+    from dissonance.drawing import Drawing, draw
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
     from dissonance.evidence import Likelihood, Report, condition
     from dissonance.focus import Attention, Control, Focus, full_control
@@ -124,6 +127,7 @@ _HOME = {
         "UniformBox",
     ),
     "distributions": ("CliqueTree", "Gaussian", "Joint"),
+    "drawing": ("Drawing", "draw"),
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
     "evidence": ("Likelihood", "Report", "condition"),
     "focus": ("Attention", "Control", "Focus", "full_control"),
@@ -191,6 +195,7 @@ _HOME = {
     "scores": ("incompatibility", "observational_incompatibility", "structural_deficiency"),
     "variables": ("Euclidean", "Finite", "Opaque", "Variable"),
 }
+pictures.home = "dissonance.drawing"
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -217,6 +222,7 @@ __all__ = [
     "Deterministic",
     "DissonanceError",
     "Distributed",
+    "Drawing",
     "Empirical",
     "Euclidean",
     "Evidence",
@@ -275,6 +281,7 @@ __all__ = [
     "classification",
     "condition",
     "decision",
+    "draw",
     "em",
     "full_control",
     "game",

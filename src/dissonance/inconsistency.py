@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dissonance import numerics
+from dissonance import numerics, pictures
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import Tree, forest, single
@@ -192,6 +193,13 @@ class Inconsistency:
         for (name, s, _), w in zip(asked, without, strict=True):
             saved[name] = 0.0 if w.upper in (math.inf, s.upper) else s.upper - w.upper
         return saved
+
+    def plot(self, **options: Any) -> pictures.Picture:
+        """The PDG as a picture, its arcs in the colours of blame; the options are those of `dissonance.draw`."""
+        return pictures.draw(self.pdg, **{"attention": self.attention, "blame": self} | options)
+
+    def _repr_html_(self) -> str:
+        return pictures.html(self)
 
     def __repr__(self) -> str:
         if self.standard_error:

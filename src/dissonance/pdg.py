@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from dissonance import pictures
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.variables import Euclidean, Variable, as_tuple
@@ -279,6 +280,13 @@ class PDG:
             right = ", ".join(v.name for v in a.targets)
             lines.append(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}")
         return "\n".join(lines + ["  ..."] * (m > 20))
+
+    def plot(self, **options: Any) -> pictures.Picture:
+        """The PDG as a picture: `plot().save("pdg.svg")`. The options are those of `dissonance.draw`."""
+        return pictures.draw(self, **options)
+
+    def _repr_html_(self) -> str:
+        return pictures.html(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from dissonance import __version__
-from dissonance.cli import convert, resolve, score, study
+from dissonance.cli import convert, draw, resolve, score, study
 from dissonance.errors import DissonanceError, one_line
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command()(score.score)
 app.command()(resolve.resolve)
 app.command()(convert.convert)
+app.command()(draw.draw)
 app.add_typer(study.app, name="study")
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from dissonance import pictures
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control
 from dissonance.lir import flows
@@ -84,6 +85,9 @@ class Run:
         """The resolved PDG: the same cpds, moved."""
         parameters, k, theta = self._where
         return parameters.pdg(k, theta)
+
+    def _repr_html_(self) -> str:
+        return pictures.html(self)
 
     def __repr__(self) -> str:
         return (

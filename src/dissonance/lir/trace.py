@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from dissonance import pictures
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
@@ -108,6 +109,9 @@ class Trace:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """A figure of the rows: inconsistency, how far theta and mu* have moved, solver steps; `path` writes it."""
         return plot(self.rows, path)
+
+    def _repr_html_(self) -> str:
+        return pictures.html(self)
 
 
 def read(lines: str) -> list[Row]:

@@ -1,0 +1,130 @@
+"""An arc as marks: its line with merging tails and splitting heads, the colours of the foci beside it, its label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dissonance.drawing import style
+from dissonance.drawing.curves import Curve, cut, offset
+from dissonance.drawing.layout import Tag
+from dissonance.drawing.routes import Route
+from dissonance.drawing.scene import Dot, Mark, Shape, Stroke, Writing
+from dissonance.drawing.text import Label, joined, label, plain
+
+TOUCH = 1.5
+"""The distance between the tip of an arrow and the box."""
+BACK = 0.72
+"""How far the second of two heads stands back, in lengths of a head."""
+SIDE, BOLD = 1.7, 2.8
+"""Widths of the lines of foci: attended, controlled."""
+DASHES = (6.0, 3.5)
+DOTS = (1.6, 3.0)
+DOUBT = (7.0, 2.5, 1.6, 2.5)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What one focus says about an arc: it may be controlled, and otherwise is attended."""
+
+    colour: str
+    controlled: bool
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an arc is drawn: `heads` are 2 if it is deterministic; `note` is a number below its line."""
+
+    name: str
+    beta: float
+    heads: int
+    colour: str
+    beside: tuple[Beside, ...] = ()
+    note: str = ""
+    hidden: bool = False
+
+    @property
+    def label(self) -> Label | None:
+        """The name, with an exclamation mark if the arc is hard; None if there is nothing to say."""
+        parts = [] if self.hidden else [label(self.name)]
+        parts += [plain("!")] if self.beta == math.inf else [plain(" (\N{MINUS SIGN})")] if self.beta < 0 else []
+        return joined(*parts) if parts else None
+
+    @property
+    def tag(self) -> Tag:
+        """The room for the label and the note."""
+        width = 0.0 if self.label is None else self.label.width * style.TAG
+        beside = max((SIDE + BOLD for b in self.beside if b.controlled), default=0.0)
+        below = style.NOTE + 4 if self.note else 0.0
+        above = style.TAG + 5 + beside / 2 if width else 0.0
+        return Tag(max(width, plain(self.note).width * style.NOTE), above, below)
+
+
+def marks(look: Look, route: Route) -> tuple[Mark, ...]:
+    """All of an arc, from the back to the front."""
+    width = style.width(look.beta)
+    length = 6.5 + 1.7 * width
+    back = length * (0.7 + BACK * (look.heads - 1))
+    tips = [(curve[-1][3], curve) for _, curve in route.heads]
+    lines: list[Curve] = list(route.tails)
+    heads: list[Shape] = []
+    for _, curve in tips:
+        reached, _ = cut(curve, TOUCH)
+        line, towards = cut(reached, back)
+        lines.append(line)
+        tip = reached[-1][3]
+        for i in range(look.heads):
+            _, own = cut(reached, length * (0.6 + BACK * i))
+            start = tip - towards * BACK * length * i
+            heads.append(_head(start, own if i == 0 else towards, length, look.colour))
+    found: list[Mark] = [*_companions(look.beside, lines, width)]
+    dash = DOTS if look.beta == 0 else DOUBT if look.beta < 0 else ()
+    found += [
+        Stroke(c, width, look.colour, dash, "tail" if i < len(route.tails) else "line") for i, c in enumerate(lines)
+    ]
+    if route.junction is not None:
+        found.append(Dot(route.junction, 0.9 + 0.75 * width, look.colour, "junction"))
+    return (*found, *heads, *_writings(look, route, width))
+
+
+def _head(tip: complex, towards: complex, length: float, colour: str) -> Shape:
+    """An arrow head with a notch."""
+    wing = 0.42 * length * 1j
+    corners = (0, -length + wing, -0.72 * length, -length - wing)
+    return Shape(tuple(tip + towards * c for c in corners), colour, "head")
+
+
+def _companions(beside: Sequence[Beside], lines: Sequence[Curve], width: float) -> list[Stroke]:
+    """A line in the colour of each focus, on either side in turn: thick and dashed where it controls the arc."""
+    reach = [width / 2, width / 2]
+    found: list[Stroke] = []
+    for i, b in enumerate(beside):
+        own = BOLD if b.controlled else SIDE
+        side = i % 2
+        distance = (reach[side] + own / 2) * (-1 if side == 0 else 1)
+        reach[side] += own
+        dash = DASHES if b.controlled else ()
+        kind = "control" if b.controlled else "attended"
+        found += [Stroke(offset(c, distance), own, b.colour, dash, kind) for c in lines]
+    return found
+
+
+def _writings(look: Look, route: Route, width: float) -> list[Writing]:
+    """The label on the upper side of the line, and the note on the lower."""
+    up = route.heading * 1j
+    up = up if up.imag < -1e-6 or (abs(up.imag) <= 1e-6 and up.real > 0) else -up
+    found: list[Writing] = []
+    controlled = any(b.controlled for b in look.beside)
+    away = width / 2 + (BOLD if controlled else SIDE if look.beside else 0) + 2.5
+    if look.label is not None:
+        w, h = look.label.width * style.TAG, 0.72 * style.TAG
+        deep = 0.2 * style.TAG if any(s.dy > 0 or set(s.text) & set("gjpqy()/,μρφ") for s in look.label.spans) else 0.0
+        centre = route.spot + up * (away + (abs(up.real) * w + abs(up.imag) * h) / 2) - deep * 1j * (up.imag < -0.3)
+        found.append(Writing(centre + 0.5j * h, look.label, style.TAG, "ink", italic=True, halo=True))
+    if look.note:
+        note = plain(look.note)
+        w, h = note.width * style.NOTE, 0.72 * style.NOTE
+        centre = route.spot - up * (away + 0.5 + (abs(up.real) * w + abs(up.imag) * h) / 2)
+        found.append(Writing(centre + 0.5j * h, note, style.NOTE, look.colour, halo=True))
+    return found

@@ -1,0 +1,73 @@
+"""How high each element of each column stands: near its neighbours, in its order, at a distance from the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far an element reaches up and down from its line; `gap`: the distance it keeps."""
+
+    above: float
+    below: float
+    gap: float
+
+
+def heights(
+    columns: Sequence[Sequence[int]], links: Sequence[tuple[int, int, float]], extents: Mapping[int, Extent]
+) -> dict[int, float]:
+    """y for each element: minimises sum w (y_u - y_v)^2 over the links, column by column and round by round.
+
+    In one column, given its neighbours, this is a weighted isotonic regression: exact by pooling adjacent violators.
+    """
+    neighbours: dict[int, list[tuple[int, float]]] = {e: [] for c in columns for e in c}
+    for u, v, w in links:
+        neighbours[u].append((v, w))
+        neighbours[v].append((u, w))
+    y: dict[int, float] = {}
+    apart = [_apart(c, extents) for c in columns]
+    for column, offsets in zip(columns, apart, strict=True):
+        middle = offsets[-1] / 2 if offsets else 0.0
+        y.update((e, o - middle) for e, o in zip(column, offsets, strict=True))
+    for number in range(ROUNDS):
+        turn = range(len(columns)) if number % 2 == 0 else range(len(columns) - 1, -1, -1)
+        moved = 0.0
+        for i in turn:
+            wished: list[float] = []
+            weights: list[float] = []
+            for e, o in zip(columns[i], apart[i], strict=True):
+                total = sum(w for _, w in neighbours[e])
+                mean = sum(w * y[n] for n, w in neighbours[e]) / total if total else y[e]
+                wished.append(mean - o)
+                weights.append(total or 1e-3)
+            for e, o, level in zip(columns[i], apart[i], isotonic(wished, weights), strict=True):
+                moved = max(moved, abs(y[e] - level - o))
+                y[e] = level + o
+        if moved < 0.05:
+            break
+    return y
+
+
+def _apart(column: Sequence[int], extents: Mapping[int, Extent]) -> list[float]:
+    """Where the elements of a column stand if they are as close as they may be."""
+    offsets = [0.0] * len(column)
+    for i in range(1, len(column)):
+        upper, lower = extents[column[i - 1]], extents[column[i]]
+        offsets[i] = offsets[i - 1] + upper.below + lower.above + max(upper.gap, lower.gap)
+    return offsets
+
+
+def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The non-decreasing sequence nearest to the values in weighted squares."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        mean, total, count = value, weight, 1
+        while blocks and blocks[-1][0] > mean:
+            m, t, c = blocks.pop()
+            mean, total, count = (m * t + mean * total) / (t + total), t + total, c + count
+        blocks.append((mean, total, count))
+    return [mean for mean, _, count in blocks for _ in range(count)]

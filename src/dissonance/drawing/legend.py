@@ -1,0 +1,84 @@
+"""What the widths, colours and dashes of a picture mean: only those that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dissonance.drawing import style
+from dissonance.drawing.arrows import BOLD, DASHES, DOTS, DOUBT, SIDE, Look
+from dissonance.drawing.curves import straight
+from dissonance.drawing.looks import largest, number
+from dissonance.drawing.scene import Box, Mark, Stroke, Writing, moved
+from dissonance.drawing.text import Label, label, plain
+
+SAMPLE, GAP, ROW = 26.0, 18.0, 20.0
+BAR, STEPS = 60.0, 12
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A sample, drawn around (0, 0) on its left end, and what it means."""
+
+    sample: tuple[Mark, ...]
+    length: float
+    meaning: Label
+
+    @property
+    def width(self) -> float:
+        """Sample and meaning together."""
+        return self.length + 7 + self.meaning.width * style.NOTE
+
+
+def entries(looks: Sequence[Look], foci: Sequence[str], blame: Mapping[str, float] | None) -> list[Entry]:
+    """The entries a picture needs: foci, control, weights that differ, blame."""
+    found = [
+        Entry((_line(SIDE + 0.6, style.focus_colour(i)),), SAMPLE, label(name))
+        for i, name in enumerate(foci)
+        if len(foci) > 1 or any(b.colour == style.focus_colour(i) and not b.controlled for k in looks for b in k.beside)
+    ]
+    if any(b.controlled for k in looks for b in k.beside):
+        colour = "muted" if len(foci) > 1 else style.focus_colour(0)
+        found.append(Entry((_line(BOLD, colour, DASHES),), SAMPLE, plain("controlled")))
+    return found + _weights(looks) + ([] if blame is None else [_ramp(largest(blame))])
+
+
+def _weights(looks: Sequence[Look]) -> list[Entry]:
+    """The least and the largest finite beta if they differ; hard, unattended and disbelieved arcs if there are any."""
+    finite = sorted({k.beta for k in looks if 0 < k.beta < math.inf})
+    hard = any(k.beta == math.inf for k in looks)
+    ends = finite[:1] + finite[-1:] if len(finite) > 1 else finite if hard and finite else []
+    found = [Entry((_line(style.width(b), "ink"),), SAMPLE, plain(f"β = {number(b)}")) for b in ends]
+    if hard:
+        found.append(Entry((_line(style.width(math.inf), "ink"),), SAMPLE, plain("β = ∞ (!)")))
+    if any(k.beta == 0 for k in looks):
+        found.append(Entry((_line(style.width(0), "muted", DOTS),), SAMPLE, plain("not attended")))
+    if any(k.beta < 0 for k in looks):
+        found.append(Entry((_line(style.width(1), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
+    return found
+
+
+def _ramp(most: float) -> Entry:
+    step = BAR / STEPS
+    colours = [style.blame_colour(i / (STEPS - 1)) for i in range(STEPS)]
+    bar = tuple(Box(complex(i * step, -4), step + 0.3, 8, 0, c) for i, c in enumerate(colours))
+    return Entry(bar, BAR, plain(f"blame, 0 to {number(most)} nats"))
+
+
+def _line(width: float, colour: str, dash: tuple[float, ...] = ()) -> Stroke:
+    return Stroke((straight(0j, complex(SAMPLE, 0)),), width, colour, dash)
+
+
+def laid_out(found: Sequence[Entry], widest: float) -> tuple[list[Mark], float, float]:
+    """The entries in rows not wider than `widest` (if they can); the marks, their width and their height."""
+    marks: list[Mark] = []
+    x, y, wide = 0.0, ROW / 2, 0.0
+    for e in found:
+        if x > 0 and x + e.width > widest:
+            x, y = 0.0, y + ROW
+        marks += [moved(m, complex(x, y)) for m in e.sample]
+        at = complex(x + e.length + 7 + e.meaning.width * style.NOTE / 2, y + 0.36 * style.NOTE)
+        marks.append(Writing(at, e.meaning, style.NOTE, "ink"))
+        x, wide = x + e.width + GAP, max(wide, x + e.width)
+    return marks, wide, y + ROW / 2 if found else 0.0

@@ -1,0 +1,130 @@
+"""How each arc of a PDG looks: its weight, its heads, the foci beside it, its blame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from dissonance.cpds import Table
+from dissonance.drawing import style
+from dissonance.drawing.arrows import Beside, Look
+from dissonance.focus import Attention, Control, Focus
+from dissonance.inconsistency import BlameRow, Inconsistency
+from dissonance.pdg import PDG, Arc
+
+Foci = Focus | Sequence[Focus] | Mapping[str, Focus]
+Blame = Inconsistency | Mapping[str, float] | Sequence[BlameRow]
+
+MOST_NOTES = 40
+"""Up to how many arcs have their blame written beside them."""
+SLIGHT = 0.003
+"""A smaller part of the largest blame than this is not written."""
+MOST_CELLS = 100_000
+"""Tables up to this size are looked at: one of zeros and ones is deterministic."""
+
+
+def looks(
+    pdg: PDG,
+    attention: Attention,
+    foci: Mapping[str, Focus],
+    blame: Mapping[str, float] | None,
+    named: Collection[str],
+) -> dict[str, Look]:
+    """The look of each arc; those in `named` have their names written, unless that is their target's name."""
+    found = {a.name: _look(a, attention, foci, blame) for a in pdg.arcs}
+    for a in pdg.arcs:
+        repeated = len(a.targets) == 1 and a.name == a.targets[0].name
+        if repeated or a.name not in named:
+            found[a.name] = replace(found[a.name], hidden=True)
+    return found if len(pdg) <= MOST_NOTES else {name: replace(k, note="") for name, k in found.items()}
+
+
+def _look(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapping[str, float] | None) -> Look:
+    beta = attention.beta.get(arc.name, 0.0)
+    colour, note = "muted" if beta == 0 else "ink", ""
+    if blame is not None:
+        mine = blame.get(arc.name, math.nan)
+        colour = "muted" if math.isnan(mine) else style.blame_colour(share(mine, blame))
+        note = number(mine) if mine > SLIGHT * max(largest(blame), 1e-9) else ""
+    heads = 2 if is_deterministic(arc) else 1
+    return Look(arc.name, beta, heads, colour, _beside(arc, list(foci.values())), note)
+
+
+def _beside(arc: Arc, foci: Sequence[Focus]) -> tuple[Beside, ...]:
+    """The foci that control the arc, and those that attend to it if not all do so alike."""
+    betas = [f.attention.beta.get(arc.name, 0.0) for f in foci]
+    told_apart = len(set(betas)) > 1
+    found: list[Beside] = []
+    for i, (f, beta) in enumerate(zip(foci, betas, strict=True)):
+        controlled = controls(f.control, arc) > 0
+        if controlled or (told_apart and beta != 0):
+            found.append(Beside(style.focus_colour(i), controlled))
+    return tuple(found)
+
+
+def controls(control: Control, arc: Arc) -> float:
+    """The largest control of an arc or of one of its parameters."""
+    mine = [c for key, c in control.chi.items() if key == arc.name or key.rpartition(".")[0] == arc.name]
+    mine += [control[key] for key in (f"{arc.name}.{n}" for n, _ in arc.cpd.named_parameters()) if key in control.chi]
+    return max((float(c.max()) if isinstance(c, Tensor) else float(c) for c in mine), default=0.0)
+
+
+def is_deterministic(arc: Arc) -> bool:
+    """Whether the targets are a function of the sources: by the kind of the cpd, or a table of zeros and ones."""
+    if arc.cpd.deterministic:
+        return True
+    if not isinstance(arc.cpd, Table) or math.prod(v.size for v in arc.scope) > MOST_CELLS:
+        return False
+    with torch.no_grad():
+        p = arc.cpd.table()
+        return bool(((p == 0) | (p == 1)).all())
+
+
+def foci_by_name(focus: Foci | None) -> dict[str, Focus]:
+    """The foci with their names; without names they are counted."""
+    if focus is None:
+        return {}
+    if isinstance(focus, Focus):
+        return {"focus": focus}
+    return dict(focus) if isinstance(focus, Mapping) else {f"focus {i}": f for i, f in enumerate(focus, 1)}
+
+
+def shown_attention(pdg: PDG, foci: Mapping[str, Focus], blame: Blame | None) -> Attention:
+    """What the widths mean if nobody says: the attention blame was found with, the most of any focus, or 1."""
+    if isinstance(blame, Inconsistency):
+        return blame.attention
+    if not foci:
+        return Attention.uniform(pdg)
+    betas = [f.attention.beta for f in foci.values()]
+    return Attention({a.name: max((b.get(a.name, 0.0) for b in betas), key=abs) for a in pdg.arcs})
+
+
+def blames(pdg: PDG, blame: Blame | None) -> dict[str, float] | None:
+    """How much each arc is to blame: what it contributes, or the numbers as given."""
+    if blame is None:
+        return None
+    if isinstance(blame, Inconsistency):
+        blame = blame.by_arc(saved=False)
+    if isinstance(blame, Mapping):
+        return {pdg[name].name: float(x) for name, x in blame.items()}
+    return {pdg[row.name].name: row.contribution for row in blame}
+
+
+def share(mine: float, blame: Mapping[str, float]) -> float:
+    """One arc's part of the largest blame."""
+    most = largest(blame)
+    return 1.0 if mine == math.inf else 0.0 if most <= 1e-9 else max(0.0, mine) / most
+
+
+def largest(blame: Mapping[str, float]) -> float:
+    """The largest blame that is a number."""
+    return max((x for x in blame.values() if math.isfinite(x)), default=0.0)
+
+
+def number(x: float) -> str:
+    """A number with three digits, and infinity as its sign."""
+    return "∞" if x == math.inf else f"{x:.3g}"

@@ -1,0 +1,155 @@
+"""draw: a PDG as a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from pathlib import Path
+
+from dissonance.drawing import style
+from dissonance.drawing.arrows import Look, marks
+from dissonance.drawing.figure import rendered
+from dissonance.drawing.legend import Entry, entries, laid_out
+from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, number, shown_attention
+from dissonance.drawing.packing import Arrangement, arranged
+from dissonance.drawing.ranks import Ends
+from dissonance.drawing.scene import Box, Group, Scene, Writing, moved_group
+from dissonance.drawing.svg import THEMES, svg
+from dissonance.drawing.text import label, plain
+from dissonance.errors import DissonanceError, suggest
+from dissonance.focus import Attention, Focus
+from dissonance.io import files
+from dissonance.pdg import PDG, Arc
+from dissonance.variables import Variable
+
+SUFFIXES = ("svg", "png", "pdf")
+MARGIN = 14.0
+PADDING = 11.0
+"""Between a name and the sides of its box."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture: a notebook shows it, `svg()` is its text, `save` writes it as .svg, .png or .pdf."""
+
+    scene: Scene
+    theme: str = "auto"
+
+    def svg(self) -> str:
+        """The picture as SVG."""
+        return svg(self.scene, self.theme)
+
+    def save(self, path: str | os.PathLike[str], *, dpi: float = 192) -> None:
+        """Write the picture in the format of the path's suffix, all of the file or nothing; `dpi` is for PNG."""
+        suffix = suffix_of(path)
+        content = self.svg().encode() if suffix == "svg" else rendered(self.scene, suffix, self.theme, dpi)
+        files.write(path, content)
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def __repr__(self) -> str:
+        return f"Drawing({self.scene.title}, {self.scene.width:.0f} x {self.scene.height:.0f})"
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """svg, png or pdf, whichever the path ends in."""
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in SUFFIXES:
+        raise DissonanceError(f"{path}: expected a name that ends in .svg, .png or .pdf.")
+    return suffix
+
+
+def draw(
+    pdg: PDG,
+    *,
+    attention: Attention | None = None,
+    focus: Foci | None = None,
+    blame: Blame | None = None,
+    title: str = "",
+    labels: bool | Collection[str] = True,
+    legend: bool = True,
+    theme: str = "auto",
+) -> Drawing:
+    """The PDG as the paper draws it: sources merge into an arrow, which splits to its targets.
+
+    Lines are as wide as `attention` makes them (hard arcs have an exclamation mark, unattended ones are dotted);
+    deterministic arcs have two heads. Each `focus` (one, several, or several by name) has a colour: beside the arcs it
+    attends to otherwise than the others do, and dashed beside those it controls. `blame` colours the arcs: a result of
+    `inconsistency`, what its `by_arc()` returns, or numbers by arc. `labels` says whether arcs, or which of them, have
+    their names written; arcs named after their only target never have. `theme` is "auto" (as the reader's browser
+    prefers), "light" or "dark".
+    """
+    if theme not in THEMES:
+        raise DissonanceError(f"no theme {theme!r}.{suggest(theme, THEMES)}")
+    foci = foci_by_name(focus)
+    for f in foci.values():
+        f.check(pdg)
+    attention = attention or shown_attention(pdg, foci, blame)
+    attention.check(pdg)
+    blamed = blames(pdg, blame)
+    named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}
+    found = looks(pdg, attention, foci, blamed, named)
+    where = _arranged(pdg, found)
+    arcs = [
+        Group("arc", a.name, _told(a, attention, foci, blamed), marks(found[a.name], where.routes[a.name]))
+        for a in pdg.arcs
+    ]
+    boxes = [Group("variable", v.name, repr(v), _box(v, where)) for v in pdg.variables]
+    shown = f"PDG with {_count(pdg.variables, 'variable')} and {_count(pdg.arcs, 'arc')}"
+    explained = entries(list(found.values()), list(foci), blamed) if legend else []
+    return Drawing(_framed([*arcs, *boxes], where, explained, title, shown), theme)
+
+
+def _arranged(pdg: PDG, found: Mapping[str, Look]) -> Arrangement:
+    widths = {v.name: max(30.0, label(v.name).width * style.NAME + 2 * PADDING) for v in pdg.variables}
+    ends = {a.name: Ends(_names(a.sources), _names(a.targets)) for a in pdg.arcs}
+    return arranged(widths, ends, {a: look.tag for a, look in found.items()})
+
+
+def _names(variables: Sequence[Variable]) -> tuple[str, ...]:
+    return tuple(v.name for v in variables)
+
+
+def _count(things: Sized, word: str) -> str:
+    return f"{len(things)} {word}{'s' * (len(things) != 1)}"
+
+
+def _told(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapping[str, float] | None) -> str:
+    """What a browser says about an arc."""
+    left = ", ".join(_names(arc.sources))
+    beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
+    parts = [f"{arc.name}: {left}{' ' if left else ''}→ {', '.join(_names(arc.targets))}", type(arc.cpd).__name__]
+    parts.append(f"beta {number(beta)}, alpha {number(alpha)}" if attention.alpha else f"beta {number(beta)}")
+    for name, f in foci.items():
+        if (chi := controls(f.control, arc)) > 0:
+            parts.append(f"control {number(chi)}{f' ({name})' if len(foci) > 1 else ''}")
+    if blame is not None and arc.name in blame:
+        parts.append(f"blame {number(blame[arc.name])} nats")
+    return "\n".join(parts)
+
+
+def _box(v: Variable, where: Arrangement) -> tuple[Box, Writing]:
+    frame = where.boxes[v.name]
+    corner = frame.centre - complex(frame.width, frame.height) / 2
+    name = Writing(frame.centre + 0.35j * style.NAME, label(v.name), style.NAME, "ink")
+    return Box(corner, frame.width, frame.height, 7, "box", "rim"), name
+
+
+def _framed(groups: list[Group], where: Arrangement, explained: Sequence[Entry], title: str, shown: str) -> Scene:
+    """The picture with its title above and its legend below, all inside a margin."""
+    heading = plain(title)
+    top = MARGIN + (style.TITLE + 14 if title else 0)
+    keys, wide, tall = laid_out(explained, max(where.width, 380.0))
+    width = max(where.width, heading.width * style.TITLE if title else 0, wide) + 2 * MARGIN
+    bottom = top + where.height + (14 + tall if explained else 0) + MARGIN
+    middle = (width - where.width) / 2
+    picture = [moved_group(g, complex(middle, top)) for g in groups]
+    if title:
+        at = complex(width / 2, MARGIN + style.TITLE * 0.8)
+        picture.insert(0, Group("title", "", "", (Writing(at, heading, style.TITLE, "ink", bold=True),)))
+    if explained:
+        by = complex((width - wide) / 2, top + where.height + 14)
+        picture.append(moved_group(Group("legend", "", "", tuple(keys)), by))
+    return Scene(width, bottom, tuple(picture), title or shown)
