@@ -10,6 +10,7 @@ from dissonance.gflownets.trajectories import Rows, Trajectories
 from dissonance.gflownets.walk import Walk
 
 NEVER = float("-inf")
+FEW = 64  # states; among fewer, to look for those that are the same costs more than it saves
 
 
 def forward_logits(parts: Parts, walk: Walk, states: Tensor) -> Tensor:
@@ -25,12 +26,21 @@ def choose(probabilities: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
     return torch.where(move < mass.shape[-1], move, last)
 
 
+def _policy(parts: Parts, walk: Walk, states: Tensor) -> Tensor:
+    """P_F at these states (runs, n), evaluated once at each of them unless they are few."""
+    if states.numel() < FEW:
+        return forward_logits(parts, walk, states).softmax(-1)
+    once, place = walk.distinct(states)
+    each = torch.arange(len(states), device=states.device).unsqueeze(1)
+    return forward_logits(parts, walk, once).softmax(-1)[each, place]
+
+
 @torch.no_grad()
 def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
     """Trajectories of each run, one for each row of uniform numbers (runs, trajectories, longest).
 
-    Which one is drawn depends on nothing but the policy and the numbers. Trajectories that have ended are put aside;
-    if the graph has fewer states than there are trajectories to move, the policy is evaluated once at every state.
+    Which one is drawn depends on nothing but the policy and the numbers. Trajectories that have ended are put aside,
+    those that meet share one evaluation of the policy; on a small graph it is evaluated once at every state.
     """
     runs, count, longest = uniform.shape
     device = uniform.device
@@ -45,7 +55,7 @@ def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
         everywhere = torch.arange(walk.states, device=device).expand(runs, -1)
         table = forward_logits(parts, walk, everywhere).softmax(-1)
     for t in range(longest):
-        probabilities = forward_logits(parts, walk, state).softmax(-1) if table is None else table[each, state]
+        probabilities = _policy(parts, walk, state) if table is None else table[each, state]
         move = choose(probabilities, walk.last[state], uniform[each, going, t])
         live = length[each, going] == 0
         states[each, going, t] = torch.where(live, state, 0).int()
@@ -65,20 +75,13 @@ def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
 def transition_scores(parts: Parts, walk: Walk, rows: Rows) -> Tensor:
     """log P_F(move | state) - log P_B(state before | state) of every row, the latter 0 at the start; (runs, rows).
 
-    The network is evaluated at every row or, if the graph has fewer states than that, once at every state.
+    The network is evaluated once at each state, however many rows are there.
     """
-    states = rows.states.long()
-    runs, count = states.shape
-    if walk.states <= count:
-        everywhere = torch.arange(walk.states, device=states.device).expand(runs, -1)
-        forward, backward = _log_probabilities(parts, walk, everywhere)
-        each = torch.arange(runs, device=states.device).unsqueeze(1)
-        chosen = forward[each, states, rows.moves.long()]
-        undone = backward[each, states, rows.undone.long().clamp(min=0)]
-    else:
-        forward, backward = _log_probabilities(parts, walk, states)
-        chosen = forward.gather(2, rows.moves.long().unsqueeze(-1)).squeeze(-1)
-        undone = backward.gather(2, rows.undone.long().clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    states, place = walk.distinct(rows.states.long())
+    forward, backward = _log_probabilities(parts, walk, states)
+    each = torch.arange(len(states), device=states.device).unsqueeze(1)
+    chosen = forward[each, place, rows.moves.long()]
+    undone = backward[each, place, rows.undone.long().clamp(min=0)]
     return chosen - torch.where(rows.undone >= 0, undone, 0)
 
 

@@ -67,3 +67,20 @@ class Walk:
     def exit(self) -> int:
         """The index of the exit among the moves."""
         return self.after.shape[1]
+
+    def distinct(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Each of these states (runs, n) once, in every run, and the place of each of them among those.
+
+        If the graph has no more than n states, all of them; runs with fewer than others are padded.
+        """
+        runs, n = states.shape
+        if self.states <= n:
+            return torch.arange(self.states, device=states.device).expand(runs, -1), states
+        run = torch.arange(runs, device=states.device).unsqueeze(1)
+        found, place = torch.unique(run * self.states + states, return_inverse=True)
+        first = torch.searchsorted(found, run * self.states)  # (runs, 1) where a run's states begin
+        of = found // self.states
+        at = torch.arange(len(found), device=states.device) - first[of, 0]
+        once = torch.full((runs, int(at.max()) + 1), self.start, device=states.device)
+        once[of, at] = found % self.states
+        return once, place - first
