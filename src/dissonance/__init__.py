@@ -38,8 +38,17 @@ if TYPE_CHECKING:
     from dissonance.drawing import Drawing, draw
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
     from dissonance.evidence import Likelihood, Report, condition
-    from dissonance.focus import Attention, Control, Focus, full_control
-    from dissonance.gflownets import Dag, bit_strings, hyper_grid, word_tree
+    from dissonance.focus import Attention, Control, Focus, Varying, full_control
+    from dissonance.gflownets import (
+        Backward,
+        Dag,
+        FlowNetwork,
+        Forward,
+        bit_strings,
+        flow_network,
+        hyper_grid,
+        word_tree,
+    )
     from dissonance.implicit import minimiser
     from dissonance.inconsistency import inconsistencies, inconsistency
     from dissonance.instances import (
@@ -130,8 +139,17 @@ _HOME = {
     "drawing": ("Drawing", "draw"),
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
     "evidence": ("Likelihood", "Report", "condition"),
-    "focus": ("Attention", "Control", "Focus", "full_control"),
-    "gflownets": ("Dag", "bit_strings", "hyper_grid", "word_tree"),
+    "focus": ("Attention", "Control", "Focus", "Varying", "full_control"),
+    "gflownets": (
+        "Backward",
+        "Dag",
+        "FlowNetwork",
+        "Forward",
+        "bit_strings",
+        "flow_network",
+        "hyper_grid",
+        "word_tree",
+    ),
     "implicit": ("minimiser",),
     "inconsistency": ("inconsistencies", "inconsistency"),
     "instances": (
@@ -206,6 +224,7 @@ __all__ = [
     "Arc",
     "Attention",
     "Autoencoder",
+    "Backward",
     "BeliefPropagation",
     "Beliefs",
     "BernoulliImages",
@@ -229,8 +248,10 @@ __all__ = [
     "Factor",
     "FactorGraph",
     "Finite",
+    "FlowNetwork",
     "Focus",
     "FormatError",
+    "Forward",
     "FullControl",
     "Function",
     "Gaussian",
@@ -274,6 +295,7 @@ __all__ = [
     "Uniform",
     "UniformBox",
     "Variable",
+    "Varying",
     "adversarial_examples",
     "adversarial_training",
     "belief_propagation",
@@ -283,6 +305,7 @@ __all__ = [
     "decision",
     "draw",
     "em",
+    "flow_network",
     "full_control",
     "game",
     "gan",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from torch import Tensor
 
@@ -19,22 +20,57 @@ def _frozen(weights: Mapping[str, float]) -> Weights:
     return MappingProxyType({str(k): float(v) for k, v in weights.items()})
 
 
+class Seen(Protocol):
+    """What attention that varies looks at: samples of mu, and what the arcs say of each."""
+
+    @property
+    def values(self) -> Mapping[str, Tensor]:
+        """The values of every variable: (M,) indices, or (M, dim) numbers."""
+        ...
+
+    @property
+    def weights(self) -> Tensor:
+        """How much each sample counts, (M,): they add up to 1."""
+        ...
+
+    def log_prob(self, arc: str) -> Tensor:
+        """log p_a(t | s) of an arc at each sample, (M,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Varying:
+    """A weight that is not the same for everything that may happen: `weight` maps samples x of mu to numbers w(x).
+
+        OInc(mu) = sum_a E_mu[ beta_a w_a(X) log mu(T|S) / p_a(T|S) ]          (eq. 1 if w = 1)
+
+    It may look at what the arcs say: surprise draws attention. `held`: derivatives are taken with the weights fixed, as
+    those of any other attention are; if not, through the weights as well.
+    """
+
+    weight: Callable[[Seen], Tensor]
+    held: bool = True
+
+
 @dataclass(frozen=True)
 class Attention:
     """phi = (beta, alpha, gamma): how much each arc's cpd and each arc's mechanism is believed, and structure overall.
 
     An arc left out has weight 0. beta may be 0 (not attended), inf (hard: mu must satisfy the cpd) or negative
-    (disbelief); alpha is finite; gamma >= 0 is finite.
+    (disbelief); alpha is finite; gamma >= 0 is finite. The finite beta of an arc that is `varying` is multiplied with a
+    weight that depends on the sample, which needs hard arcs that make mu.
     """
 
     beta: Weights = field(default_factory=lambda: _frozen({}))
     alpha: Weights = field(default_factory=lambda: _frozen({}))
     gamma: float = 0.0
+    varying: Mapping[str, Varying] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _frozen(self.beta))
         object.__setattr__(self, "alpha", _frozen(self.alpha))
         object.__setattr__(self, "gamma", float(self.gamma))
+        object.__setattr__(self, "varying", MappingProxyType(dict(self.varying)))
         if not (0 <= self.gamma < math.inf):
             raise DissonanceError(f"gamma must be a finite number >= 0, found {self.gamma}.")
         for name, value in self.beta.items():
@@ -43,6 +79,9 @@ class Attention:
         for name, value in self.alpha.items():
             if not math.isfinite(value):
                 raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.")
+        for name in self.varying:
+            if self.beta.get(name) == math.inf:
+                raise DissonanceError(f"beta[{name!r}] is inf: an arc that must hold has no weight that varies.")
 
     @classmethod
     def uniform(
@@ -58,10 +97,14 @@ class Attention:
         beta: Mapping[str, float] | None = None,
         alpha: Mapping[str, float] | None = None,
         gamma: float | None = None,
+        varying: Mapping[str, Varying] | None = None,
     ) -> Attention:
         """The same attention with some weights changed."""
         return Attention(
-            {**self.beta, **(beta or {})}, {**self.alpha, **(alpha or {})}, self.gamma if gamma is None else gamma
+            {**self.beta, **(beta or {})},
+            {**self.alpha, **(alpha or {})},
+            self.gamma if gamma is None else gamma,
+            {**self.varying, **(varying or {})},
         )
 
     def without(self, *names: str) -> Attention:
@@ -69,11 +112,11 @@ class Attention:
         return self.replace(beta=dict.fromkeys(names, 0.0), alpha=dict.fromkeys(names, 0.0))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Attention, (dict(self.beta), dict(self.alpha), self.gamma)
+        return Attention, (dict(self.beta), dict(self.alpha), self.gamma, dict(self.varying))
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        for name in (*self.beta, *self.alpha):
+        for name in (*self.beta, *self.alpha, *self.varying):
             pdg[name]
 
 

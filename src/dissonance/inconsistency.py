@@ -129,7 +129,7 @@ class Inconsistency:
         tables: list[Tensor] = []
         error = 0.0
         for s in self.solutions:
-            if s.component.is_euclidean or s.component.is_drawn:
+            if s.component.is_euclidean or s.component.is_drawn or isinstance(s, SampledSolution):
                 continue
             assert s.tree is not None
             chosen: Sequence[Tensor] = s.tables
@@ -143,7 +143,8 @@ class Inconsistency:
             if v.name not in known and v.is_finite:
                 trees.append(single({v.name: v.size}))
                 tables.append(torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE))
-        drawn = {v.name for s in self.solutions if s.component.is_drawn for v in s.component.variables}
+        sampled = [s.component for s in self.solutions if s.component.is_drawn or isinstance(s, SampledSolution)]
+        drawn = {v.name for c in sampled for v in c.variables}
         finite = tuple(v for v in self.pdg.variables if v.is_finite and v.name not in drawn)
         return CliqueTree(finite, forest(trees), tables), error
 
@@ -176,6 +177,8 @@ class Inconsistency:
         if not math.isfinite(self.upper) or not (arc.is_euclidean or all(v.is_finite for v in arc.scope)):
             return math.nan
         if any(s.component.is_drawn and name in s.component.attention.beta for s in self.solutions):
+            return math.nan
+        if name in self.attention.varying:  # it has no one weight
             return math.nan
         if self.attention.beta.get(name, 0.0) == math.inf:
             return 0.0

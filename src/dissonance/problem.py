@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dissonance.distributions.tree import Scope, Tree, decompose
 from dissonance.errors import SizeError
-from dissonance.focus import Attention
+from dissonance.focus import Attention, Varying
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import Variable
 
@@ -51,6 +51,7 @@ class Attended:
     log_p: Array
     beta: float
     alpha: float
+    varying: Varying | None = None
 
     @cached_property
     def name(self) -> str:
@@ -105,6 +106,11 @@ class Component:
         variables."""
         return any(a.arc.is_drawn for a in self.arcs)
 
+    @cached_property
+    def varies(self) -> bool:
+        """Whether the attention to some arc depends on the sample."""
+        return any(a.varying is not None for a in self.arcs)
+
     @property
     def is_euclidean(self) -> bool:
         """Whether its arcs are linear-Gaussian."""
@@ -118,7 +124,8 @@ class Component:
     @cached_property
     def attention(self) -> Attention:
         """The weights of these arcs alone."""
-        return Attention({a.name: a.beta for a in self.arcs}, {a.name: a.alpha for a in self.arcs}, self.gamma)
+        varying = {a.name: a.varying for a in self.arcs if a.varying is not None}
+        return Attention({a.name: a.beta for a in self.arcs}, {a.name: a.alpha for a in self.arcs}, self.gamma, varying)
 
     @cached_property
     def pdg(self) -> PDG:
@@ -147,7 +154,8 @@ class Component:
 
     @cached_property
     def entropies(self) -> dict[frozenset[str], float]:
-        """The weight of H(A) for every set A of variables, where it is not 0, once hard arcs hold."""
+        """The weight of H(A) for every set A of variables, where it is not 0, once hard arcs hold; without the beta of
+        arcs whose attention varies."""
         found: dict[frozenset[str], float] = {}
 
         def add(names: Iterable[str], weight: float) -> None:
@@ -155,7 +163,7 @@ class Component:
             found[key] = found.get(key, 0.0) + weight
 
         for a in self.arcs:
-            weight = self.gamma * a.alpha - (0.0 if a.hard else a.beta)
+            weight = self.gamma * a.alpha - (0.0 if a.hard or a.varying is not None else a.beta)
             add(a.scope, weight)
             add(a.sources, -weight)
         add((v.name for v in self.variables), -self.gamma)
@@ -175,7 +183,7 @@ class Component:
         if any(a.log_p.size for a in self.arcs):
             arcs = tuple(replace(a, log_p=_tabulate(a.arc, theta)) if a.log_p.size else a for a in self.arcs)
             return Component(self.variables, arcs, self.gamma, theta)
-        _ = self.is_drawn, self.pinned, self.entropies  # known to the copy as well
+        _ = self.is_drawn, self.varies, self.pinned, self.entropies  # known to the copy as well
         moved = copy.copy(self)
         moved.__dict__["theta"] = theta
         return moved
@@ -372,7 +380,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
         if beta == 0 and gamma * alpha == 0:
             continue
         log_p = _tabulate(arc, theta)
-        attended.append(Attended(arc, log_p, beta, alpha))
+        attended.append(Attended(arc, log_p, beta, alpha, attention.varying.get(arc.name)))
     graph: nx.Graph[str] = nx.Graph()
     for a in attended:
         nx.add_path(graph, a.scope)

@@ -14,6 +14,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
+from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import cells
@@ -121,6 +122,8 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: The
     Where beta = gamma alpha the entropies of an arc cancel, and -beta E_mu[log p] is left.
     """
     attention.check(pdg)
+    if attention.varying:
+        raise CapabilityError("attention that varies has a score where hard arcs make mu: ask for the inconsistency.")
     alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma
     tables = [a for a in pdg if all(v.is_finite for v in a.scope)]
     even = [a for a in tables if 0 < beta.get(a.name, 0.0) == gamma * alpha.get(a.name, 0.0)]

@@ -2,7 +2,21 @@
 
 from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.dag import Dag
+from dissonance.gflownets.flow_network import FlowNetwork, flow_network, flow_pdg, surprisal_attention
 from dissonance.gflownets.grids import hyper_grid
+from dissonance.gflownets.policies import Backward, Forward, StateFlow
 from dissonance.gflownets.trees import word_tree
 
-__all__ = ["Dag", "bit_strings", "hyper_grid", "word_tree"]
+__all__ = [
+    "Backward",
+    "Dag",
+    "FlowNetwork",
+    "Forward",
+    "StateFlow",
+    "bit_strings",
+    "flow_network",
+    "flow_pdg",
+    "hyper_grid",
+    "surprisal_attention",
+    "word_tree",
+]

@@ -49,16 +49,16 @@ class Memory:
     @property
     def tensors(self) -> list[Tensor]:
         """All of it."""
-        parts = (self.attention, self.state)
+        parts = (*self.attention.tensors, *vars(self.state).values())
         own = [getattr(self.solved, name) for name in TENSORS]
-        return [self.known, self.log_p, *(x for part in parts for x in vars(part).values()), *own]
+        return [self.known, self.log_p, *parts, *own]
 
     def copy(self) -> Memory:
         """Another one."""
         return Memory(
             self.known.clone(),
             self.log_p.clone(),
-            Attentions(*(x.clone() for x in vars(self.attention).values())),
+            self.attention.clone(),
             State(*(x.clone() for x in vars(self.state).values())),
             Solved(*(getattr(self.solved, name).clone() for name in TENSORS)),
         )
@@ -237,7 +237,7 @@ class Batched:
             memory = self.memory[group] = self._blank(s)
         memory.known[runs_now] = True
         memory.log_p[runs_now] = log_p
-        for mine, theirs in zip(vars(memory.attention).values(), vars(now).values(), strict=True):
+        for mine, theirs in zip(memory.attention.tensors, now.tensors, strict=True):
             mine[runs_now] = theirs
         memory.state.put(runs_now, state)
         memory.solved.put(runs_now, solved)

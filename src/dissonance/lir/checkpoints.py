@@ -35,7 +35,7 @@ def fingerprint(engine: Engine) -> str:
     rest = [engine.seeds, engine.flow, engine.solver, dict(base.attention.beta), dict(base.attention.alpha)]
     rest += [base.attention.gamma, dict(base.control.chi), engine.record, engine.tol]
     named = [getattr(r, "name", getattr(r, "__name__", "")) for r in engine.refocus]
-    digest.update(repr([*rest, *named]).encode())
+    digest.update(repr([*rest, *named, *sorted(base.attention.varying)]).encode())
     return digest.hexdigest()
 
 

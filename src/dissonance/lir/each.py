@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dissonance.cpds import CPD
+from dissonance.cpds.base import TableCPD
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner import Attentions, Solved, rows_of
@@ -23,8 +23,10 @@ from dissonance.solvers import Auto, Sampled, Solver
 from dissonance.variables import shape
 
 
-class _LogTable(CPD):
+class _LogTable(TableCPD):
     """A table whose logarithms are the parameters, free of any family: what derivatives in log p are taken in."""
+
+    stored = "log_p"
 
     def __init__(self, log_p: Tensor) -> None:
         super().__init__()
@@ -160,6 +162,8 @@ class Each:
     def _prepared(self, k: int, attention: Attentions, theta: Stacked) -> tuple[Attention, Problem]:
         """The attention of run k and the problem it poses, whatever the parameters: foci come back, step after step."""
         key = (k, *attention.beta[k].tolist(), *attention.alpha[k].tolist(), float(attention.gamma[k]))
+        if attention.varying:  # their names last as long as the attention that is kept
+            key = (*key, *((n, id(w)) for n, w in attention.varying[k].items()))
         if key not in self._problems:
             asked = attention.one(k, self.names)
             self._problems[key] = asked, prepare(self.parameters.pdgs[k], asked, theta)

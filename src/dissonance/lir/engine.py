@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.errors import DissonanceError
+from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.lir import checkpoints
 from dissonance.lir.batched import Batched
@@ -49,10 +49,11 @@ def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -
     return focus
 
 
-def inner_for(parameters: Parameters, solver: Solver, tol: float) -> Inner:
-    """The batched solver where it applies, the one asked for, run by run, where it does not."""
+def inner_for(parameters: Parameters, solver: Solver, tol: float, varies: bool = False) -> Inner:
+    """The batched solver where it applies (attention that `varies` is nothing for it), the one asked for, run by run,
+    where it does not."""
     if isinstance(solver, Auto) or type(solver) is Newton:
-        if parameters.tabular:
+        if parameters.tabular and not varies:
             batched = Batched(parameters, tol)
             if batched.fits():
                 return batched
@@ -83,7 +84,8 @@ class Engine:
         self.solver = solver_by_name(solver) if isinstance(solver, str) else solver
         self.record = record or Record()
         self.names = [a.name for a in parameters.arcs]
-        self.inner = inner_for(parameters, self.solver, tol)
+        self.varies = bool(base.attention.varying)
+        self.inner = inner_for(parameters, self.solver, tol, self.varies)
         self.attention = Attentions.of([base.attention] * len(parameters), self.names)
         self.generators = [torch.Generator().manual_seed(s) for s in seeds]
         self.traces = [Trace(base) for _ in seeds]
@@ -107,7 +109,9 @@ class Engine:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
-            self.inner = inner_for(self.parameters, self.solver, self.tol)  # the old one may know half a solution
+            self.inner = inner_for(
+                self.parameters, self.solver, self.tol, self.varies
+            )  # the old one may know half a solution
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)
@@ -150,6 +154,11 @@ class Engine:
         """Stacked; those of the last step again if nothing has changed."""
         if self._attended is None or not all(map(operator.is_, self._attended[0], attentions)):
             self._attended = attentions, Attentions.of(attentions, self.names)
+            if self._attended[1].varying and not isinstance(self.inner, Each):
+                raise CapabilityError(
+                    "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
+                    'an `attention` that does, or solver="sampled".'
+                )
         return self._attended[1]
 
     def _surround(self, foci: Sequence[Focus]) -> None:
@@ -190,7 +199,7 @@ class Engine:
         if self.record.globally:
             solved = self.inner.solve(self.theta, self.attention)
             lower, upper, effort = solved.lower.tolist(), solved.upper.tolist(), solved.steps.tolist()
-            if self.parameters.tabular:
+            if self.parameters.tabular and not self.varies:
                 blame, surprisal = (self._named(x) for x in self._blame(solved))
             every = self.record.distortion
             if last or self.step == 0 or (every and self.step % every == 0):

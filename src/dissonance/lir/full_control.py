@@ -56,7 +56,8 @@ class FullControl:
     - Tables at gamma > 0 beside cpds that are no tables: without the beta of all of them at once, if setting them to
       mu*(T|S) then attains that inconsistency, which proves it the least; one by one if not.
     - Points, and whatever else the inconsistency is quadratic in: all at once, by one step of Newton's method.
-    - Anything else, and single components of a table: descend to stationarity; `residual` says how near it came.
+    - Anything else, single components of a table, and arcs whose attention varies: descend to stationarity; `residual`
+      says how near it came.
 
     Never raises the local inconsistency: a move that would, by more than the certificate's width, is not made.
     A controlled arc with gamma alpha > 0 is rewarded for being deterministic, and a warning says so.
@@ -72,13 +73,14 @@ class FullControl:
         arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any()) and not local.idle(i)]
         solved = local.solve(theta)
         residual = torch.zeros_like(solved.upper)
-        at_once = self._at_once(local, arcs, theta, solved)
+        varies = any(local.attention.varies(local.parameters.arcs[i].name) for i in arcs)
+        at_once = None if varies else self._at_once(local, arcs, theta, solved)
         if at_once is not None:
             return Moved(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
         tables = any(
             local.parameters.saturated(local.parameters.arcs[i]) for i in arcs
         )  # these have a way of their own
-        quadratic = quadratic_argmin(local, theta, solved) if arcs and not tables else None
+        quadratic = quadratic_argmin(local, theta, solved) if arcs and not (tables or varies) else None
         if quadratic is not None:
             return Moved(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
         for _ in range(self.sweeps if arcs else 0):
@@ -125,7 +127,7 @@ class FullControl:
     def _closed_form(self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked | None:
         """theta with arc i at its argmin in these runs; None if its family has no closed form."""
         parameters, arc = local.parameters, local.parameters.arcs[i]
-        if not runs.any():
+        if not runs.any() or local.attention.varies(arc.name):
             return None
         if _separate(local, i):
             if parameters.tabular:

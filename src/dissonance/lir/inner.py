@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dissonance.cpds.gaussian import dimension
-from dissonance.focus import Attention
+from dissonance.focus import Attention, Varying
 from dissonance.inconsistency import Inconsistency
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
@@ -21,11 +21,12 @@ from dissonance.variables import cells
 
 @dataclass(frozen=True)
 class Attentions:
-    """phi of P runs: beta and alpha (P, arcs), gamma (P,)."""
+    """phi of P runs: beta and alpha (P, arcs), gamma (P,), and what varies in each run, if anything does."""
 
     beta: Tensor
     alpha: Tensor
     gamma: Tensor
+    varying: tuple[Mapping[str, Varying], ...] = ()
 
     @classmethod
     def of(cls, attentions: Sequence[Attention], names: Sequence[str]) -> Attentions:
@@ -34,6 +35,7 @@ class Attentions:
             torch.tensor([[a.beta.get(n, 0.0) for n in names] for a in attentions], dtype=DTYPE),
             torch.tensor([[a.alpha.get(n, 0.0) for n in names] for a in attentions], dtype=DTYPE),
             torch.tensor([a.gamma for a in attentions], dtype=DTYPE),
+            tuple(a.varying for a in attentions) if any(a.varying for a in attentions) else (),
         )
 
     def __len__(self) -> int:
@@ -41,7 +43,23 @@ class Attentions:
 
     def take(self, keep: Tensor) -> Attentions:
         """Some of the runs."""
-        return Attentions(self.beta[keep], self.alpha[keep], self.gamma[keep])
+        varying = self.varying
+        if varying:
+            varying = tuple(varying[k] for k in torch.arange(len(self))[keep].tolist())
+        return Attentions(self.beta[keep], self.alpha[keep], self.gamma[keep], varying)
+
+    def clone(self) -> Attentions:
+        """Another one of the same numbers."""
+        return Attentions(self.beta.clone(), self.alpha.clone(), self.gamma.clone(), self.varying)
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """beta, alpha and gamma."""
+        return self.beta, self.alpha, self.gamma
+
+    def varies(self, name: str) -> bool:
+        """Whether the attention to an arc depends on the sample, in any run."""
+        return any(name in each for each in self.varying)
 
     def one(self, k: int, names: Sequence[str]) -> Attention:
         """The attention of run k."""
@@ -49,11 +67,16 @@ class Attentions:
             dict(zip(names, self.beta[k].tolist(), strict=True)),
             dict(zip(names, self.alpha[k].tolist(), strict=True)),
             float(self.gamma[k]),
+            self.varying[k] if self.varying else {},
         )
 
     def same(self, other: Attentions) -> Tensor:
         """Which runs attend alike, (P,)."""
         equal = (self.beta == other.beta).all(1) & (self.gamma == other.gamma)
+        if self.varying or other.varying:
+            each = zip(self.varying, other.varying, strict=False)
+            alike = [len(a) == len(b) and all(b.get(n) is w for n, w in a.items()) for a, b in each]
+            equal = equal & torch.tensor(alike if len(alike) == len(equal) else False)
         return equal & ((self.alpha == other.alpha).all(1) | (self.gamma == 0))
 
 

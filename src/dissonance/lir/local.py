@@ -46,7 +46,7 @@ class Local:
     def resolved(self, solved: Solved, runs: Tensor | None = None) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
         a = self.attention if runs is None else self.attention.take(runs)
-        if _is_drawn(solved):  # densities: 0 is nothing special
+        if self.attention.varying or _is_drawn(solved):  # densities, weights of any sign: 0 is nothing special
             return torch.zeros_like(solved.upper, dtype=torch.bool)
         return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
 

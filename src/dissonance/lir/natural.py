@@ -100,6 +100,8 @@ def _exactly(
     parameters = local.parameters
     tied, arc = [parameters.arcs[i] for i in arcs], parameters.arcs[arcs[0]]
     beta = local.attention.beta[:, list(arcs)]
+    if any(local.attention.varies(a.name) for a in tied):  # then mu(t|s) is not where the flow goes
+        return found, torch.zeros_like(moves)
     soft = ((beta >= 0) & (beta < math.inf)).all(1) & moves
     alike = all(parameters.keys(a) == parameters.keys(arc) for a in tied)
     if alike and all(parameters.saturated(a) for a in tied):

@@ -36,8 +36,10 @@ class Auto:
     def choose(self, component: Component) -> Solver:
         """Drawn, at points, Gaussian, pinned, factor graph, pinned and a factor graph given it, convex, or neither."""
         if component.is_drawn:
-            at_points = component.pinned is None and AtPoints.fits(component)
+            at_points = component.pinned is None and not component.varies and AtPoints.fits(component)
             return AtPoints(self) if at_points else Sampled(self.samples, self.seed)
+        if component.varies:
+            return Sampled(self.samples, self.seed)
         if component.is_euclidean:
             return Gaussian(self.tol, self.budget)
         if component.pinned is not None:
@@ -78,7 +80,12 @@ def solve_together(
                 f'the {s.name} solver needs tables: {odd} has none. Use solver="auto" or "sampled", with hard arcs '
                 f"(beta = inf) that make its variables; or set beta[{odd.name!r}] = 0 to leave it out."
             )
-        if c.is_euclidean and not isinstance(s, Gaussian):
+        if c.varies and not isinstance(s, Sampled | Pinned):
+            raise CapabilityError(
+                f'the {s.name} solver needs attention that is the same for every sample. Use solver="auto" or '
+                '"sampled", with hard arcs (beta = inf) that make mu.'
+            )
+        if c.is_euclidean and not c.varies and not isinstance(s, Gaussian):
             raise CapabilityError(
                 f'the {s.name} solver needs finite variables; {c.variables[0]} is not. Use solver="auto" or "gaussian".'
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from dissonance.problem import BUDGET, BYTES_PER_CELL, Attended, Component, chec
 from dissonance.scores import incompatibility
 from dissonance.solvers.assemble import linear_cost
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
+from dissonance.solvers.sampled import Sampled
 
 COPIES = 8
 """Tables of the size of mu that conditioning holds at its peak."""
@@ -103,6 +104,8 @@ class Pinned:
                     else "here they form a cycle, or leave free how variables of one arc depend on each other."
                 )
             )
+        if component.varies:  # the one mu, outcome by outcome
+            return replace(Sampled().solve(component), solver=self.name)
         check_size(component.tree, self.budget, False)
         value, mu = _evaluate(component, component.theta)
         residual = 0.0

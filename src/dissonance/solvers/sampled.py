@@ -4,6 +4,7 @@
 
 The entropies are collected by the set of variables they are about, so that densities are asked for only where the
 weights do not cancel. H of a set that the hard arcs make by themselves is the sum of E[-log q] over these arcs.
+Attention that varies puts beta_a w_a(x) in the place of beta_a, sample by sample.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dissonance import numerics
 from dissonance.cpds import CPD
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import Attended, Component
 from dissonance.solvers.base import Solution
@@ -108,15 +109,23 @@ class Sampled:
             if a.hard and a not in makers:
                 raise CapabilityError(f"{a.arc} is a second hard belief about its targets, which samples cannot check.")
         mu, random = self._draw(component, makers, theta)
+        seen = _Seen(component, mu, theta)
         each = torch.zeros_like(mu.weights)
+        entropies: dict[Names, float | Tensor] = dict(component.entropies)
         for a in component.arcs:
             if not a.hard and a.beta != 0:
-                each = each - a.beta * _log_prob(a.arc, mu, theta)
+                weight = a.beta if a.varying is None else a.beta * seen.weight(a)
+                each = each - weight * seen.log_prob(a.name)
+                if a.varying is not None:
+                    for names, part in ((frozenset(a.scope), -weight), (frozenset(a.sources), weight)):
+                        entropies[names] = entropies.get(names, 0.0) + part
         constant = 0.0
-        for names, weight in component.entropies.items():
-            part, left_out = _surprisal(component, makers, names, mu, theta)
-            each = each if part is None else each + weight * part
-            constant += weight * left_out
+        for names, weight in entropies.items():
+            if names and not (isinstance(weight, Tensor) and bool((weight == 0).all())):
+                part, left_out = _surprisal(component, makers, names, mu, theta)
+                each = each if part is None else each + weight * part
+                if left_out:
+                    constant += float((mu.weights * weight).detach().sum())
         value = (mu.weights * each).sum()
         spread = mu.weights.detach() * (each.detach() - value.detach())
         return Estimate(value, float(spread.square().sum().sqrt()) if random else 0.0, mu, constant != 0)
@@ -149,6 +158,36 @@ class Sampled:
                 weights, values = weights[kept], {n: v[kept] for n, v in values.items()}
             random |= not (a.arc.cpd.points or all(v.is_finite for v in a.arc.targets))
         return Samples(component.variables, values, weights), random
+
+
+class _Seen:
+    """The samples of a component, and what its arcs say of them, asked once."""
+
+    def __init__(self, component: Component, mu: Samples, theta: Theta | None) -> None:
+        self.values, self.weights = mu.values, mu.weights
+        self._mu, self._theta = mu, theta
+        self._arcs = {a.name: a.arc for a in component.arcs}
+        self._known: dict[str, Tensor] = {}
+
+    def log_prob(self, arc: str) -> Tensor:
+        """log p_a(t | s) at each sample."""
+        if arc not in self._known:
+            if arc not in self._arcs:
+                raise DissonanceError(
+                    f"attention looks at an arc {arc!r} that is not attended.{suggest(arc, self._arcs)}"
+                )
+            self._known[arc] = _log_prob(self._arcs[arc], self._mu, self._theta)
+        return self._known[arc]
+
+    def weight(self, a: Attended) -> Tensor:
+        """w(x) of an arc at each sample."""
+        assert a.varying is not None
+        found = a.varying.weight(self)
+        if found.shape != self.weights.shape:
+            raise DissonanceError(
+                f"{a.arc}: {len(self.weights)} samples need a weight each, found {tuple(found.shape)}."
+            )
+        return found.detach() if a.varying.held else found
 
 
 def _all(arc: Arc, theta: Theta | None, sources: list[Tensor]) -> Drawn:
@@ -232,6 +271,9 @@ def _not_pinned(component: Component) -> str:
         if loose
         else "the hard arcs form a cycle, or leave free how variables of one arc depend on each other"
     )
+    varying = next((a.arc for a in component.arcs if a.varying is not None), None)
+    if varying is not None:
+        return f"the attention to {varying} varies, which needs acyclic hard arcs that make mu; {what}."
     odd = next((a.arc for a in component.arcs if a.log_p.size == 0), component.arcs[0].arc)
     domains = "; ".join(f"{v.name} is {v.domain}" for v in odd.scope if not v.is_finite)
     return (
