@@ -21,8 +21,8 @@ from dissonance.cpds import Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, Varying
 from dissonance.gflownets.balance import Balance, Surprise, balance_named
+from dissonance.gflownets.cpds import Backward, Forward, StateFlow, Transition, UniformIndex
 from dissonance.gflownets.dag import Dag
-from dissonance.gflownets.policies import Backward, Forward, StateFlow, Transition, UniformIndex
 from dissonance.gflownets.paths import (
     all_trajectories,
     draw_trajectories,
