@@ -1,4 +1,4 @@
-"""An arc as marks: its line with merging tails and splitting heads, the colours of the foci beside it, its label."""
+"""An arc as marks: its line with merging tails and splitting heads, and the colours of the foci beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dissonance.drawing import style
 from dissonance.drawing.curves import Curve, cut, offset
 from dissonance.drawing.layout import Tag
 from dissonance.drawing.routes import Route
-from dissonance.drawing.scene import Dot, Mark, Shape, Stroke, Writing
+from dissonance.drawing.scene import Dot, Mark, Shape, Stroke
 from dissonance.drawing.text import Label, joined, label, plain
 
 TOUCH = 1.5
@@ -62,7 +62,7 @@ class Look:
 
 
 def marks(look: Look, route: Route) -> tuple[Mark, ...]:
-    """All of an arc, from the back to the front."""
+    """The lines and heads of an arc, from the back to the front."""
     width = style.width(look.beta)
     length = 6.5 + 1.7 * width
     back = length * (0.7 + BACK * (look.heads - 1))
@@ -85,7 +85,7 @@ def marks(look: Look, route: Route) -> tuple[Mark, ...]:
     ]
     if route.junction is not None:
         found.append(Dot(route.junction, 0.9 + 0.75 * width, look.colour, "junction"))
-    return (*found, *heads, *_writings(look, route, width))
+    return (*found, *heads)
 
 
 def _head(tip: complex, towards: complex, length: float, colour: str) -> Shape:
@@ -107,24 +107,4 @@ def _companions(beside: Sequence[Beside], lines: Sequence[Curve], width: float) 
         dash = DASHES if b.controlled else ()
         kind = "control" if b.controlled else "attended"
         found += [Stroke(offset(c, distance), own, b.colour, dash, kind) for c in lines]
-    return found
-
-
-def _writings(look: Look, route: Route, width: float) -> list[Writing]:
-    """The label on the upper side of the line, and the note on the lower."""
-    up = route.heading * 1j
-    up = up if up.imag < -1e-6 or (abs(up.imag) <= 1e-6 and up.real > 0) else -up
-    found: list[Writing] = []
-    controlled = any(b.controlled for b in look.beside)
-    away = width / 2 + (BOLD if controlled else SIDE if look.beside else 0) + 2.5
-    if look.label is not None:
-        w, h = look.label.width * style.TAG, 0.72 * style.TAG
-        deep = 0.2 * style.TAG if any(s.dy > 0 or set(s.text) & set("gjpqy()/,μρφ") for s in look.label.spans) else 0.0
-        centre = route.spot + up * (away + (abs(up.real) * w + abs(up.imag) * h) / 2) - deep * 1j * (up.imag < -0.3)
-        found.append(Writing(centre + 0.5j * h, look.label, style.TAG, "ink", italic=True, halo=True))
-    if look.note:
-        note = plain(look.note)
-        w, h = note.width * style.NOTE, 0.72 * style.NOTE
-        centre = route.spot - up * (away + 0.5 + (abs(up.real) * w + abs(up.imag) * h) / 2)
-        found.append(Writing(centre + 0.5j * h, note, style.NOTE, look.colour, halo=True))
     return found

@@ -200,7 +200,7 @@ def _height(v: str, column: int, arcs: Mapping[str, Ends], where: Mapping[str, i
 
 def _room(ends: Ends, tag: Tag, column: int, rank: Mapping[str, int]) -> Extent:
     if _from_above(ends, column, rank):
-        return Extent(DROP + 4, 4.0, 8)
+        return Extent(DROP + SPLIT, 4.0, 8)
     return Extent(max(4.0, tag.above), max(4.0, tag.below), 5)
 
 

@@ -31,7 +31,20 @@ def ordered(columns: Columns, links: Sequence[tuple[int, int]]) -> Columns:
         found = _count(now, right)
         if found < fewest:
             best, fewest = [list(c) for c in now], found
-    return best
+    return _balanced(best, left, right, fewest)
+
+
+def _balanced(columns: Columns, left: Mapping[int, list[int]], right: Mapping[int, list[int]], fewest: int) -> Columns:
+    """Of orders with as few crossings, one that stands between the neighbours on both sides."""
+    now = [list(c) for c in columns]
+    for column in now:
+        where = _places(now)
+        before = list(column)
+        sides = {e: [_mean([where[n] for n in side[e]], where[e]) for side in (left, right)] for e in column}
+        column.sort(key=lambda e: (round(sum(sides[e]), 6), where[e]))
+        if _count(now, right) > fewest:
+            column[:] = before
+    return now
 
 
 def _sweep(columns: Columns, neighbours: Mapping[int, list[int]], forwards: bool, equal_right: bool) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from dissonance.drawing import style
 from dissonance.drawing.arrows import Look, marks
 from dissonance.drawing.figure import rendered
+from dissonance.drawing.labels import writings
 from dissonance.drawing.legend import Entry, entries, laid_out
 from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, number, shown_attention
 from dissonance.drawing.packing import Arrangement, arranged
@@ -92,14 +93,15 @@ def draw(
     named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}
     found = looks(pdg, attention, foci, blamed, named)
     where = _arranged(pdg, found)
-    arcs = [
-        Group("arc", a.name, _told(a, attention, foci, blamed), marks(found[a.name], where.routes[a.name]))
-        for a in pdg.arcs
-    ]
+    written = writings(found, where.routes, where.boxes)
+    arcs: list[Group] = []
+    for a in pdg.arcs:
+        shown = (*marks(found[a.name], where.routes[a.name]), *written[a.name])
+        arcs.append(Group("arc", a.name, _told(a, attention, foci, blamed), shown))
     boxes = [Group("variable", v.name, repr(v), _box(v, where)) for v in pdg.variables]
-    shown = f"PDG with {_count(pdg.variables, 'variable')} and {_count(pdg.arcs, 'arc')}"
+    summary = f"PDG with {_count(pdg.variables, 'variable')} and {_count(pdg.arcs, 'arc')}"
     explained = entries(list(found.values()), list(foci), blamed) if legend else []
-    return Drawing(_framed([*arcs, *boxes], where, explained, title, shown), theme)
+    return Drawing(_framed([*arcs, *boxes], where, explained, title, summary), theme)
 
 
 def _arranged(pdg: PDG, found: Mapping[str, Look]) -> Arrangement:
@@ -141,7 +143,7 @@ def _framed(groups: list[Group], where: Arrangement, explained: Sequence[Entry],
     """The picture with its title above and its legend below, all inside a margin."""
     heading = plain(title)
     top = MARGIN + (style.TITLE + 14 if title else 0)
-    keys, wide, tall = laid_out(explained, max(where.width, 380.0))
+    keys, wide, tall = laid_out(explained, max(where.width, 440.0))
     width = max(where.width, heading.width * style.TITLE if title else 0, wide) + 2 * MARGIN
     bottom = top + where.height + (14 + tall if explained else 0) + MARGIN
     middle = (width - where.width) / 2

@@ -66,6 +66,8 @@ def _grown(corners: tuple[float, float, float, float], by: float) -> tuple[float
 
 def _label_room(place: Place, tag: Tag) -> tuple[float, float, float, float]:
     at = place.spot
+    if place.outside is not None and place.heading == 1j:
+        return at.real - 4, place.outside.imag - 2, at.real + tag.width + 8, place.junction.imag
     return at.real - tag.width / 2, at.imag - tag.above, at.real + tag.width / 2, at.imag + 1
 
 
