@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from dissonance.cli.study_gflownet import gflownet
+from dissonance.cli.study_progress import progress, resumable
 
 if TYPE_CHECKING:
     from dissonance.studies.outcomes import Outcome
@@ -37,6 +39,9 @@ class Rows(StrEnum):
 @app.callback()
 def experiments() -> None:
     """Run an experiment of the paper again."""
+
+
+app.command()(gflownet)
 
 
 @app.command()
@@ -98,12 +103,8 @@ def synthetic(
         hub_weight=hub_weight,
     )
     folder = Folder(out, study)
-    try:
-        with _progress() as progress:
-            compute(folder, jobs=jobs or _cores(), progress=progress)
-    except KeyboardInterrupt:
-        sys.stderr.write("dissonance: interrupted; the same command goes on from here.\n")
-        raise
+    with resumable(), progress("runs") as show:
+        compute(folder, jobs=jobs or _cores(), progress=show)
     outcomes = folder.outcomes()
     if not publish(folder, outcomes, draw=draw) and draw:
         sys.stderr.write(f"dissonance: {figures.MISSING}\n")
@@ -139,28 +140,3 @@ def _show(outcomes: Sequence[Outcome]) -> None:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _progress() -> Generator[Callable[[float, int], None], None, None]:
-    """A callback that draws a bar on standard error, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("runs", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -23,9 +23,17 @@ def write_rows(path: Path, kind: type[Row], rows: Sequence[Row]) -> None:
     for row in rows:
         values = [getattr(row, name) for name in names]
         writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
+    write_whole(path, text.getvalue().encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside itself first, so that a kill leaves the former one whole."""
     beside = path.with_name(path.name + ".part")
-    beside.write_text(text.getvalue())
-    beside.replace(path)
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 from zlib import crc32
 
 import torch
@@ -21,6 +23,12 @@ from dissonance.studies.gflownet.settings import Pair, Settings
 BETA2 = (0.99, 0.999, 0.9999)
 STARTUP = 10
 """Trials of a pair that are drawn at random before the sampler learns from them."""
+PATIENCE = 5
+"""Seconds until the lock of a process that was killed is taken from it."""
+IDENTITY = (
+    "dimensions", "height", "base", "asked", "search_iterations", "search_seed", "batch", "capacity", "width", "depth"
+)  # fmt: skip
+"""Settings that all trials of a search share."""
 Progress = Callable[[float, int], None]
 
 
@@ -49,16 +57,7 @@ class Search:
         cls, settings: Settings, where: str | Path, device: torch.device | str = "cpu", together: int = 128
     ) -> Search:
         """Searches kept in a journal file, or in the data base of a URL such as postgresql://host/name."""
-        optuna = _optuna()
-        if "://" not in str(where):
-            Path(where).parent.mkdir(parents=True, exist_ok=True)
-            backend = optuna.storages.journal.JournalFileBackend(str(where))
-            return cls(settings, optuna.storages.JournalStorage(backend), device, together)
-        try:
-            return cls(settings, optuna.storages.RDBStorage(str(where)), device, together)
-        except Exception as error:
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise DissonanceError(f"the storage {_without_password(str(where))} cannot be used: {reason[0]}") from None
+        return cls(settings, _storage(where), device, together)
 
     def __call__(self, progress: Progress | None = None) -> None:
         """Run all trials that are missing."""
@@ -84,20 +83,33 @@ class Search:
         return record.last("l1")
 
     def _ask(self) -> list[tuple[Pair, int, Run]]:
-        """Trials to run now: those a kill left unfinished, else as many new ones of each pair as are asked at once."""
+        """Trials to run now: of each pair those that are left of `asked` at once, be they begun or not yet.
+
+        What is asked depends on the finished trials only, so that a search that was killed comes to the same.
+        """
         batch: list[tuple[Pair, int, Run]] = []
         for pair in self._pairs():
+            begun = self._begun(pair)
+            finished = self._finished(pair)
+            end = min(self.settings.trials, (finished // self.settings.asked + 1) * self.settings.asked)
             study = self._study(pair)
-            running = study.get_trials(deepcopy=False, states=(_optuna().trial.TrialState.RUNNING,))
-            batch += [(pair, t.number, self._run(pair, t.params)) for t in running if self._params(t.params, pair)]
-            missing = self.settings.trials - self._finished(pair) - len(running)
-            for _ in range(min(missing, self.settings.asked)):
+            for number in range(finished + len(begun), end):
+                study.sampler = self._sampler(pair, number)
                 trial = study.ask(self._space(pair))
-                batch.append((pair, trial.number, self._run(pair, trial.params)))
+                begun.append((trial.number, trial.params))
+            batch += [(pair, number, self._run(pair, params)) for number, params in begun]
         return batch
 
-    def _params(self, params: dict[str, Any], pair: Pair) -> bool:
-        return set(params) == set(self._space(pair))
+    def _begun(self, pair: Pair) -> list[tuple[int, dict[str, Any]]]:
+        """Trials that a kill left unfinished; one that it left half-asked is given up."""
+        optuna, study = _optuna(), self._study(pair)
+        kept: list[tuple[int, dict[str, Any]]] = []
+        for t in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            if set(t.params) == set(self._space(pair)):
+                kept.append((t.number, t.params))
+            else:
+                study.tell(t.number, state=optuna.trial.TrialState.FAIL)
+        return kept
 
     def _tell(self, batch: Sequence[tuple[Pair, int, Run]], l1: Sequence[float]) -> None:
         for (pair, number, _), value in zip(batch, l1, strict=True):
@@ -122,15 +134,31 @@ class Search:
         return Run(pair.loss, self.settings.search_seed, clamp=pair.clamp, **params)
 
     def _study(self, pair: Pair) -> Any:
-        """The search of a pair, opened once; its sampler starts from a seed of its own."""
+        """The search of a pair, opened once; one of other settings is refused."""
         if pair not in self.studies:
-            optuna = _optuna()
-            seed = crc32(pair.name.encode())
-            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, constant_liar=True)
-            self.studies[pair] = optuna.create_study(
-                study_name=pair.name, storage=self.storage, sampler=sampler, load_if_exists=True, direction="minimize"
+            study = _optuna().create_study(
+                study_name=pair.name, storage=self.storage, load_if_exists=True, direction="minimize"
             )
+            mine = {name: getattr(self.settings, name) for name in IDENTITY}
+            theirs = study.user_attrs.get("settings", mine)
+            for name, value in mine.items():
+                if theirs.get(name) != value:
+                    raise DissonanceError(
+                        f"the storage holds a search of {pair.name} with {name} {theirs.get(name)}, not {value}: "
+                        "give another."
+                    )
+            if "settings" not in study.user_attrs:
+                study.set_user_attr("settings", mine)
+            self.studies[pair] = study
         return self.studies[pair]
+
+    def _sampler(self, pair: Pair, number: int) -> Any:
+        """What suggests a trial, with a seed of its own; it takes trials that still run for bad ones."""
+        optuna = _optuna()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the constant liar has been experimental since 2021
+            seed = crc32(f"{pair.name}-{number}".encode())
+            return optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, constant_liar=True)
 
     def found(self) -> list[Found]:
         """All finished trials, the best of each pair first."""
@@ -147,11 +175,32 @@ def _optuna() -> ModuleType:
         optuna = import_module("optuna")
     except ImportError:
         raise CapabilityError("the search needs Optuna: pip install 'dissonance[gflownet]'.") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
-def _without_password(url: str) -> str:
-    """The URL, fit to be shown."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+def _storage(where: str | Path) -> Any:
+    """The journal in a file, or the data base."""
+    optuna = _optuna()
+    if "://" not in str(where):
+        path = Path(where)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _mend(path)
+        lock = optuna.storages.journal.JournalFileSymlinkLock(str(path), grace_period=PATIENCE)
+        return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path), lock))
+    try:
+        return optuna.storages.RDBStorage(str(where))
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        secret = urlsplit(str(where)).password
+        said = f"the storage {where} cannot be used: {reason.rstrip('.')}."
+        raise DissonanceError(said.replace(f":{secret}@", "@") if secret else said) from None
+
+
+def _mend(journal: Path) -> None:
+    """Cut off a line that was not written to its end: it would make the journal unreadable."""
+    if journal.exists():
+        content = journal.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            journal.write_bytes(whole)

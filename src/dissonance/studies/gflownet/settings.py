@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from itertools import product
+from typing import Any
 
 from dissonance.errors import DissonanceError
-from dissonance.gflownets.dag import Dag
+from dissonance.gflownets.dag import Dag, check_size
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES, Clamp, loss_named
 from dissonance.gflownets.trainer import Plan, Run
@@ -45,6 +46,7 @@ class Settings:
     dimensions: int = 4
     height: int = 24
     rewards: tuple[str, ...] = REWARDS
+    base: float = 0.1  # the reward of every state; of xor and coprime it is 0 in the paper's text, 0.1 in its runs
     losses: tuple[str, ...] = tuple(LOSSES)
     clamps: tuple[str, ...] = tuple(Clamp)
     searched: tuple[str, ...] = ("none",)  # the clamps that are searched under; the others take what "none" found
@@ -78,18 +80,37 @@ class Settings:
             raise DissonanceError(f"the best {self.top} of {self.trials} trials cannot be confirmed: search more.")
         if "none" not in self.searched and set(self.clamps) - set(self.searched):
             raise DissonanceError("clamps that are not searched under take what 'none' found: search under it too.")
+        if not 0 <= self.base < float("inf"):
+            raise DissonanceError(f"a reward of {self.base:g} where there is no mode: give 0 or more.")
         self.plan(self.iterations)
         for reward in self.rewards:
-            hyper_grid(2, 8, reward)  # a name that is not known is refused here
+            hyper_grid(1, 2, reward)  # a name that is not known is refused here
+        if self.dimensions < 1 or self.height < 2 or self.dimensions > 24:
+            raise DissonanceError(
+                f"a grid needs 1 to 24 dimensions and height >= 2, found {self.dimensions} and {self.height}."
+            )
+        check_size(self.height**self.dimensions, f"{self.dimensions}-dimensional grid of height {self.height}")
 
     @classmethod
     def tiny(cls) -> Settings:
-        """A study that a laptop finishes in about two minutes."""
+        """A study that a laptop finishes in a minute or two."""
         return cls(
-            dimensions=2, height=8, rewards=("original", "xor"), clamps=("none", "batch"), trials=4, asked=4,
-            search_iterations=150, iterations=300, seeds=(14, 21, 28), every=50, samples=20_000, batch=128,
-            capacity=1000, width=64, depth=2,
+            dimensions=2, height=8, rewards=("original", "cosine"), trials=8, asked=8, search_iterations=200,
+            iterations=400, seeds=(14, 21, 28), every=50, samples=20_000, batch=128, capacity=1000, width=64, depth=2,
         )  # fmt: skip
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> Settings:
+        """The settings of this identity."""
+        known = {f.name for f in fields(cls)}
+        if set(identity) != known:
+            odd = sorted(known.symmetric_difference(identity))
+            raise DissonanceError(f"these are not the settings of a study of GFlowNets: {', '.join(odd)}.")
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in identity.items()}
+        try:
+            return cls(**values)
+        except TypeError as error:  # a word where a number should be
+            raise DissonanceError(f"these are not the settings of a study of GFlowNets: {error}.") from None
 
     def plan(self, iterations: int) -> Plan:
         """How every run is trained."""
@@ -97,7 +118,8 @@ class Settings:
 
     def graphs(self) -> dict[str, Dag]:
         """The grid under each reward."""
-        return {reward: hyper_grid(self.dimensions, self.height, reward) for reward in self.rewards}
+        grid = self.dimensions, self.height
+        return {reward: hyper_grid(*grid, reward, base=self.base) for reward in self.rewards}
 
     def pairs(self, clamp: str) -> Iterator[Pair]:
         """Every loss on every reward, under this clamp."""

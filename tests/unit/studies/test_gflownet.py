@@ -1,0 +1,258 @@
+"""dissonance study gflownet: what it runs, what it leaves behind, and that nothing stops it for good."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dissonance.cli.app import run
+from dissonance.errors import DissonanceError
+from dissonance.gflownets import hyper_grid
+from dissonance.studies.gflownet import search as searching
+from dissonance.studies.gflownet.confirmation import Outcome
+from dissonance.studies.gflownet.folder import Folder, Machine
+from dissonance.studies.gflownet.search import Search
+from dissonance.studies.gflownet.settings import Settings
+
+pytest.importorskip("optuna")
+
+QUICK = {
+    "height": 4, "losses": ("TB", "ModTB"), "rewards": ("cosine",), "clamps": ("none",), "trials": 4,
+    "seeds": (1, 2, 3), "search_iterations": 100, "iterations": 150, "every": 75, "batch": 16,
+}  # fmt: skip
+SETTINGS = replace(Settings.tiny(), **QUICK)
+WORDS = ["--preset", "tiny", "--no-figures", "--device", "cpu"]
+for name, value in QUICK.items():
+    WORDS += [f"--{name.replace('_', '-')}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+
+
+def study(out: Path, *words: str) -> list[str]:
+    return ["study", "gflownet", "--out", str(out), *words]
+
+
+def numbers(outcomes: list[Outcome]) -> list[Outcome]:
+    """All but the clock."""
+    return [replace(o, seconds=0.0) for o in outcomes]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A finished study, run by the command."""
+    out = tmp_path_factory.mktemp("study")
+    assert run(study(out, *WORDS)) == 0
+    return Folder(out, SETTINGS)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_run_is_there_and_near_its_target(done: Folder):
+    found = done.outcomes()
+    assert [(o.loss, o.seed) for o in found] == [(loss, seed) for loss in ("TB", "ModTB") for seed in (1, 2, 3)]
+    assert done.finished
+    assert all(0 < o.l1 < 0.2 for o in found)
+    assert all(o.coverage == 1 and o.stuck == 0 and o.frozen == 0 for o in found)
+    assert len(done.trials()) == 2 * 4
+    assert [p.iteration for p in done.traces()] == [75, 150] * 6
+
+
+def test_the_best_trial_of_each_search_is_confirmed(done: Folder):
+    for loss in ("TB", "ModTB"):
+        trials = [t for t in done.trials() if t.loss == loss]
+        best = min(trials, key=lambda t: t.l1)
+        assert trials[0] == best
+        assert {o.learning_rate for o in done.outcomes() if o.loss == loss} == {best.learning_rate}
+        assert len({t.learning_rate for t in trials}) == 4
+
+
+@pytest.mark.slow
+def test_the_tiny_study_comes_close_to_every_target(tmp_path: Path):
+    assert run(study(tmp_path, "--preset", "tiny", "--device", "cpu")) == 0
+    found = Folder(tmp_path, Settings.tiny()).outcomes()
+    assert len(found) == 3 * 2 * 4 * 3
+    assert max(o.l1 for o in found) < 0.05
+
+
+# -- stopping and going on ---------------------------------------------------------------------------------------------
+
+
+def stopped(out: Path, when: Callable[[], bool], by: signal.Signals) -> tuple[int, str]:
+    """Run the command until something is there, and stop it."""
+    command = [sys.executable, "-m", "dissonance", *study(out, *WORDS, "--together", "1")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not when():
+        time.sleep(0.02)
+    process.send_signal(by)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def told(out: Path) -> list[str]:
+    """The lines of the journal that hold what a trial came to."""
+    path = out / "search.journal"
+    return [line for line in path.read_text().splitlines() if '"values":[' in line] if path.exists() else []
+
+
+def test_killed_and_interrupted_the_study_ends_with_the_same_numbers(done: Folder, tmp_path: Path):
+    status, said = stopped(tmp_path, lambda: len(told(tmp_path)) >= 2, signal.SIGKILL)
+    assert status == -signal.SIGKILL and said == ""
+    kept = told(tmp_path)
+    assert 2 <= len(kept) < 8
+    status, said = stopped(tmp_path, lambda: (tmp_path / "runs.csv").exists(), signal.SIGINT)
+    assert status == 130
+    assert said == "dissonance: interrupted; the same command goes on from here.\n"
+    assert told(tmp_path)[: len(kept)] == kept and len(told(tmp_path)) == 8  # none was run again
+    first = Folder(tmp_path, SETTINGS)
+    assert 1 <= len(first.outcomes()) < 6
+    known = first.outcomes()
+    assert run(study(tmp_path, *WORDS)) == 0
+    assert first.outcomes()[: len(known)] == known  # with their seconds: these were not run again either
+    for ours, theirs in zip(numbers(first.outcomes()), numbers(done.outcomes()), strict=True):
+        assert ours.l1 == pytest.approx(theirs.l1, rel=1e-3)
+        assert ours.learning_rate == theirs.learning_rate
+    assert not list(tmp_path.glob("checkpoint*"))
+
+
+def test_a_trial_that_was_half_asked_and_a_line_half_written_do_not_matter(tmp_path: Path):
+    settings = replace(SETTINGS, losses=("TB",), search_iterations=2)
+    search = Search.at(settings, tmp_path / "journal")
+    (pair,) = search.settings.pairs("none")
+    search._study(pair).ask()  # has no hyperparameters yet
+    with (tmp_path / "journal").open("a") as journal:
+        journal.write('{"op_code": 4, "wor')
+    again = Search.at(settings, tmp_path / "journal")
+    again()
+    assert len(again.found()) == 4
+    clean = Search.at(settings, tmp_path / "other")
+    clean()
+    assert [f.l1 for f in clean.found()] == [f.l1 for f in again.found()]
+
+
+def test_a_finished_study_needs_its_tables_only(done: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("study.json", "search.csv", "runs.csv", "traces.csv"):
+        (tmp_path / name).write_bytes((done.path / name).read_bytes())
+    monkeypatch.setattr(searching, "_optuna", lambda: pytest.fail("searched again"))
+    assert run(study(tmp_path, "--no-figures")) == 0
+    assert (tmp_path / "runs.csv").read_bytes() == (done.path / "runs.csv").read_bytes()
+
+
+def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_path: Path):
+    machine = Machine(storage=f"sqlite:///{tmp_path / 'trials.db'}")
+    folder = Folder(tmp_path / "study", replace(SETTINGS, losses=("TB",)))
+    folder.search(machine)
+    assert folder.trials() == [t for t in done.trials() if t.loss == "TB"]
+    other = Folder(tmp_path / "other", replace(SETTINGS, losses=("TB",), search_iterations=7))
+    with pytest.raises(DissonanceError, match="holds a search of TB-cosine-none with search_iterations 100, not 7"):
+        other.search(machine)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--losses", "TB,ModDB"], "unknown loss 'ModDB'. Did you mean 'ModTB'?"),
+        (["--losses", ","], "losses = nothing: name some"),
+        (["--rewards", "xor,cosin"], "no grid has a reward 'cosin'. Did you mean 'cosine'?"),
+        (["--clamps", "whole"], "unknown clamp 'whole'. Known: none, trajectory, batch."),
+        (["--searched", "batch"], "search under it too"),
+        (["--seeds", "1,-2"], "the seed '-2' is not a number from 0"),
+        (["--seeds", "3,3"], "seeds = 3, 3: name some, each once"),
+        (["--base", "-1"], "a reward of -1 where there is no mode: give 0 or more"),
+        (["--base", "nan"], "a reward of nan"),
+        (["--dimensions", "0"], "found 0 and 8"),
+        (["--dimensions", "24", "--height", "24"], "states, more than 20000000 that tables can hold"),
+        (["--height", "1"], "found 2 and 1"),
+        (["--trials", "0"], "trials must be at least 1, found 0"),
+        (["--top", "9"], "the best 9 of 8 trials cannot be confirmed"),
+        (["--batch", "0"], "iterations of 0 trajectories"),
+        (["--batch", "2048"], "replay of 1000 holds no batch of 2048"),
+        (["--together", "0"], "'--together'"),
+        (["--preset", "huge"], "'huge' is not one of"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+):
+    words = arguments if "--preset" in arguments else ["--preset", "tiny", *arguments]
+    assert run(study(tmp_path / "s", *words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert complaint in captured.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_no_gpu_where_one_is_asked_for_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run(study(tmp_path, "--device", "cuda")) == 2
+    assert "there is no CUDA device that torch can use; give --device cpu." in capsys.readouterr().err
+
+
+def test_a_storage_out_of_reach_is_one_line_without_the_password(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for url in (f"sqlite:///{tmp_path}/nowhere/at/all.db", "postgresql://me:secret@localhost:1/trials", "no://such"):
+        assert run(study(tmp_path / "s", *WORDS, "--storage", url)) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert "cannot be used: " in said and "secret" not in said
+
+
+def test_without_optuna_there_is_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert run(study(tmp_path, *WORDS)) == 2
+    assert "the search needs Optuna: pip install 'dissonance[gflownet]'." in capsys.readouterr().err
+
+
+def test_a_folder_with_another_study_is_refused(done: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(study(done.path, *WORDS, "--seeds", "1,2")) == 2
+    assert "holds a study with seeds 1,2,3, not 1,2: give another --out" in capsys.readouterr().err
+    assert run(study(done.path, "--trials", "5")) == 2
+    assert "holds a study with trials 4, not 5" in capsys.readouterr().err
+    (tmp_path / "study.json").write_text(json.dumps({"replicates": 50}))
+    assert run(study(tmp_path)) == 2
+    assert "not the settings of a study of GFlowNets" in capsys.readouterr().err
+    (tmp_path / "study.json").write_text(json.dumps(SETTINGS.identity | {"trials": "four"}))
+    assert run(study(tmp_path)) == 2
+    assert "not the settings of a study of GFlowNets" in capsys.readouterr().err
+    (tmp_path / "study.json").write_text("{")
+    assert run(study(tmp_path)) == 2
+    assert "is not the settings of a study" in capsys.readouterr().err
+    (tmp_path / "file").write_text("not a folder")
+    assert run(study(tmp_path / "file", *WORDS)) == 2
+    assert "cannot be made" in capsys.readouterr().err
+
+
+def test_a_table_that_is_not_one_is_one_line(done: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "study.json").write_bytes((done.path / "study.json").read_bytes())
+    (tmp_path / "runs.csv").write_text("a,b\n1,2\n")
+    assert run(study(tmp_path)) == 2
+    assert "is not a table of this study" in capsys.readouterr().err
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def test_settings_come_back_from_what_identifies_them():
+    for settings in (Settings(), Settings.tiny(), SETTINGS):
+        assert Settings.of(json.loads(json.dumps(settings.identity))) == settings
+
+
+def test_the_base_reward_is_that_of_every_state():
+    graphs = replace(SETTINGS, rewards=("xor",), base=0.5).graphs()
+    assert torch.equal(graphs["xor"].log_reward, hyper_grid(2, 4, "xor", base=0.5).log_reward)
