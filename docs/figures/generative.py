@@ -10,6 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.ticker import NullFormatter
 from torch import nn
 
 from dissonance import Record, SoftmaxTable, gan
@@ -30,11 +31,13 @@ def exact(axes: list[plt.Axes]) -> None:
     for step in (0, 20, 160):
         axes[0].plot(grid, torch.softmax(run.trace.snapshots[step]["x.parts.1.logits"], -1), label=f"G, step {step}")
     axes[0].set_title("finite X: the generator", fontsize=8)
-    axes[0].legend(fontsize=6, frameon=False)
+    axes[0].set(ylim=(0, 0.125), xlabel="X", yticks=[0, 0.05, 0.1])
+    axes[0].legend(fontsize=6, frameon=False, ncols=2, loc="upper center")
     losses = game.read(run).losses[1::2]
     axes[1].plot([loss / 2 + math.log(2) for loss in losses])  # after full control of D that is JS
     axes[1].set_title("JS(data, G) in nats, round by round", fontsize=8)
-    axes[1].set_yscale("log")
+    axes[1].set(yscale="log", xlabel="round")
+    axes[1].yaxis.set_minor_formatter(NullFormatter())
 
 
 def neural(axis: plt.Axes) -> None:
@@ -42,14 +45,14 @@ def neural(axis: plt.Axes) -> None:
     g = torch.Generator().manual_seed(0)
     data = torch.cat([x + 0.5 * torch.randn(500, 1, generator=g) for x in (-2.0, 2.0)])
     torch.manual_seed(0)
-    generator = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    generator = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
     detector = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
-    game = gan(data, generator, detector, noise=2, control=(0.3, 0.3), batch=64, nonsaturating=True)
+    game = gan(data, generator, detector, noise=4, control=(0.3, 0.1), batch=128, nonsaturating=True)
     axis.hist(data[:, 0], 40, range=(-4, 4), density=True, color="lightgrey", label="data")
-    for steps in (0, 600):
+    for steps in (0, 1500):
         made = game.answer(steps).generate(5000)
         axis.hist(made[:, 0], 40, range=(-4, 4), density=True, histtype="step", label=f"G, step {steps}")
-    axis.set_ylim(0, 0.8)
+    axis.set(ylim=(0, 1), xlabel="X")
     axis.set_title("neural players", fontsize=8)
     axis.legend(fontsize=6, frameon=False)
 

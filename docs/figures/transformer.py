@@ -27,7 +27,7 @@ for j in range(TOKENS):
     plane.plot(*path.T, ".-", color=f"C{j}", markersize=3, linewidth=0.8)
     plane.plot(*best[j], "o", color=f"C{j}", fillstyle="none", markersize=9)
     off = (path - best[j]).norm(dim=1)
-    course.semilogy(off, color=f"C{j}", label=f"$x'_{j}$, $\\sum_i\\varphi_{{i{j}}}$ = {float(rows[j]):.1f}")
+    course.semilogy(off, color=f"C{j}", label=f"$x'_{j}$, attention {float(rows[j]):.1f} in all")
 plane.plot([], [], "ko", fillstyle="none", markersize=9, label="full control: self-attention")
 plane.plot([], [], "k.-", markersize=3, linewidth=0.8, label="finite control, step by step")
 plane.legend(frameon=False, fontsize=7)

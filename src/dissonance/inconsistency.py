@@ -205,9 +205,10 @@ class Inconsistency:
         return pictures.html(self)
 
     def __repr__(self) -> str:
+        less = ", up to a constant" if self.up_to_constant else ""
         if self.standard_error:
-            return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats, {self.solver})"
-        flag = "" if self.converged else ", NOT converged"
+            return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats{less}, {self.solver})"
+        flag = less + ("" if self.converged else ", NOT converged")
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 

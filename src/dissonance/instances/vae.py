@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from dissonance.cpds import CPD, Data, Distributed, LinearGaussian, NeuralGaussian
+from dissonance.cpds import CPD, BernoulliImages, Data, Distributed, LinearGaussian, NeuralGaussian
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import Inconsistency, inconsistency
@@ -82,6 +82,11 @@ def vae(
     rows = torch.as_tensor(data)
     if rows.dim() != 2:
         raise DissonanceError(f"a VAE needs a row of numbers for each data point, found shape {tuple(rows.shape)}.")
+    if isinstance(decoder, BernoulliImages) and not bool(((rows >= 0) & (rows <= 1)).all()):
+        raise DissonanceError(
+            f"the decoder p(X | Z) is for pixels in [0, 1]; the data go from {rows.min():g} to {rows.max():g}. Scale "
+            "them, or take NeuralGaussian for a decoder."
+        )
     x, z = Variable("X", Euclidean(rows.shape[1])), Variable("Z", Euclidean(latent))
     pdg = PDG(
         Arc("d", (), x, Data(rows)),

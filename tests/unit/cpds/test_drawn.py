@@ -107,3 +107,22 @@ def test_what_can_neither_be_reparameterised_nor_scored_is_refused_with_the_way_
         inconsistency(pdg, Attention({"d": inf, "q": inf, "p": 1.0}, {"p": 1.0}, 1.0))
     with pytest.raises(CapabilityError, match="NoDensity has no log_prob"):
         pdg["q"].cpd.log_prob([torch.zeros(1, 2)], [torch.zeros(1, 3)])
+
+
+def test_a_value_up_to_a_constant_says_so():
+    x = Arc("x", (), Z, Data(torch.zeros(4, 2)))
+    density = PDG(x, Arc("p", (), Z, UniformBox(-1.0, 1.0)))
+    found = inconsistency(density, Attention({"x": inf, "p": 1.0}))
+    assert found.up_to_constant and "up to a constant" in repr(found)
+    labelled = PDG(Arc("x", (), (Z, Y), Data(torch.zeros(4, 2), torch.arange(4))), Arc("p", Z, Y, _even()))
+    found = inconsistency(labelled, Attention({"x": inf, "p": 1.0}))
+    assert not found.up_to_constant and "constant" not in repr(found)
+    assert found.upper == pytest.approx(math.log(4))
+
+
+def _even() -> CPD:
+    return Distributed(lambda z: Categorical(probs=torch.full((len(z), 4), 0.25)))
+
+
+def test_every_domain_has_its_base_measure():
+    assert [v.domain.measure for v in (X, Y)] == ["Lebesgue", "counting"]
