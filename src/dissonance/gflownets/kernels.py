@@ -192,7 +192,7 @@ def _score(
     tl.store(score + at, value)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])  # it changes from batch to batch
 def _score_gradient(
     gradient, scale, states, moves, undone, allowed, z_in, h_in, wt, wt_out, dz_out, dh_out, db_out, db, rows, blocks,
     MOVES: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr, OUT: tl.constexpr, ROWS: tl.constexpr,

@@ -216,7 +216,7 @@ class Trainer:
     def _identity(self) -> dict[str, Any]:
         """What a checkpoint is a checkpoint of."""
         return {
-            "runs": [asdict(run) for run in self.runs],
+            "runs": [asdict(run) | {"clamp": str(run.clamp)} for run in self.runs],
             "graphs": [dag.name for dag in self.dags],
             "plan": asdict(self.plan),
         }

@@ -48,7 +48,7 @@ class Settings:
     rewards: tuple[str, ...] = REWARDS
     base: float = 0.1  # the reward of every state; of xor and coprime it is 0 in the paper's text, 0.1 in its runs
     losses: tuple[str, ...] = tuple(LOSSES)
-    clamps: tuple[str, ...] = tuple(Clamp)
+    clamps: tuple[str, ...] = tuple(c.value for c in Clamp)
     searched: tuple[str, ...] = ("none",)  # the clamps that are searched under; the others take what "none" found
     trials: int = 20
     asked: int = 5  # trials of a pair that run together, before the sampler hears of them
