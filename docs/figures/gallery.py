@@ -6,6 +6,7 @@ python docs/figures/gallery.py
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 
 import torch
@@ -247,6 +248,17 @@ def network() -> Drawing:
     return draw(PDG.from_bayesian_network(cpds))
 
 
+def sixty() -> Drawing:
+    """A random network of 60 variables, each with up to three parents among the twelve before it."""
+    choose = random.Random(3)
+    variables = [Variable(f"Var {i}", 2) for i in range(60)]
+    cpds = {}
+    for i, v in enumerate(variables):
+        parents = choose.sample(variables[max(0, i - 12) : i], min(i, choose.choice((0, 1, 1, 1, 2, 2, 3))))
+        cpds[v] = (parents, even(*parents, v))
+    return draw(PDG.from_bayesian_network(cpds))
+
+
 PICTURES = (
     smoking,
     experts,
@@ -261,6 +273,7 @@ PICTURES = (
     gflownet,
     decisions,
     network,
+    sixty,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import Any
 
 from dissonance.drawing.scene import Box, Dot, Mark, Scene, Shape, Stroke, Writing
@@ -98,10 +99,12 @@ def _letters(mark: Writing, colours: dict[str, str], page: Any) -> list[Any]:
     left = mark.at.real - mark.width / 2
     found: list[Any] = []
     for s in mark.label.spans:
-        size = s.size * mark.size
-        path = TextPath((0, 0), s.text.replace("$", r"\$"), size=size, prop=font)
-        if s.width <= 0 or not len(path.vertices):
+        if s.width <= 0 or not s.text.strip():
             continue
+        size = s.size * mark.size
+        with warnings.catch_warnings():  # letters that no font has are boxes
+            warnings.filterwarnings("ignore", message="Glyph")
+            path = TextPath((0, 0), s.text.replace("$", r"\$"), size=size, prop=font)
         ink = path.get_extents()
         squeeze = min(1.0, s.width * mark.size / max(ink.x1, 1e-9))
         x = left + s.dx * mark.size + (s.width * mark.size - squeeze * ink.x1) / 2

@@ -31,19 +31,21 @@ def ordered(columns: Columns, links: Sequence[tuple[int, int]]) -> Columns:
         found = _count(now, right)
         if found < fewest:
             best, fewest = [list(c) for c in now], found
-    return _balanced(best, left, right, fewest)
+    return _balanced(best, left, right)
 
 
-def _balanced(columns: Columns, left: Mapping[int, list[int]], right: Mapping[int, list[int]], fewest: int) -> Columns:
+def _balanced(columns: Columns, left: Mapping[int, list[int]], right: Mapping[int, list[int]]) -> Columns:
     """Of orders with as few crossings, one that stands between the neighbours on both sides."""
     now = [list(c) for c in columns]
-    for column in now:
-        where = _places(now)
-        before = list(column)
-        sides = {e: [_mean([where[n] for n in side[e]], where[e]) for side in (left, right)] for e in column}
-        column.sort(key=lambda e: (round(sum(sides[e]), 6), where[e]))
-        if _count(now, right) > fewest:
+    where = _places(now)
+    for i, column in enumerate(now):
+        before, around = list(column), now[max(0, i - 1) : i + 2]
+        sides = {e: sum(_mean([where[n] for n in side[e]], where[e]) for side in (left, right)) for e in column}
+        fewest = _count(around, right)
+        column.sort(key=lambda e: (round(sides[e], 6), where[e]))
+        if _count(around, right) > fewest:
             column[:] = before
+        where.update(_places([column]))
     return now
 
 
@@ -97,9 +99,10 @@ def crossings(columns: Columns, links: Sequence[tuple[int, int]]) -> int:
 
 
 def _count(columns: Columns, right: Mapping[int, list[int]]) -> int:
+    """The crossings between columns that follow each other."""
     where = {e: i for c in columns for i, e in enumerate(c)}
     count = 0
-    for column in columns:
+    for column in columns[:-1]:
         ends: list[int] = []
         for e in column:
             mine = sorted(where[n] for n in right[e])

@@ -18,7 +18,7 @@ from dissonance.drawing.ranks import Ends
 from dissonance.drawing.scene import Box, Group, Scene, Writing, moved_group
 from dissonance.drawing.svg import THEMES, svg
 from dissonance.drawing.text import label, plain
-from dissonance.errors import DissonanceError, suggest
+from dissonance.errors import DissonanceError, SizeError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
 from dissonance.pdg import PDG, Arc
@@ -28,6 +28,8 @@ SUFFIXES = ("svg", "png", "pdf")
 MARGIN = 14.0
 PADDING = 11.0
 """Between a name and the sides of its box."""
+MOST = 10_000
+"""How many variables and arcs a picture may have."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ def draw(
     """
     if theme not in THEMES:
         raise DissonanceError(f"no theme {theme!r}.{suggest(theme, THEMES)}")
+    if len(pdg.variables) + len(pdg.arcs) > MOST:
+        found = f"{len(pdg.variables)} variables and {len(pdg.arcs)} arcs"
+        raise SizeError(
+            f"a picture of {found} could not be read (at most {MOST} in all). Draw a part: PDG(*some_arcs)."
+        )
     foci = foci_by_name(focus)
     for f in foci.values():
         f.check(pdg)

@@ -22,6 +22,7 @@ from dissonance import (
     Focus,
     Function,
     PointMass,
+    SizeError,
     SoftmaxTable,
     Variable,
     draw,
@@ -285,6 +286,19 @@ def test_pictures_are_saved_by_suffix(tmp_path):
         assert (tmp_path / f"a.{suffix}").read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
     with pytest.raises(DissonanceError, match=r"\.svg, \.png or \.pdf"):
         drawing.save(tmp_path / "a.gif")
+
+
+@pytest.mark.parametrize("name", ["変数", "$x^2$", "a\\$b$", "\N{SNOWMAN} \U0001f600", " ", "x" * 500])
+def test_any_name_can_be_saved_as_png(tmp_path, name: str):
+    pytest.importorskip("matplotlib")
+    PDG(Arc(name, (), Variable(name, 2), [0.5, 0.5])).plot(title=name).save(tmp_path / "a.png", dpi=40)
+    assert (tmp_path / "a.png").stat().st_size > 100
+
+
+def test_what_nobody_could_read_is_refused():
+    pdg = PDG(variables=[Variable(f"V{i}", 2) for i in range(10_001)])
+    with pytest.raises(SizeError, match="10001 variables and 0 arcs"):
+        draw(pdg)
 
 
 def test_without_matplotlib_png_names_the_extra(monkeypatch: pytest.MonkeyPatch):
