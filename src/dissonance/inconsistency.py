@@ -24,6 +24,7 @@ from dissonance.problem import Component, Problem, prepare
 from dissonance.scores import divergence
 from dissonance.solvers import Solution, Solver, by_name, select, solve_together
 from dissonance.solvers.gaussian import GaussianSolution
+from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean
 
@@ -134,7 +135,7 @@ class Inconsistency:
             assert s.tree is not None
             chosen: Sequence[Tensor] = s.tables
             if self.gamma == 0 and s.converged and s.component.pinned is None and s.component.convex:
-                chosen, off = select(s)
+                chosen, off = s.selected() if isinstance(s, PeeledSolution) else select(s)
                 error = max(error, off)
             trees.append(s.tree)
             tables += [t.detach() for t in chosen]

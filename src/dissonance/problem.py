@@ -330,7 +330,11 @@ def front_bytes(tree: Tree) -> int:
 
 def check_size(tree: Tree, budget: int, curved: bool) -> None:
     """Raise SizeError if a solve on this tree would not fit."""
-    need = dual_bytes(tree, curved)
+    check_bytes(tree, dual_bytes(tree, curved), budget)
+
+
+def check_bytes(tree: Tree, need: int, budget: int) -> None:
+    """Raise SizeError if something that needs so many bytes would not fit."""
     if need > budget:
         raise SizeError(
             f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "

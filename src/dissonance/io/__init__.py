@@ -13,7 +13,26 @@ from pathlib import Path
 from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import authors, bif, files, pdg_json, strict, uai, xmlbif
+from dissonance.io.frames import fitted, from_pandas, to_pandas, variables_of
+from dissonance.io.graphs import to_networkx
+from dissonance.io.pgmpy_objects import from_pgmpy, to_pgmpy
 from dissonance.pdg import PDG
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "fitted",
+    "from_pandas",
+    "from_pgmpy",
+    "load",
+    "load_evidence",
+    "save",
+    "save_evidence",
+    "to_networkx",
+    "to_pandas",
+    "to_pgmpy",
+    "variables_of",
+]
 
 
 @dataclass(frozen=True)

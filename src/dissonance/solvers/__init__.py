@@ -15,6 +15,7 @@ from dissonance.solvers.direct import Given, Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
 from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
+from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.sampled import Sampled
 
 
@@ -34,7 +35,8 @@ class Auto:
         return "auto"
 
     def choose(self, component: Component) -> Solver:
-        """Drawn, at points, Gaussian, pinned, factor graph, pinned and a factor graph given it, convex, or neither."""
+        """Drawn, at points, Gaussian, pinned, factor graph, pinned and a factor graph given it, convex (large ones
+        without their loose ends), or neither."""
         if component.is_drawn:
             at_points = component.pinned is None and not component.varies and AtPoints.fits(component)
             return AtPoints(self) if at_points else Sampled(self.samples, self.seed)
@@ -49,7 +51,7 @@ class Auto:
         if (given := Given(self.budget)).fits(component):
             return given
         if component.convex:
-            return Newton(self.tol, self.budget, self.device)
+            return Peeled(self, self.budget) if Peeled.fits(component) else Newton(self.tol, self.budget, self.device)
         return ConcaveConvex(budget=self.budget)
 
     def solve(self, component: Component) -> Solution:

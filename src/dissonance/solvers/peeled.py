@@ -1,0 +1,204 @@
+"""Large components with loose ends: arcs whose targets nobody else speaks of cost nothing, and are left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import overload
+
+import networkx as nx
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.distributions import Tree
+from dissonance.distributions.messages import calibrate
+from dissonance.distributions.tree import decompose
+from dissonance.pdg import Theta
+from dissonance.problem import Attended, Component, check_bytes
+from dissonance.solvers.base import Solution, Solver, infinite
+from dissonance.solvers.exact import select
+
+LARGE = 500
+"""Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
+
+COPIES = 8
+"""Tables of the size of mu that putting it together holds at its peak."""
+
+
+def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
+    """The arcs that matter, and the loose ends, the outermost first.
+
+    At gamma = 0 an arc S -> T with beta > 0 whose targets no other arc mentions costs nothing: whatever mu is on the
+    rest, mu p(T|S) extends it, and the arc then agrees. Without it, its neighbours may be loose ends in turn: of a
+    Bayesian network nothing is left, of one with evidence what leads to the evidence. With alpha = 1 the arc does not
+    count in SDef either, so that the extension is the gamma -> 0+ choice if mu is.
+    """
+    kept = {a.name: a for a in component.arcs if a.beta != 0}
+    mentions = Counter(v for a in kept.values() for v in a.scope)
+    by_variable: dict[str, list[str]] = {}
+    for a in kept.values():
+        for v in a.scope:
+            by_variable.setdefault(v, []).append(a.name)
+    ends: list[Attended] = []
+    waiting = list(reversed(kept))
+    while waiting:
+        a = kept.get(waiting.pop())
+        if a is None or not (a.beta > 0 and a.alpha == 1 and all(mentions[t] == 1 for t in a.targets)):
+            continue
+        ends.append(kept.pop(a.name))
+        for v in a.scope:
+            mentions[v] -= 1
+            if mentions[v] == 1:
+                waiting += [n for n in by_variable[v] if n in kept]
+    return list(kept.values()), ends
+
+
+class _Later(Sequence[Tensor]):
+    """Tables that are made when somebody looks: the bounds do not need them."""
+
+    def __init__(self, solution: PeeledSolution, chosen: Sequence[Sequence[Tensor]]) -> None:
+        self._solution, self._chosen = solution, chosen
+
+    @cached_property
+    def _made(self) -> list[Tensor]:
+        return self._solution.extended(self._chosen)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
+        return self._made[index]
+
+    def __len__(self) -> int:
+        assert self._solution.tree is not None
+        return len(self._solution.tree.clusters)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._made)
+
+
+@dataclass(frozen=True)
+class PeeledSolution(Solution):
+    """Solutions of the parts that matter, extended along the loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
+
+    parts: tuple[Solution, ...] = ()
+    ends: tuple[Attended, ...] = ()
+    budget: int = 0
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """Loose ends have derivative 0."""
+        total = torch.zeros((), dtype=numerics.DTYPE)
+        for s in self.parts:
+            total = total + s.surrogate(theta)
+        return total
+
+    def selected(self) -> tuple[list[Tensor], float]:
+        """The tables of the gamma -> 0+ choice, and how far off they may be."""
+        chosen: list[Sequence[Tensor]] = []
+        error = 0.0
+        for s in self.parts:
+            tables, off = select(s) if s.converged and s.component.pinned is None else (s.tables, 0.0)
+            chosen.append(tables)
+            error = max(error, off)
+        return self.extended(chosen), error
+
+    def extended(self, chosen: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """The cluster marginals of the whole, from those of the parts."""
+        tree = self.tree
+        assert tree is not None
+        check_bytes(tree, 8 * COPIES * tree.cells, self.budget)
+        logs = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
+
+        def add(log_p: Tensor, scope: Sequence[str]) -> None:
+            home = tree.home(scope)
+            assert home is not None
+            inside = [v for v in tree.clusters[home] if v in scope]
+            ordered = log_p.permute([scope.index(v) for v in inside])
+            logs[home] = logs[home] + ordered.reshape([tree.sizes[v] if v in scope else 1 for v in tree.clusters[home]])
+
+        for s, tables in zip(self.parts, chosen, strict=True):
+            assert s.tree is not None
+            for i, table in enumerate(tables):
+                add(_conditional(s.tree, i, table.detach()), s.tree.clusters[i])
+        for a in self.ends:
+            add(torch.from_numpy(a.log_p), a.scope)
+        return calibrate(tree, [x.expand(s) for x, s in zip(logs, tree.shapes, strict=True)])[1]
+
+
+def _conditional(tree: Tree, i: int, table: Tensor) -> Tensor:
+    """log mu(cluster | its separator)."""
+    if tree.parent[i] < 0:
+        return numerics.log(table)
+    inside = set(tree.separators[i])
+    rest = [k for k, v in enumerate(tree.clusters[i]) if v not in inside]
+    mass = table.sum(rest, keepdim=True) if rest else table
+    return numerics.log(torch.where(mass > 0, table / torch.where(mass > 0, mass, 1.0), 0.0))
+
+
+@dataclass(frozen=True)
+class Peeled:
+    """Leaves out the loose ends of a large component at gamma = 0 and solves the parts that matter with `inner`."""
+
+    inner: Solver
+    budget: int
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return "peeled"
+
+    @staticmethod
+    def fits(component: Component) -> bool:
+        """Whether this is a large component, and less than half of it without its loose ends."""
+        if component.gamma != 0 or component.tree.cells < LARGE:
+            return False
+        kept = peel(component)[0]
+        mentioned = {v for a in kept for v in a.scope}
+        sizes = {n: k for n, k in component.sizes.items() if n in mentioned}
+        return 2 * decompose(sizes, [a.scope for a in kept]).cells < component.tree.cells
+
+    def solve(self, component: Component) -> Solution:
+        """The bounds of the parts, added up; mu is put together when somebody asks."""
+        kept, ends = peel(component)
+        parts = [self.inner.solve(c) for c in _components(component, kept)]
+        if any(s.lower == torch.inf for s in parts):
+            return infinite(component, self._named(parts))
+        scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
+        found = PeeledSolution(
+            component,
+            sum(s.lower for s in parts),
+            sum(s.upper for s in parts),
+            self._named(parts),
+            converged=all(s.converged for s in parts),
+            tree=decompose(component.sizes, scopes),
+            multipliers={name: m for s in parts for name, m in s.multipliers.items()},
+            steps=sum(s.steps for s in parts),
+            residual=max((s.residual for s in parts), default=0.0),
+            memory=max((s.memory for s in parts), default=0),
+            method=" + ".join(sorted({s.method for s in parts if s.method})),
+            parts=tuple(parts),
+            ends=tuple(ends),
+            budget=self.budget,
+        )
+        return replace(found, tables=_Later(found, [s.tables for s in parts]))
+
+    def _named(self, parts: Sequence[Solution]) -> str:
+        return " + ".join(sorted({self.name, *(s.solver for s in parts)}))
+
+
+def _components(component: Component, arcs: Sequence[Attended]) -> list[Component]:
+    """The connected parts of some of the arcs."""
+    graph: nx.Graph[str] = nx.Graph()
+    for a in arcs:
+        nx.add_path(graph, a.scope)
+        graph.add_nodes_from(a.scope)
+    found: list[Component] = []
+    for names in nx.connected_components(graph):
+        variables = tuple(v for v in component.variables if v.name in names)
+        inside = tuple(a for a in arcs if a.scope[0] in names)
+        found.append(Component(variables, inside, component.gamma, component.theta))
+    return found
