@@ -96,7 +96,7 @@ def _jacobian(of: object, leaves: tuple[Tensor, ...]) -> Tensor:
     """(outputs, parameters laid end to end); what is impossible does not count."""
     with torch.enable_grad():
         parts = torch.autograd.functional.jacobian(of, leaves)  # pyright: ignore[reportArgumentType]
-    return torch.cat([x.flatten(1) for x in parts], 1).nan_to_num(0.0)
+    return torch.cat([x.reshape(len(x), -1) for x in parts], 1).nan_to_num(0.0)
 
 
 def of_softmax(p: Tensor, slope: Tensor, weight: Tensor, damping: float = 0.0) -> Tensor:

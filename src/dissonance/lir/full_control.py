@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dissonance.lir.inner import Attentions, Solved
-from dissonance.lir.local import MASS, Local, narrow, over
+from dissonance.lir.local import MASS, Local, narrow, over, rows
 from dissonance.lir.parameters import Stacked
 from dissonance.lir.projection import projected, projects
 from dissonance.lir.quadratic import quadratic_argmin
@@ -173,8 +173,8 @@ class FullControl:
         for _ in range(20 * self.sweeps):
             _, slope = local.gradient(theta)
             slope = {k: torch.where(free[k], slope[k], 0.0) for k in keys}
-            square = torch.stack([(g * g).flatten(1).sum(1) for g in slope.values()]).sum(0)
-            off = torch.stack([g.abs().flatten(1).amax(1) for g in slope.values()]).amax(0)
+            square = torch.stack([rows(g * g).sum(1) for g in slope.values()]).sum(0)
+            off = torch.stack([rows(g.abs()).amax(1) for g in slope.values()]).amax(0)
             trial = {**theta, **{k: theta[k] - over(length, theta[k]) * slope[k] for k in keys}}
             trial, _ = local.parameters.admissible(trial)
             after = local.solve(trial)
@@ -192,7 +192,7 @@ def _full(local: Local, i: int, any_part: bool = False) -> Tensor:
     keys = local.parameters.keys(local.parameters.arcs[i])
     if not keys:
         return torch.zeros(len(local.parameters), dtype=torch.bool)
-    full = torch.cat([(narrow(local.control[k]) > 0).flatten(1) for k in keys], 1)
+    full = torch.cat([rows(narrow(local.control[k]) > 0) for k in keys], 1)
     return full.any(1) if any_part else full.all(1)
 
 
@@ -235,8 +235,8 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
     least = 0.0 if all(s.steps == 0 for r in free.results for s in r.solutions) else MASS
     for i in arcs:
         nothing = torch.zeros(parameters.shapes[i], dtype=DTYPE)
-        rows = [free.rows(k, parameters, parameters.arcs[i]) for k in range(len(parameters))]
-        found = [nothing if x is None else x for x in rows]
+        each = [free.rows(k, parameters, parameters.arcs[i]) for k in range(len(parameters))]
+        found = [nothing if x is None else x for x in each]
         joint = torch.stack(found) if len(found) > 1 else found[0][None]
         mass = joint.sum(-1)
         p = joint / torch.where(mass > 0, mass, 1.0)[..., None]

@@ -108,6 +108,11 @@ def narrow(chi: Tensor) -> Tensor:
     return chi
 
 
+def rows(x: Tensor) -> Tensor:
+    """(P, n) of (P, ...): a parameter that is one number is a row of one."""
+    return x.reshape(len(x), -1)
+
+
 def over(runs: Tensor, like: Tensor) -> Tensor:
     """(P,) shaped to go with (P, ...)."""
     return runs.reshape(-1, *[1] * (like.dim() - 1))

@@ -13,7 +13,7 @@ from dissonance.cpds import CPD, LinearGaussian, SoftmaxTable
 from dissonance.lir.fisher import natural_gradient, of_softmax
 from dissonance.lir.full_control import Moved
 from dissonance.lir.inner import Solved
-from dissonance.lir.local import MASS, Local, over
+from dissonance.lir.local import MASS, Local, over, rows
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.lir.projection import approached
 
@@ -109,7 +109,7 @@ def _exactly(
     if len(arcs) == 1 and type(arc.cpd) is LinearGaussian:
         return _gaussian(local, arcs[0], theta, found, solved.every(parameters, arc), soft, h)
     if alike and all(type(a.cpd).match is not CPD.match for a in tied):
-        chi = torch.cat([local.control[k].flatten(1) for k in parameters.keys(arc)], 1)
+        chi = torch.cat([rows(local.control[k]) for k in parameters.keys(arc)], 1)
         one = (beta == 0) | (beta == beta.amax(1, keepdim=True))
         even = soft & (chi == chi[:, :1]).all(1) & one.all(1)
         runs = moves if any(a.cpd.density for a in tied) else even  # densities have no Fisher matrix here

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dissonance.lir.each import Each
 from dissonance.lir.inner import Solved
-from dissonance.lir.local import Local
+from dissonance.lir.local import Local, rows
 from dissonance.lir.parameters import Stacked
 from dissonance.solvers.sampled import SampledSolution
 
@@ -85,4 +85,4 @@ def _newton(
 
 
 def _largest(slope: Stacked) -> Tensor:
-    return torch.stack([g.abs().flatten(1).amax(1).double() for g in slope.values()]).amax(0)
+    return torch.stack([rows(g.abs()).amax(1).double() for g in slope.values()]).amax(0)

@@ -13,6 +13,7 @@ from dissonance import (
     Arc,
     Attention,
     Backward,
+    Control,
     Dag,
     Deterministic,
     DissonanceError,
@@ -401,3 +402,22 @@ def test_policies_must_fit_the_graph():
         flow_network(dag, balance="TB", backward=Backward(dag, partition=False))
     with pytest.raises(DissonanceError, match="lambda"):
         Parts(-1.0)
+
+
+def test_on_policy_the_mean_is_no_matter_to_tb_and_is_one_to_its_modification():
+    dag = hyper_grid(2, 3, "cosine")
+    tb, lpv, mod_tb, mod_lpv = (
+        flow_network(dag, balance=name, control=0.2).run(5).theta["F.logits"]
+        for name in ("TB", "LPV", "ModTB", "ModLPV")
+    )
+    torch.testing.assert_close(tb, lpv, rtol=0, atol=1e-12)
+    assert float((mod_tb - mod_lpv).abs().max()) > 1e-4
+
+
+def test_lpv_is_tb_under_full_control_of_log_z():
+    case = Case(uneven(), "LPV", seed=6)
+    backward = Backward(case.dag, case.backward.logits.detach())
+    pdg = flow_pdg(case.dag, case.rows, case.q, case.forward, backward)
+    attention = surprisal_attention("TB")
+    run = lir(pdg, attention=attention, control=Control({"B.log_z": inf}), steps=1)
+    assert inconsistency(run.pdg, attention).upper == pytest.approx(float(case.by_hand().detach()), abs=1e-7)
