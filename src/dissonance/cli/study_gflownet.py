@@ -89,7 +89,9 @@ def gflownet(
     Stopped at any point, the same command goes on where it was; when all runs are there it writes the report again.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.studies import figures
     from dissonance.studies.gflownet.folder import Folder, Machine
+    from dissonance.studies.gflownet.publish import publish
 
     began = time.perf_counter()
     lists = {"losses": losses, "rewards": rewards, "clamps": clamps, "searched": searched, "seeds": seeds}
@@ -108,8 +110,12 @@ def gflownet(
                 folder.search(machine, show)
             with progress("confirmation") as show:
                 folder.confirm(machine, show)
+    if not publish(folder, draw=draw) and draw:
+        sys.stderr.write(f"dissonance: {figures.MISSING}\n")
     _show(folder)
-    sys.stdout.write(f"\n{len(folder.outcomes())} runs, {time.perf_counter() - began:.3g} s; {out / 'runs.csv'}\n")
+    sys.stdout.write(
+        f"\n{len(folder.outcomes())} runs, {time.perf_counter() - began:.3g} s; {out / 'report.md'} has it all\n"
+    )
 
 
 def _settings(out: Path, preset: Preset | None, given: dict[str, Any]) -> Settings:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dissonance.studies.outcomes import ALL, Group, Outcome, Spread, groups
 from dissonance.studies.reported import Means, Reported
+from dissonance.studies.written import markdown_table
 
 BIT = math.log(2)
 OTHER_DRAWS = (
@@ -25,21 +26,21 @@ def report(outcomes: Sequence[Outcome], settings: dict[str, object], theirs: Rep
         "## Initial inconsistency",
         f"In bits, mean over the cpd draws, beside those of {theirs.whose}. The exact values are certified: the "
         f"bounds are at most {max(o.initial_upper - o.initial_lower for o in outcomes) / BIT:.1g} bits apart.",
-        _table(_initial(found, theirs)),
+        markdown_table(_initial(found, theirs)),
         "## Strategies",
         "Mean and standard deviation over all runs. *Resolution* is the part of the initial inconsistency that is "
         "gone; *pooled* is that of all runs together; *rate* is what is resolved on average over the timesteps; "
         "TV is the total variation between the first and the last mu*, and of the cpds from where they began.",
-        _table(_strategies(found, theirs)),
+        markdown_table(_strategies(found, theirs)),
         "What that cost, mean over the runs.",
-        _table(_cost(found)),
+        markdown_table(_cost(found)),
         _seconds(outcomes),
         "## Resolution by structure",
         f"Percent, mean and standard deviation; in brackets the mean of {theirs.whose}.",
-        _table(_by_structure(found, "resolution_percent", theirs.resolution, 1)),
+        markdown_table(_by_structure(found, "resolution_percent", theirs.resolution, 1)),
         "## Distortion by structure",
         f"Total variation between the first and the last mu*; in brackets the mean of {theirs.whose}.",
-        _table(_by_structure(found, "tv_mu", theirs.distortion, 3)),
+        markdown_table(_by_structure(found, "tv_mu", theirs.distortion, 3)),
         "## Why the numbers differ",
         *([OTHER_DRAWS] if settings.get("authors") is None else []),
         *(_why_exact(found) if exact else _why_published(found)),
@@ -54,12 +55,6 @@ def report(outcomes: Sequence[Outcome], settings: dict[str, object], theirs: Rep
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 Rows = Iterator[Sequence[str]]
-
-
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    head, *body = rows
-    line = "|".join(["---", *["---:"] * (len(head) - 1)])
-    return "\n".join([f"| {' | '.join(head)} |", f"|{line}|", *(f"| {' | '.join(r)} |" for r in body)])
 
 
 def _initial(found: Sequence[Group], theirs: Reported) -> Rows:
@@ -173,7 +168,7 @@ def _why_published(found: Sequence[Group]) -> Iterator[str]:
         "What is measured with the same unconverged solver is not the inconsistency, so here is the pooled "
         "resolution in percent, as the loop saw it / between the certified inconsistencies of the same PDGs:"
     )
-    yield _table(rows)
+    yield markdown_table(rows)
     yield (
         "**Partial focus.** The arcs out of focus have no weight, and one attended arc is consistent by itself: on "
         "chain_4v_3e an exact step cannot move. The loop moves because mu, warm-started from the conflict of all arcs, "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dissonance.studies.outcomes import ALL, Group, Outcome, groups
+from dissonance.studies.written import csv_table
 
 BIT = math.log(2)
 MEASURES = {
@@ -28,11 +27,11 @@ MEASURES = {
 def tables(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
     """Every table by file name."""
     return {
-        "initial.csv": _csv(_initial(outcomes)),
-        "strategies.csv": _csv(_strategy(g) for g in groups(outcomes)),
-        "runs.csv": _csv(map(_run, outcomes)),
-        "steps.csv": _csv(row for o in outcomes for row in _steps(o)),
-        "timing.csv": _csv(_timing(outcomes)),
+        "initial.csv": csv_table(_initial(outcomes)),
+        "strategies.csv": csv_table(_strategy(g) for g in groups(outcomes)),
+        "runs.csv": csv_table(map(_run, outcomes)),
+        "steps.csv": csv_table(row for o in outcomes for row in _steps(o)),
+        "timing.csv": csv_table(_timing(outcomes)),
     }
 
 
@@ -96,19 +95,3 @@ def _timing(outcomes: Sequence[Outcome]) -> Iterable[dict[str, Any]]:
             "seconds_together": sum(shares),
             "seconds_together_per_run": sum(shares) / len(shares),
         }
-
-
-def _csv(rows: Iterable[dict[str, Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer: csv.DictWriter[str] | None = None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(text, list(row), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow({k: _written(v) for k, v in row.items()})
-    return text.getvalue().encode()
-
-
-def _written(value: Any) -> Any:
-    """Ten digits; what is undefined is empty."""
-    return ("" if math.isnan(value) else f"{value:.10g}") if isinstance(value, float) else value

@@ -28,7 +28,7 @@ pytest.importorskip("optuna")
 
 QUICK = {
     "height": 4, "losses": ("TB", "ModTB"), "rewards": ("cosine",), "clamps": ("none",), "trials": 4,
-    "seeds": (1, 2, 3), "search_iterations": 100, "iterations": 150, "every": 75, "batch": 16,
+    "seeds": (1, 2, 3), "search_iterations": 60, "iterations": 80, "every": 40, "batch": 16,
 }  # fmt: skip
 SETTINGS = replace(Settings.tiny(), **QUICK)
 WORDS = ["--preset", "tiny", "--no-figures", "--device", "cpu"]
@@ -63,7 +63,7 @@ def test_every_run_is_there_and_near_its_target(done: Folder):
     assert all(0 < o.l1 < 0.2 for o in found)
     assert all(o.coverage == 1 and o.stuck == 0 and o.frozen == 0 for o in found)
     assert len(done.trials()) == 2 * 4
-    assert [p.iteration for p in done.traces()] == [75, 150] * 6
+    assert [p.iteration for p in done.traces()] == [40, 80] * 6
 
 
 def test_the_best_trial_of_each_search_is_confirmed(done: Folder):
@@ -153,7 +153,7 @@ def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_pat
     folder.search(machine)
     assert folder.trials() == [t for t in done.trials() if t.loss == "TB"]
     other = Folder(tmp_path / "other", replace(SETTINGS, losses=("TB",), search_iterations=7))
-    with pytest.raises(DissonanceError, match="holds a search of TB-cosine-none with search_iterations 100, not 7"):
+    with pytest.raises(DissonanceError, match="holds a search of TB-cosine-none with search_iterations 60, not 7"):
         other.search(machine)
 
 

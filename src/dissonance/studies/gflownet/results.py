@@ -1,0 +1,184 @@
+"""What a finished study says: its runs in groups, the modified losses beside the others, and the noise of sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, median
+
+import torch
+
+from dissonance.gflownets.exact import Fit, sampled
+from dissonance.studies.gflownet.confirmation import Outcome, Point
+from dissonance.studies.gflownet.folder import Folder, Trial
+from dissonance.studies.gflownet.published import GRID, PUBLISHED, SAMPLES, TOP_SHARE
+from dissonance.studies.gflownet.settings import Settings
+from dissonance.studies.gflownet.statistics import Ratio, Spread
+
+FAMILIES = (("ModTB", "TB"), ("ModLPV", "LPV"))
+"""Each modified loss, and what it modifies."""
+WORST = 2.0
+"""The largest L1 there is: that of a policy which is not a number."""
+ALL = "all"
+FROZEN = 0.5
+"""A run counts as frozen if the clamp cut off its loss in more than this share of the iterations."""
+GAP = 0.01
+"""A difference of L1 that is large enough to be explained."""
+DRAWS = 5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A modified loss beside the one it modifies, run by run: under a clamp, on a reward or on all of them."""
+
+    clamp: str
+    reward: str
+    modified: str
+    original: str
+    measure: str  # l1: at the end; mean_l1: on average over the training
+    ratio: Ratio
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How much larger the L1 of the original loss is than that of the modified one, under each clamp."""
+
+    reward: str
+    modified: str
+    original: str
+    published: float  # of samples
+    gaps: dict[str, float]  # exact, by clamp
+    frozen: tuple[int, int]  # runs of the modified and of the original loss that the clamp of the batch froze
+
+    @property
+    def share(self) -> float:
+        """The part of the gap under the published clamp that is gone without a clamp; nan if there is no gap."""
+        with_clamp, without = self.gaps.get("batch", math.nan), self.gaps.get("none", math.nan)
+        return 1 - without / with_clamp if with_clamp > GAP else math.nan
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables of a study, and what can be asked of them. Only the best hyperparameters of a pair are compared."""
+
+    settings: Settings
+    trials: Sequence[Trial]
+    outcomes: Sequence[Outcome]
+    points: Sequence[Point]
+
+    @classmethod
+    def of(cls, folder: Folder) -> Results:
+        """What is in the folder."""
+        return cls(folder.settings, folder.trials(), folder.outcomes(), folder.traces())
+
+    def runs(self, clamp: str, reward: str, loss: str) -> list[Outcome]:
+        """The runs of a pair with its best hyperparameters, by seed."""
+        return self._groups.get((clamp, reward, loss), [])
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, str, str], list[Outcome]]:
+        groups: dict[tuple[str, str, str], list[Outcome]] = {}
+        for o in self.outcomes:
+            if o.rank == 0:
+                groups.setdefault((o.clamp, o.reward, o.loss), []).append(o)
+        return groups
+
+    def spread(self, clamp: str, reward: str, loss: str, measure: str) -> Spread:
+        """Median and interquartile range of a column of runs.csv over the seeds."""
+        return Spread.of([getattr(o, measure) for o in self.runs(clamp, reward, loss)])
+
+    def trace(self, clamp: str, reward: str, loss: str) -> dict[int, list[Point]]:
+        """The points of these runs, by seed."""
+        return self._traces.get((clamp, reward, loss), {})
+
+    @cached_property
+    def _traces(self) -> dict[tuple[str, str, str], dict[int, list[Point]]]:
+        groups: dict[tuple[str, str, str], dict[int, list[Point]]] = {}
+        for p in sorted(self.points, key=lambda p: p.iteration):
+            if p.rank == 0:
+                groups.setdefault((p.clamp, p.reward, p.loss), {}).setdefault(p.seed, []).append(p)
+        return groups
+
+    @property
+    def families(self) -> list[tuple[str, str]]:
+        """The modified losses whose originals were run as well."""
+        return [f for f in FAMILIES if set(f) <= set(self.settings.losses)]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the grid is the published one."""
+        return (self.settings.dimensions, self.settings.height) == GRID
+
+    # -- comparisons ---------------------------------------------------------------------------------------------------
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Every modified loss beside its original, under every clamp, on every reward and on all together."""
+        for clamp in self.settings.clamps:
+            for modified, original in self.families:
+                for measure in ("l1", "mean_l1"):
+                    each = {r: self._logs(clamp, r, modified, original, measure) for r in self.settings.rewards}
+                    for reward, logs in each.items():
+                        yield Comparison(clamp, reward, modified, original, measure, Ratio.of(list(logs.values())))
+                    common = [s for s in self.settings.seeds if all(s in logs for logs in each.values())]
+                    if len(each) > 1:
+                        means = [fmean(logs[seed] for logs in each.values()) for seed in common]
+                        yield Comparison(clamp, ALL, modified, original, measure, Ratio.of(means))
+
+    def _logs(self, clamp: str, reward: str, modified: str, original: str, measure: str) -> dict[int, float]:
+        """By seed, the logarithm of how many times as large the modified loss's value is."""
+        first, second = (self._values(clamp, reward, loss, measure) for loss in (modified, original))
+        return {seed: math.log(value / second[seed]) for seed, value in first.items() if seed in second}
+
+    def _values(self, clamp: str, reward: str, loss: str, measure: str) -> dict[int, float]:
+        if measure == "l1":
+            found = {o.seed: o.l1 for o in self.runs(clamp, reward, loss)}
+        else:
+            found = {s: fmean(p.l1 for p in points) for s, points in self.trace(clamp, reward, loss).items()}
+        return {seed: WORST if math.isnan(x) else max(x, 1e-12) for seed, x in found.items()}
+
+    def explained(self) -> Iterator[Explained]:
+        """What the clamp does to the gap between a modified loss and its original."""
+        for modified, original in self.families:
+            for reward in self.settings.rewards:
+                theirs = PUBLISHED["sampled_l1"]
+                gaps = {
+                    clamp: self._middle(clamp, reward, original) - self._middle(clamp, reward, modified)
+                    for clamp in self.settings.clamps
+                }
+                frozen = [sum(o.frozen > FROZEN for o in self.runs("batch", reward, x)) for x in (modified, original)]
+                published = theirs[reward, original].median - theirs[reward, modified].median
+                yield Explained(reward, modified, original, published, gaps, (frozen[0], frozen[1]))
+
+    def _middle(self, clamp: str, reward: str, loss: str) -> float:
+        values = self._values(clamp, reward, loss, "l1").values()
+        return median(values) if values else math.nan
+
+    # -- the search ----------------------------------------------------------------------------------------------------
+
+    def best(self, clamp: str, reward: str, loss: str) -> list[Trial]:
+        """The best fifth of the trials of a pair: 10 of 50, as published."""
+        found = sorted(
+            (t for t in self.trials if (t.clamp, t.reward, t.loss) == (clamp, reward, loss)), key=lambda t: t.l1
+        )
+        return found[: max(1, round(TOP_SHARE * len(found)))]
+
+    # -- noise ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def floors(self) -> dict[str, tuple[float, float]]:
+        """L1 and JSD that a perfect sampler scores on each reward, by drawing so many samples from the target."""
+        generator = torch.Generator().manual_seed(0)
+        floors: dict[str, tuple[float, float]] = {}
+        for reward, dag in self.settings.graphs().items():
+            target = dag.target.expand(DRAWS, -1)
+            drawn = sampled(target, self.settings.samples, generator)
+            fit = Fit.of(drawn, target, torch.zeros_like(target, dtype=torch.bool))
+            floors[reward] = fit.l1.mean().item(), fit.jsd.mean().item()
+        return floors
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the noise is that of the published metrics."""
+        return self.comparable and self.settings.samples == SAMPLES
