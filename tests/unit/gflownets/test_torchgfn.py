@@ -192,6 +192,15 @@ def test_other_environments_are_not_taken():
         trajectories_of(SimpleNamespace(env=SimpleNamespace()), 3)
 
 
+def test_the_example_in_the_documents_runs():
+    page = (ROOT / "docs" / "gflownets.md").read_text(encoding="utf-8")
+    section = page.partition("## With torchgfn\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"^```py\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, object] = {}
+    exec(compile(code, "gflownets.md", "exec"), names)
+    assert names["after"] < 0.5 * names["before"]
+
+
 def test_the_benchmark_compares_the_two():
     options = ["--height", "8", "--dimensions", "2", "--batch", "16", "--iterations", "2", "--width", "16"]
     command = [sys.executable, ROOT / "benchmarks" / "gflownet.py", *options, "--loss", "ModTB"]
