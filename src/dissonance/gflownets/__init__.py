@@ -1,22 +1,72 @@
 """GFlowNets: a policy that draws states in proportion to a reward, trained as the resolution of an inconsistency."""
 
-from dissonance.gflownets.bits import bit_strings
-from dissonance.gflownets.cpds import Backward, Forward, StateFlow
-from dissonance.gflownets.dag import Dag
-from dissonance.gflownets.flow_network import FlowNetwork, flow_network, flow_pdg, surprisal_attention
-from dissonance.gflownets.grids import hyper_grid
-from dissonance.gflownets.trees import word_tree
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dissonance.gflownets.bits import bit_strings
+    from dissonance.gflownets.cpds import Backward, Forward, StateFlow
+    from dissonance.gflownets.dag import Dag
+    from dissonance.gflownets.flow_network import FlowNetwork, flow_network, flow_pdg, surprisal_attention
+    from dissonance.gflownets.grids import hyper_grid
+    from dissonance.gflownets.losses import LOSSES
+    from dissonance.gflownets.trainer import Plan, Run, Trainer
+    from dissonance.gflownets.training import train
+    from dissonance.gflownets.trees import word_tree
+
+_HOME = {
+    "bits": ("bit_strings",),
+    "cpds": ("Backward", "Forward", "StateFlow"),
+    "dag": ("Dag",),
+    "flow_network": ("FlowNetwork", "flow_network", "flow_pdg", "surprisal_attention"),
+    "grids": ("hyper_grid",),
+    "losses": ("LOSSES",),
+    "trainer": ("Plan", "Run", "Trainer"),
+    "training": ("train",),
+    "trees": ("word_tree",),
+}
+_WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "LOSSES",
     "Backward",
     "Dag",
     "FlowNetwork",
     "Forward",
+    "Plan",
+    "Run",
     "StateFlow",
+    "Trainer",
     "bit_strings",
     "flow_network",
     "flow_pdg",
     "hyper_grid",
     "surprisal_attention",
+    "train",
     "word_tree",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: training needs torch and no more."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+class _Package(ModuleType):
+    """Keeps importing the submodule `flow_network` from hiding the function of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and name in _WHERE:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -245,6 +245,13 @@ def test_a_table_that_is_not_one_is_one_line(done: Folder, tmp_path: Path, capsy
     assert "is not a table of this study" in capsys.readouterr().err
 
 
+def test_a_study_is_computed_with_torch_and_optuna_alone():
+    others = ("clarabel", "matplotlib", "msgspec", "networkx", "rich", "scipy", "torchdiffeq", "typer")
+    code = f"import sys; sys.modules |= dict.fromkeys({others}); import dissonance.studies.gflownet.folder"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
