@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ROUNDS = 60
+STRAIGHTENING, SOFT = 4, 12.0
+"""How often steep links are made lighter, and what counts as steep: so straight lines come about."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,33 @@ def heights(
     """y for each element: minimises sum w (y_u - y_v)^2 over the links, column by column and round by round.
 
     In one column, given its neighbours, this is a weighted isotonic regression: exact by pooling adjacent violators.
+    Then steep links are made lighter a few times (w / (1 + |y_u - y_v| / s)), so that most lines become level.
     """
+    apart = [_apart(c, extents) for c in columns]
+    y: dict[int, float] = {}
+    for column, offsets in zip(columns, apart, strict=True):
+        middle = offsets[-1] / 2 if offsets else 0.0
+        y.update((e, o - middle) for e, o in zip(column, offsets, strict=True))
+    _settle(y, columns, apart, links, ROUNDS)
+    for _ in range(STRAIGHTENING):
+        lighter = [(u, v, w * SOFT / (SOFT + abs(y[u] - y[v]))) for u, v, w in links]
+        _settle(y, columns, apart, lighter, ROUNDS // 3)
+    return y
+
+
+def _settle(
+    y: dict[int, float],
+    columns: Sequence[Sequence[int]],
+    apart: Sequence[Sequence[float]],
+    links: Sequence[tuple[int, int, float]],
+    rounds: int,
+) -> None:
+    """Move the columns one after another, until nothing moves."""
     neighbours: dict[int, list[tuple[int, float]]] = {e: [] for c in columns for e in c}
     for u, v, w in links:
         neighbours[u].append((v, w))
         neighbours[v].append((u, w))
-    y: dict[int, float] = {}
-    apart = [_apart(c, extents) for c in columns]
-    for column, offsets in zip(columns, apart, strict=True):
-        middle = offsets[-1] / 2 if offsets else 0.0
-        y.update((e, o - middle) for e, o in zip(column, offsets, strict=True))
-    for number in range(ROUNDS):
+    for number in range(rounds):
         turn = range(len(columns)) if number % 2 == 0 else range(len(columns) - 1, -1, -1)
         moved = 0.0
         for i in turn:
@@ -48,8 +66,7 @@ def heights(
                 moved = max(moved, abs(y[e] - level - o))
                 y[e] = level + o
         if moved < 0.05:
-            break
-    return y
+            return
 
 
 def _apart(column: Sequence[int], extents: Mapping[int, Extent]) -> list[float]:

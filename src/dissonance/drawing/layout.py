@@ -7,7 +7,7 @@ targets split, and the room for its label. Links over several columns have an el
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -121,10 +121,12 @@ def layout(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[
     of = {v: elements.add(2 * rank[v], Extent(tall[v] / 2, tall[v] / 2, 14)) for v in widths}
     junction: dict[str, int] = {}
     passed: dict[tuple[str, str], list[int]] = {}
+    degree = Counter(v for e in arcs.values() if len(e.sources + e.targets) > 1 for v in e.sources + e.targets)
+    loose = {v for v in widths if degree[v] == 1}
     for a, e in arcs.items():
         junction[a] = elements.add(where[a], _room(e, tags[a], where[a], rank))
         for v in (*e.sources, *e.targets):
-            passed[a, v] = elements.link(of[v], junction[a], _pull(v, e))
+            passed[a, v] = elements.link(of[v], junction[a], _pull(v, e, loose))
     columns = _best_order(elements)
     y = heights(columns, elements.links, dict(enumerate(elements.extent)))
     need = {of[v]: widths[v] for v in widths} | {
@@ -148,12 +150,16 @@ def _middle(span: tuple[float, float]) -> float:
     return (span[0] + span[1]) / 2
 
 
-def _pull(v: str, ends: Ends) -> float:
-    """How much a variable draws an arc's junction to its height: most where all its other lines meet."""
-    if not ends.sources and len(ends.targets) == 1:
-        return 0.3
+def _pull(v: str, ends: Ends, loose: set[str]) -> float:
+    """How much a variable draws an arc's junction to its height: most where all its other lines meet.
+
+    Arcs to loose ends give way, so that chains are straight.
+    """
+    scope = ends.sources + ends.targets
+    if len(scope) <= 2:
+        return 0.3 if len(scope) == 1 else 0.7 if loose & set(scope) else 1.0
     alone = len(ends.sources) == 1 if v in ends.sources else len(ends.targets) == 1
-    return 4.0 if alone and len(ends.sources) + len(ends.targets) > 2 else 1.0
+    return 4.0 if alone else 1.0
 
 
 def _width(ends: Ends, tag: Tag, column: int, rank: Mapping[str, int]) -> float:
