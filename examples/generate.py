@@ -43,17 +43,17 @@ def draw(path: Path, panels: dict[str, Tensor], course: dict[str, list[float]]) 
 
     figure, axes = plt.subplots(1, len(panels) + 1, figsize=(2.6 * len(panels) + 2.6, 2.5), layout="constrained")
     for axis, (title, images) in zip(axes, panels.items(), strict=False):
-        mosaic = images.reshape(10, 10, 28, 28).permute(0, 2, 1, 3).reshape(280, 280)
-        axis.imshow(mosaic[::2, ::2].numpy(), cmap="gray_r", vmin=0, vmax=1)  # half the size, for the web
+        small = nn.functional.avg_pool2d(images.reshape(100, 28, 28), 2)  # half the size, for the web
+        mosaic = small.reshape(10, 10, 14, 14).permute(0, 2, 1, 3).reshape(140, 140)
+        axis.imshow(mosaic.numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="none")
         axis.set_title(title, fontsize=8)
         axis.set_axis_off()
     for name, values in course.items():
         every = max(1, len(values) // 150)
         axes[-1].plot(range(0, len(values), every), values[::every], lw=0.8, label=name)
-    axes[-1].set_xlabel("step of LIR")
-    axes[-1].set_title("nats", fontsize=8)
-    if len(course) > 1:
-        axes[-1].legend(frameon=False, fontsize=7)
+    axes[-1].set_xlabel("step of LIR" if len(course) == 1 else "round")
+    axes[-1].set_title("what each step saw, in nats", fontsize=8)
+    axes[-1].legend(frameon=False, fontsize=7)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
@@ -82,7 +82,7 @@ def autoencode(train: Tensor, test: Tensor, asked: argparse.Namespace) -> None:
 
 
 def play(train: Tensor, asked: argparse.Namespace) -> None:
-    """Print what the discriminator makes of real and generated digits; draw some, before and after."""
+    """Print what the discriminator makes of real and generated digits; draw some."""
     generator = nn.Sequential(nn.Linear(NOISE, 128), nn.LeakyReLU(0.2), nn.Linear(128, 784), nn.Sigmoid())
     detector = nn.Sequential(nn.Linear(784, 128), nn.LeakyReLU(0.2), nn.Linear(128, 1))
     game: Instance[Adversaries] = gan(
@@ -91,7 +91,7 @@ def play(train: Tensor, asked: argparse.Namespace) -> None:
     began, steps = time.perf_counter(), 6000 if asked.steps is None else asked.steps
     run = game.run(steps)
     seconds = time.perf_counter() - began
-    before, after = game.answer(0), game.read(run)
+    after = game.read(run)
     real = torch.zeros(500, dtype=torch.long)
     with torch.no_grad():
         believed, taken_in = (
@@ -104,7 +104,7 @@ def play(train: Tensor, asked: argparse.Namespace) -> None:
     print(f"a generated digit is {float(nearest):.2f} from the nearest real one, a real digit {float(apart):.2f}")
     local = run.trace.column("local_upper")[:-1]
     course = {"discriminator: -L/2 - log 2": local[::2], "generator: E[-log D] - log 2": local[1::2]}
-    panels = {"digits": train[:100], "made before training": before.generate(100), "made after": after.generate(100)}
+    panels = {"digits": train[:100], "made by the generator": after.generate(100)}
     draw(asked.out / "gan.svg", panels, course)
 
 

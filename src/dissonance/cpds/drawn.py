@@ -102,6 +102,8 @@ class Distributed(CPD):
             raise CapabilityError("a finite target of a drawn cpd comes alone; give every other target an arc.")
         self.finite = sum(v.size for v in targets if v.is_finite)
         self.widths = () if self.finite else width(targets)
+        left, right = (", ".join(v.name for v in side) for side in (sources, targets))
+        self.ends = f"{left} -> {right}".lstrip()
         self._check(sources)
         return self
 
@@ -131,7 +133,7 @@ class Distributed(CPD):
         try:
             return p.log_prob(targets[0] if self.finite else joined(targets))
         except NotImplementedError:
-            raise CapabilityError(f"{_name(p)} has no log_prob.") from None
+            raise CapabilityError(f"the {_name(p)} of the arc {self.ends} has no log_prob.") from None
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """All values of a finite target; else `count` samples."""
@@ -141,7 +143,13 @@ class Distributed(CPD):
             values = torch.arange(self.finite)
             log_p = p.log_prob(values[:, None].expand(-1, rows)).T  # (N, k)
             return Drawn((values.expand(rows, -1),), log_p.exp())
-        drawn, weights = _samples(p, count, generator)
+        try:
+            drawn, weights = _samples(p, count, generator)
+        except NotImplementedError:
+            raise CapabilityError(
+                f"the {_name(p)} of the arc {self.ends} has neither rsample nor log_prob, so that derivatives cannot "
+                "get through its samples. Give it one of them, or make the cpd Generated(module, noise)."
+            ) from None
         return Drawn(drawn.movedim(0, 1).split(self.widths, -1), weights)
 
 
@@ -159,13 +167,7 @@ def _samples(p: Distribution, count: int, generator: torch.Generator) -> tuple[T
             drawn = p.rsample((count,))
             return drawn, drawn.new_full((drawn.shape[1], count), 1 / count)
         drawn = p.sample((count,))
-    try:
-        score = p.log_prob(drawn)
-    except NotImplementedError:
-        raise CapabilityError(
-            f"{_name(p)} has neither rsample nor log_prob, so that derivatives cannot get through its samples. Give it "
-            "one of them, or make the cpd Generated(module, noise)."
-        ) from None
+    score = p.log_prob(drawn)
     return drawn, (torch.exp(score - score.detach()) / count).movedim(0, 1)  # its derivative is that of the score
 
 

@@ -20,6 +20,7 @@ from dissonance.lir.compromise import Compromise, compromise
 from dissonance.lir.each import Each
 from dissonance.lir.flows import Flow, exp
 from dissonance.lir.full_control import Moved
+from dissonance.lir.impossible import impossible
 from dissonance.lir.inner import Attentions, Inner, Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked
@@ -134,6 +135,7 @@ class Engine:
             self._check(moved.theta)
         if local.first is None:  # nothing could move, so nothing was solved
             local.solve(self.theta)
+        self._refuse_infinite(foci, local)
         seconds = (time.perf_counter() - began) / len(self.parameters)
         rows = self._rows(foci, local, moved, seconds)
         self.theta, self.step = moved.theta, self.step + 1
@@ -248,3 +250,13 @@ class Engine:
         now = compromise(self.inner, self.theta, self.attention)
         self.start = self.start or now
         return now.distance(self.start)
+
+    def _refuse_infinite(self, foci: Sequence[Focus], local: Local) -> None:
+        """Raise if what is drawn costs infinitely much: nothing says where to go from there. Tables may be infinite."""
+        if local.first is None or not (isinstance(self.inner, Each) and self.inner.random):
+            return
+        for k, upper in enumerate(torch.as_tensor(local.first[1]).tolist()):
+            if not math.isfinite(upper):
+                theta = {**self.parameters.of(k, self.theta), **foci[k].context}
+                why = impossible(self.parameters.pdgs[k], foci[k].attention, theta)
+                raise DissonanceError(f"step {self.step}: the inconsistency is {upper}: {why}")

@@ -103,9 +103,11 @@ def test_what_can_neither_be_reparameterised_nor_scored_is_refused_with_the_way_
         Arc("q", X, Z, Distributed(Made(NoDensity))),
         Arc("p", X, Z, NeuralGaussian(nn.Linear(3, 2))),
     )
-    with pytest.raises(CapabilityError, match=r"NoDensity has neither rsample nor log_prob.*make the cpd Generated"):
+    with pytest.raises(
+        CapabilityError, match=r"NoDensity of the arc X -> Z has neither rsample nor log_prob.*the cpd Generated"
+    ):
         inconsistency(pdg, Attention({"d": inf, "q": inf, "p": 1.0}, {"p": 1.0}, 1.0))
-    with pytest.raises(CapabilityError, match="NoDensity has no log_prob"):
+    with pytest.raises(CapabilityError, match="NoDensity of the arc X -> Z has no log_prob"):
         pdg["q"].cpd.log_prob([torch.zeros(1, 2)], [torch.zeros(1, 3)])
 
 

@@ -25,7 +25,15 @@ from dissonance import (
     inconsistency,
     lir,
 )
-from dissonance.cpds import Data, NeuralCategorical, PointMass, SoftmaxTable
+from dissonance.cpds import (
+    Data,
+    Function,
+    LinearGaussian,
+    NeuralCategorical,
+    PointMass,
+    SoftmaxTable,
+    UniformBox,
+)
 from dissonance.instances import (
     adversarial_examples,
     adversarial_training,
@@ -325,6 +333,26 @@ def test_a_run_that_leaves_the_numbers_stops_there_with_its_last_good_checkpoint
     kept = torch.load(path, weights_only=True)
     assert kept["step"] == 3
     assert all(bool(torch.isfinite(v).all()) for v in kept["theta"].values())
+
+
+def test_a_run_whose_inconsistency_is_infinite_stops_there_and_names_the_arc(tmp_path: Path):
+    x, z = Variable("X", Euclidean(3)), Variable("Z", Euclidean(2))
+    torch.manual_seed(0)
+    pdg = PDG(
+        Arc("d", (), x, Data(torch.ones(4, 3))),
+        Arc("f", x, z, Function(nn.Linear(3, 2))),
+        Arc("box", (), z, UniformBox(-1.0, 1.0)),
+        Arc("g", (), z, LinearGaussian(None, [5.0, 5.0], 1.0, learnable=False)),
+    )
+    attention = Attention({"d": inf, "f": inf, "box": 1.0, "g": 1.0})
+    options: dict[str, Any] = {"attention": attention, "control": Control({"f": 0.05}), "flow": "step", "trace": EVERY}
+    with pytest.raises(
+        DissonanceError,
+        match=r"step \d: the inconsistency is inf: arc 'box' \(-> Z\) has density 0.* at 4 of 4 samples",
+    ):
+        lir(pdg, steps=9, checkpoint=tmp_path / "run.pt", **options)
+    kept = torch.load(tmp_path / "run.pt", weights_only=True)
+    assert kept["step"] > 0 and all(bool(torch.isfinite(v).all()) for v in kept["theta"].values())
 
 
 def test_what_is_not_a_point_is_refused_at_points(data: tuple[Tensor, Tensor]):
