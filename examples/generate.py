@@ -43,7 +43,7 @@ def draw(path: Path, panels: dict[str, Tensor], course: dict[str, list[float]]) 
 
     figure, axes = plt.subplots(1, len(panels) + 1, figsize=(2.6 * len(panels) + 2.6, 2.5), layout="constrained")
     for axis, (title, images) in zip(axes, panels.items(), strict=False):
-        small = nn.functional.avg_pool2d(images.reshape(100, 28, 28), 2)  # half the size, for the web
+        small = (15 * nn.functional.avg_pool2d(images.reshape(100, 28, 28), 2)).round() / 15  # for small files
         mosaic = small.reshape(10, 10, 14, 14).permute(0, 2, 1, 3).reshape(140, 140)
         axis.imshow(mosaic.numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="none")
         axis.set_title(title, fontsize=8)
@@ -97,8 +97,11 @@ def play(train: Tensor, asked: argparse.Namespace) -> None:
         believed, taken_in = (
             after.discriminator.log_prob([real], [x]).exp().mean() for x in (train[:500], after.generate(500))
         )
-    print(f"after {steps} steps ({1000 * seconds / max(1, steps):.1f} ms each) the discriminator believes in", end=" ")
-    print(f"{float(believed):.2f} of real digits and {float(taken_in):.2f} of generated ones")
+    print(
+        f"after {steps} steps ({1000 * seconds / max(1, steps):.1f} ms each) the discriminator takes real digits",
+        end=" ",
+    )
+    print(f"for real with probability {float(believed):.2f} on average, generated ones with {float(taken_in):.2f}")
     nearest = torch.cdist(after.generate(500), train).min(1).values.mean()
     apart = torch.cdist(train[:500], train[500:]).min(1).values.mean()
     print(f"a generated digit is {float(nearest):.2f} from the nearest real one, a real digit {float(apart):.2f}")
