@@ -361,6 +361,14 @@ def test_a_run_draws_the_same_walks_from_the_same_seed():
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
+def test_a_run_that_was_stopped_goes_on_with_the_walks_it_would_have_had(tmp_path):
+    instance, kept = flow_network(hyper_grid(2, 3, "cosine"), batch=8), tmp_path / "run"
+    whole = instance.run(6, seed=3)
+    instance.run(3, seed=3, checkpoint=kept)
+    resumed = instance.run(6, seed=3, checkpoint=kept)
+    assert all(torch.equal(v, resumed.theta[key]) for key, v in whole.theta.items())
+
+
 def test_walks_are_drawn_as_likely_as_the_policy_has_them():
     dag = uneven()
     torch.manual_seed(0)
