@@ -81,10 +81,10 @@ def test_boxes_and_labels_do_not_overlap_and_lines_keep_clear_of_boxes(make, siz
     found, written = boxes(drawing), labels(drawing)
     assert not any(overlap(a, b) for a, b in combinations(found, 2))
     assert not any(overlap(a, b) for a in found for b in written)
-    assert sum(overlap(a, b) for a, b in combinations(written, 2)) <= 0.02 * len(written)
+    assert not any(overlap(a, b) for a, b in combinations(written, 2))
     strokes = [m for g in drawing.scene.groups if g.kind == "arc" for m in g.marks if isinstance(m, Stroke)]
     inside = np.array(found) + np.array([1, 1, -1, -1])
-    assert sum(len(hits(s.curve, inside)) for s in strokes) <= 0.01 * len(strokes)
+    assert not any(hits(s.curve, inside) for s in strokes)
     for s in strokes:
         along = points(s.curve)
         assert along.real.min() >= 0 and along.real.max() <= drawing.scene.width
