@@ -147,8 +147,11 @@ def test_a_finished_study_needs_its_tables_only(done: Folder, tmp_path: Path, mo
     assert (tmp_path / "runs.csv").read_bytes() == (done.path / "runs.csv").read_bytes()
 
 
-def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_path: Path):
-    machine = Machine(storage=f"sqlite:///{tmp_path / 'trials.db'}")
+@pytest.mark.parametrize("url", ["sqlite:///{}/trials.db", os.environ.get("DISSONANCE_POSTGRES")])
+def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_path: Path, url: str | None):
+    if url is None:
+        pytest.skip("DISSONANCE_POSTGRES names no empty data base, as postgresql://me@localhost/trials")
+    machine = Machine(storage=url.format(tmp_path))
     folder = Folder(tmp_path / "study", replace(SETTINGS, losses=("TB",)))
     folder.search(machine)
     assert folder.trials() == [t for t in done.trials() if t.loss == "TB"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,9 @@ class Folder:
         machine = machine or Machine()
         if not self._searched():
             storage = machine.storage or self.path / "search.journal"
-            search = Search.at(self.settings, storage, machine.device, machine.at_once)
-            search(progress)
-            self.keep(search.found())
+            with closing(Search.at(self.settings, storage, machine.device, machine.at_once)) as search:
+                search(progress)
+                self.keep(search.found())
 
     def confirm(self, machine: Machine | None = None, progress: Progress | None = None) -> None:
         """Run what is missing of the confirmation; the search must be finished."""

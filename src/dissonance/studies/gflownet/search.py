@@ -73,6 +73,12 @@ class Search:
 
                 self._tell(some, self._l1([run for _, _, run in some], [p.reward for p, _, _ in some], watch))
 
+    def close(self) -> None:
+        """Leave the data base, if it is one."""
+        if engine := getattr(self.storage, "engine", None):
+            self.storage.remove_session()
+            engine.dispose()
+
     def _pairs(self) -> list[Pair]:
         return [pair for clamp in self.settings.searched for pair in self.settings.pairs(clamp)]
 
