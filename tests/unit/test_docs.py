@@ -1,5 +1,6 @@
 """The documents: their python blocks run, the numbers they promise are printed, their links lead somewhere."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+needs_networks = pytest.mark.skipif(
+    not importlib.util.find_spec("pgmpy"), reason="the networks of pgmpy: pip install --no-deps pgmpy"
+)
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").glob("*.md")),
@@ -84,6 +88,8 @@ def test_the_benchmark_runs():
         (["attention.py", "--speed", "--tokens", "16", "--batch", "1"], "apart"),
         (["neural.py", "--steps", "2", "--repeats", "1"], "ratio"),
         (["lir.py", "--steps", "1", "--replicates", "1", "--only", "chain_4v_3e"], "certified solves"),
+        pytest.param(["formats.py", "asia", "--repeats", "1"], "ours (s)", marks=needs_networks),
+        pytest.param(["networks.py", "asia", "--steps", "2"], "resolved in 2 steps", marks=needs_networks),
         (["em.py", "--rows", "300", "--columns", "3", "--components", "2", "--iterations", "2"], "ratio"),
         (["gflownet.py", "--height", "8", "--dimensions", "2", "--batch", "16", "--iterations", "2"], "a transition"),
     ],

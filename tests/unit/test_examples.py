@@ -49,3 +49,15 @@ def test_the_generative_example_trains_and_draws(
         assert after < before
     else:
         assert "the discriminator takes real digits" in printed
+
+
+def test_two_hospitals_disagree_about_prevalence_most_and_can_agree(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("pandas")
+    monkeypatch.setattr(sys, "argv", ["hospitals.py", "--steps", "3", "--out", str(tmp_path / "h.json")])
+    importlib.import_module("hospitals").main()
+    printed = capsys.readouterr().out
+    assert printed.index("A: prevalence") < printed.index("A: diagnosis") < printed.index("B: Concavity")
+    assert (tmp_path / "h.json").is_file()

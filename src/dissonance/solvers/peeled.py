@@ -153,13 +153,13 @@ class Peeled:
 
     @staticmethod
     def fits(component: Component) -> bool:
-        """Whether this is a large component, and less than half of it without its loose ends."""
+        """Whether this is a large component, and smaller without its loose ends."""
         if component.gamma != 0 or component.tree.cells < LARGE:
             return False
         kept = peel(component)[0]
         mentioned = {v for a in kept for v in a.scope}
         sizes = {n: k for n, k in component.sizes.items() if n in mentioned}
-        return 2 * decompose(sizes, [a.scope for a in kept]).cells < component.tree.cells
+        return decompose(sizes, [a.scope for a in kept]).cells < 0.9 * component.tree.cells
 
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is put together when somebody asks."""

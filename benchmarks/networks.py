@@ -1,0 +1,106 @@
+"""Published Bayesian networks: each is scored, then again with two experts who disagree, blamed and resolved.
+
+    python benchmarks/networks.py [asia alarm ...] [--steps 5]
+
+The networks come with pgmpy (pip install --no-deps pgmpy is enough). Two experts give opposite marginals of one
+variable: the one with the median number of ancestors, and the one with the most. What does not fit is refused with the
+treewidth and the bytes needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+from formats import published
+
+from dissonance import PDG, Arc, Control, DissonanceError, Record, SizeError, SoftmaxTable, inconsistency, lir, load
+from dissonance.distributions.tree import decompose
+
+ANCESTORS = 5
+"""With more ancestors than this the conflict is scored, and not blamed or resolved."""
+
+
+def ancestors(pdg: PDG) -> dict[str, int]:
+    """How many ancestors each variable has."""
+    parents = {a.targets[0].name: [v.name for v in a.sources] for a in pdg}
+    known: dict[str, set[str]] = {}
+
+    def above(name: str) -> set[str]:
+        if name not in known:
+            known[name] = set(parents[name]).union(*(above(p) for p in parents[name]))
+        return known[name]
+
+    return {n: len(above(n)) for n in parents}
+
+
+def with_experts(pdg: PDG, name: str) -> PDG:
+    """The network and two experts: one is 90 % sure of the first value of a variable, the other of the last."""
+    v = pdg.variable(name)
+    sure = np.full(v.size, 0.1 / max(1, v.size - 1))
+    sure[0] = 0.9
+    sure /= sure.sum()
+    return pdg + Arc("expert 1", (), v, SoftmaxTable(sure)) + Arc("expert 2", (), v, SoftmaxTable(sure[::-1].copy()))
+
+
+def conflict(pdg: PDG, name: str, above: int, steps: int) -> None:
+    """Score, blame and resolve two experts about one variable."""
+    both = with_experts(pdg, name)
+    began = time.perf_counter()
+    try:
+        with torch.no_grad():
+            result = inconsistency(both)
+    except SizeError as error:
+        print(f"    experts on {name} ({above} ancestors): refused: {error}", flush=True)
+        return
+    line = f"    experts on {name} ({above} ancestors): {result.upper:.6f} in [{result.lower:.9f}, {result.upper:.9f}]"
+    print(f"{line} {result.solver}, {time.perf_counter() - began:.2f} s", flush=True)
+    if above > ANCESTORS:
+        return
+    began = time.perf_counter()
+    try:
+        rows = sorted(result.by_arc(saved=False), key=lambda r: -r.contribution)[:3]
+        blamed = ", ".join(f"{r.name} {r.contribution:.4f}" for r in rows)
+        print(f"      blame: {blamed}; {time.perf_counter() - began:.2f} s", flush=True)
+        began = time.perf_counter()
+        moves = Control({"expert 1": 1.0, "expert 2": 1.0})
+        run = lir(
+            both, "uniform", steps=steps, flow="natural", control=moves, trace=Record(distortion=0), progress=False
+        )
+        gone = f"{run.before.upper:.6f} -> {run.after.upper:.6f} ({run.resolution_percent:.2f} %)"
+        print(f"      resolved in {run.steps} steps: {gone}; {time.perf_counter() - began:.2f} s", flush=True)
+    except DissonanceError as error:
+        print(f"      refused: {error}", flush=True)
+
+
+def main() -> None:
+    """A few lines a network."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = published()
+    parser.add_argument("networks", nargs="*", default=list(known), metavar="NAME")
+    parser.add_argument("--steps", type=int, default=5, help="steps of LIR")
+    parser.add_argument("--score-only", action="store_true", help="without experts")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in args.networks:
+        pdg, focus = load(known[name])
+        tree = decompose({v.name: v.size for v in pdg.variables}, [tuple(v.name for v in a.scope) for a in pdg])
+        began = time.perf_counter()
+        with torch.no_grad():
+            result = inconsistency(pdg, focus.attention)
+        seconds = time.perf_counter() - began
+        size = f"{len(pdg.variables)} variables, treewidth {tree.treewidth}, {tree.cells:.3g} cells"
+        print(f"{name}: {size}")
+        print(f"    alone: {result.upper:.3g} in [{result.lower:.3g}, {result.upper:.3g}], {seconds:.2f} s", flush=True)
+        if args.score_only:
+            continue
+        above = ancestors(pdg)
+        ranked = sorted(above, key=lambda n: above[n])
+        for who in dict.fromkeys((ranked[len(ranked) // 2], ranked[-1])):
+            conflict(pdg, who, above[who], args.steps)
+
+
+if __name__ == "__main__":
+    main()
