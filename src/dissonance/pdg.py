@@ -94,16 +94,38 @@ class Arc:
         return getattr(self.cpd, method)(*arguments) if theta is None else self._at(theta, method, *arguments)
 
     def _at(self, theta: Theta, method: str, *arguments: object) -> Any:
-        names, tied = self._held
-        own = {n: theta[key] for n, key in names.items() if key in theta}
-        return torch.func.functional_call(self.cpd, own, (method, *arguments), tie_weights=tied)
+        """The method with theta in place of what the cpd holds, as `torch.func.functional_call` does, without its
+        checks: these cost more than a small network."""
+        held = self._held
+        before = [at[name] for at, name, _ in held]
+        try:
+            for at, name, key in held:
+                if key in theta:
+                    at[name] = theta[key]
+            return getattr(self.cpd, method)(*arguments)
+        finally:
+            for (at, name, _), value in zip(held, before, strict=True):
+                at[name] = value
+
+    def holds(self, theta: Theta) -> bool:
+        """Whether theta has a value for anything the cpd holds."""
+        return any(key in theta for _, _, key in self._held)
 
     @cached_property
-    def _held(self) -> tuple[dict[str, str], bool]:
-        """The cpd's parameters and buffers with their keys in theta, and whether some have two names."""
-        held = [n for n, _ in (*self.cpd.named_parameters(), *self.cpd.named_buffers())]
-        every = sum(1 for f in (self.cpd.named_parameters, self.cpd.named_buffers) for _ in f(remove_duplicate=False))
-        return {n: f"{self.name}.{n}" for n in held}, every > len(held)
+    def _held(self) -> list[tuple[dict[str, Any], str, str]]:
+        """Where the cpd and its parts hold parameters and buffers, under which names, and the keys of these in theta.
+
+        What has several names has the key of the first.
+        """
+        keys: dict[int, str] = {}
+        found: list[tuple[dict[str, Any], str, str]] = []
+        for path, module in self.cpd.named_modules():
+            for at in (module.__dict__["_parameters"], module.__dict__["_buffers"]):
+                for name, value in at.items():
+                    if value is not None:
+                        key = ".".join(filter(None, (self.name, path, name)))
+                        found.append((at, name, keys.setdefault(id(value), key)))
+        return found
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)

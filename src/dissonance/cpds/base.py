@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -18,10 +18,13 @@ Values = Sequence[Tensor]
 
 class Drawn(NamedTuple):
     """Values of the targets for each of N settings of the sources: one tensor a target, (N, k, ...), and how much each
-    counts, (N, k), adding up to 1 along k. Both may depend on theta: that is how derivatives get through."""
+    counts, (N, k), adding up to 1 along k. Both may depend on theta: that is how derivatives get through.
+
+    `score` has log p of the values, (N, k), where the cpd knows it from drawing: nothing is computed twice."""
 
     values: tuple[Tensor, ...]
     weights: Tensor
+    score: Callable[[], Tensor] | None = None
 
 
 class CPD(nn.Module):
@@ -55,6 +58,10 @@ class CPD(nn.Module):
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log p(targets | sources), one number a batch element."""
         raise CapabilityError(f"{type(self).__name__} has no log_prob.")
+
+    def surprisal(self, targets: Values, sources: Values) -> Tensor:
+        """-log p(targets | sources): a family that has this rather than `log_prob` may say so."""
+        return -self.log_prob(targets, sources)
 
     def log_table(self) -> Tensor:
         """log p as a table; raises CapabilityError if the family has none."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +71,8 @@ class Data(CPD):
     @property
     def rows(self) -> tuple[Tensor, ...]:
         """The rows of each target."""
-        return tuple(getattr(self, f"rows{i}") for i in range(self.count))
+        held = self._buffers
+        return tuple([cast(Tensor, held[f"rows{i}"]) for i in range(self.count)])
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """Not defined."""
@@ -78,10 +81,10 @@ class Data(CPD):
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """All rows."""
         rows = self.rows
-        size = len(rows[0])
         dtype = next((r.dtype for r in rows if r.is_floating_point()), None)
+        size = len(rows[0])
         weights = torch.full((1, size), 1 / size, dtype=dtype, device=rows[0].device)
-        return Drawn(tuple(r[None] for r in rows), weights)
+        return Drawn(tuple([r[None] for r in rows]), weights)
 
 
 class Distributed(CPD):
@@ -142,33 +145,52 @@ class Distributed(CPD):
         if self.finite:
             values = torch.arange(self.finite)
             log_p = p.log_prob(values[:, None].expand(-1, rows)).T  # (N, k)
-            return Drawn((values.expand(rows, -1),), log_p.exp())
+            return Drawn((values.expand(rows, -1),), log_p.exp(), lambda: log_p)
         try:
-            drawn, weights = _samples(p, count, generator)
+            return _samples(p, count, generator, self.widths)
         except NotImplementedError:
             raise CapabilityError(
                 f"the {_name(p)} of the arc {self.ends} has neither rsample nor log_prob, so that derivatives cannot "
                 "get through its samples. Give it one of them, or make the cpd Generated(module, noise)."
             ) from None
-        return Drawn(drawn.movedim(0, 1).split(self.widths, -1), weights)
 
 
-def _samples(p: Distribution, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """`count` samples (k, N, ...) of a batch of distributions, and their weights (N, k)."""
-    if isinstance(p, Independent) and isinstance(p.base_dist, Normal):
-        p = p.base_dist
-    if isinstance(p, Normal):  # torch.distributions take no generator
-        noise = torch.randn((count, *p.loc.shape), generator=generator, dtype=p.loc.dtype)
-        drawn = p.loc + p.scale * noise
-        return drawn, drawn.new_full((p.loc.shape[0], count), 1 / count)
-    with torch.random.fork_rng(devices=[]):
+def _samples(p: Distribution, count: int, generator: torch.Generator, widths: Sequence[int]) -> Drawn:
+    """`count` samples of each of a batch of distributions."""
+    if isinstance(p, Normal):
+        return gaussian_samples(p.loc, p.scale, count, generator, widths)._replace(score=None)
+    if isinstance(p, Independent) and isinstance(p.base_dist, Normal) and p.reinterpreted_batch_ndims == 1:
+        return gaussian_samples(p.base_dist.loc, p.base_dist.scale, count, generator, widths)
+    with torch.random.fork_rng(devices=[]):  # torch.distributions take no generator
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        if p.has_rsample:
-            drawn = p.rsample((count,))
-            return drawn, drawn.new_full((drawn.shape[1], count), 1 / count)
-        drawn = p.sample((count,))
+        drawn = p.rsample((count,)) if p.has_rsample else p.sample((count,))  # (k, N, ...)
+    values = drawn.movedim(0, 1).split(widths, -1)
+    if p.has_rsample:
+        weights = drawn.new_full((drawn.shape[1], count), 1 / count)
+        return Drawn(values, weights, lambda: p.log_prob(drawn).movedim(0, 1))
     score = p.log_prob(drawn)
-    return drawn, (torch.exp(score - score.detach()) / count).movedim(0, 1)  # its derivative is that of the score
+    weights = (torch.exp(score - score.detach()) / count).movedim(0, 1)  # its derivative is that of the score
+    return Drawn(values, weights, lambda: score.movedim(0, 1))
+
+
+def gaussian_samples(
+    mean: Tensor,
+    scale: Tensor,
+    count: int,
+    generator: torch.Generator,
+    widths: Sequence[int],
+    log_scale: Tensor | None = None,
+) -> Drawn:
+    """mean + scale z for standard normal z, (N, k, dim): log p there is -|z|^2/2 - sum log scale - (dim/2) log 2 pi."""
+    rows, size = mean.shape
+    z = torch.randn((count, rows, size), generator=generator, dtype=mean.dtype)
+    drawn = mean + scale * z  # (k, N, dim)
+
+    def score() -> Tensor:
+        fixed = -0.5 * z.square().sum(-1) - 0.5 * size * math.log(2 * math.pi)
+        return (fixed - (scale.log() if log_scale is None else log_scale).sum(-1)).mT
+
+    return Drawn(drawn.movedim(0, 1).split(widths, -1), mean.new_full((rows, count), 1 / count), score)
 
 
 def _name(p: Distribution) -> str:
@@ -230,15 +252,23 @@ class NeuralGaussian(Distributed):
         return super().bind(sources, targets)
 
     def _normal(self, *sources: Tensor) -> Distribution:
+        mean, log_scale = self.parameters_at(sources)
+        return Independent(Normal(mean, log_scale.exp(), validate_args=False), 1, validate_args=False)
+
+    def parameters_at(self, sources: Values) -> tuple[Tensor, Tensor]:
+        """The mean and the log scale given each setting of the sources."""
         x = joined(sources)
         if self.both is not None:
             mean, log_scale = self.both(x).chunk(2, -1)
-            scale = log_scale.exp()
-        else:
-            assert self.mean is not None
-            mean = self.mean(x)
-            scale = torch.full_like(mean, self.fixed).exp() if self.log_scale is None else self.log_scale(x).exp()
-        return Independent(Normal(mean, scale, validate_args=False), 1, validate_args=False)
+            return mean, log_scale
+        assert self.mean is not None
+        mean = self.mean(x)
+        return mean, torch.full_like(mean, self.fixed) if self.log_scale is None else self.log_scale(x)
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """`count` samples."""
+        mean, log_scale = self.parameters_at(sources)
+        return gaussian_samples(mean, log_scale.exp(), count, generator, self.widths, log_scale)
 
 
 class NeuralCategorical(Distributed):
@@ -260,7 +290,11 @@ class NeuralCategorical(Distributed):
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log softmax at the target."""
-        return -nn.functional.cross_entropy(self.logits(joined(sources)), targets[0], reduction="none")
+        return -self.surprisal(targets, sources)
+
+    def surprisal(self, targets: Values, sources: Values) -> Tensor:
+        """The cross-entropy."""
+        return nn.functional.cross_entropy(self.logits(joined(sources)), targets[0], reduction="none")
 
 
 class BernoulliImages(Distributed):
@@ -281,6 +315,11 @@ class BernoulliImages(Distributed):
     def _bernoulli(self, *sources: Tensor) -> Distribution:
         made = torch.distributions.Bernoulli(logits=self.logits(joined(sources)), validate_args=False)
         return Independent(made, 1, validate_args=False)
+
+    def surprisal(self, targets: Values, sources: Values) -> Tensor:
+        """The binary cross-entropy, added up over the pixels."""
+        logits = self.logits(joined(sources))
+        return nn.functional.binary_cross_entropy_with_logits(logits, joined(targets), reduction="none").sum(-1)
 
 
 class UniformBox(Distributed):

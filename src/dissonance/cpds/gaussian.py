@@ -76,10 +76,15 @@ class LinearGaussian(CPD):
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log N(t; A s + b, Sigma)."""
-        t = torch.cat([numerics.real(v) for v in targets], -1)
-        off = torch.linalg.solve_triangular(self.cholesky, (t - self._mean(sources))[..., None], upper=False)[..., 0]
+        return -self.surprisal(targets, sources)
+
+    def surprisal(self, targets: Values, sources: Values) -> Tensor:
+        """|L^-1 (t - A s - b)|^2 / 2 + log det L + (d/2) log 2 pi."""
+        gap = torch.cat([numerics.real(v) for v in targets], -1) - self._mean(sources)
         size = self.b.numel()
-        return -0.5 * (off**2).sum(-1) - self.scale.diagonal().sum() - 0.5 * size * math.log(2 * math.pi)
+        off = torch.linalg.solve_triangular(self.cholesky, gap.reshape(-1, size).mT, upper=False)  # (d, batch)
+        constant = self.scale.diagonal().sum() + 0.5 * size * math.log(2 * math.pi)
+        return 0.5 * off.square().sum(0).reshape(gap.shape[:-1]) + constant
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """`count` reparameterised samples."""

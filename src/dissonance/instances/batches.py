@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -38,4 +38,5 @@ class Batches:
             return focus
         count = len(next(iter(self.data.values())))
         rows = torch.randperm(count, generator=generator)[: self.size]
-        return replace(focus, context={**focus.context, **{key: x[rows] for key, x in self.data.items()}})
+        context = {**focus.context, **{key: x[rows] for key, x in self.data.items()}}
+        return Focus(focus.attention, focus.control, context)

@@ -1,8 +1,8 @@
 """Checkpoints: all that a run needs to go on, written all at once after every step.
 
 A checkpoint holds theta, the generators, the solver's last states (so that a resumed run takes the same Newton steps),
-mu* of the start and the traces. Optimisers are renewed at every step of LIR and have no state in between. On CPU a
-resumed run is bit for bit the run that was not stopped, but for its seconds.
+the states of optimisers that are kept, mu* of the start and the traces. On CPU a resumed run is bit for bit the run
+that was not stopped, but for its seconds.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import torch
 from dissonance.errors import FormatError
 from dissonance.io import files
 from dissonance.lir.compromise import Compromise
+from dissonance.lir.descent import Kept
 from dissonance.lir.trace import read
 
 if TYPE_CHECKING:
     from dissonance.lir.engine import Engine
 
-FORMAT = "dissonance.lir 1"
+FORMAT = "dissonance.lir 2"
 
 
 def fingerprint(engine: Engine) -> str:
@@ -49,6 +50,7 @@ def save(engine: Engine, path: str) -> None:
         "theta": dict(engine.theta),
         "generators": [g.get_state() for g in engine.generators],
         "inner": engine.inner.dump(),
+        "flow": engine.moves.dump() if isinstance(engine.moves, Kept) else [],
         "start": None if start is None else [start.mu, start.cluster],
         "rows": [t.lines() for t in engine.traces],
         "snapshots": [t.snapshots for t in engine.traces],
@@ -79,6 +81,8 @@ def resume(engine: Engine, path: str) -> None:
     for generator, known_state in zip(engine.generators, state["generators"], strict=True):
         generator.set_state(known_state)
     engine.inner.restore(state["inner"])
+    if isinstance(engine.moves, Kept):
+        engine.moves.restore(engine.theta, state["flow"])
     engine.start = None if state["start"] is None else Compromise(*state["start"])
     for trace, lines, snapshots in zip(engine.traces, state["rows"], state["snapshots"], strict=True):
         trace.rows[:] = read(lines)

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from dissonance.cpds.base import TableCPD
-from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies
+from dissonance.lir.draws import Around, Draws, Ready
 from dissonance.lir.inner import Attentions, Solved, rows_of
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
-from dissonance.problem import Problem, prepare
-from dissonance.solvers import Auto, Sampled, Solver
+from dissonance.solvers import Solver
 from dissonance.variables import shape
 
 
@@ -38,7 +37,7 @@ class _LogTable(TableCPD):
 
 
 PREPARED = 64
-"""Attentions whose problems are kept ready."""
+"""Attentions whose problems are kept ready, as they were given and by their weights."""
 
 REMEMBERED = 3
 """Solutions that are kept: a step asks again for what the last one ended with."""
@@ -51,12 +50,12 @@ class _Asked:
     theta: Stacked
     versions: dict[str, int]
     attention: Attentions
-    solved: Solved
+    answer: Solved | Draws
 
     def same(self, theta: Stacked, attention: Attentions) -> bool:
         """Whether the question is this one: the very same tensors, unchanged since."""
         unmoved = all(theta[k] is v and v._version == self.versions[k] for k, v in self.theta.items())
-        return unmoved and bool(attention.same(self.attention).all())
+        return unmoved and (attention is self.attention or bool(attention.same(self.attention).all()))
 
 
 class Each:
@@ -66,14 +65,19 @@ class Each:
         self._parameters, self.solver = parameters, solver
         self.names = [a.name for a in parameters.arcs]
         self._asked: list[_Asked] = []
-        self.contexts: Sequence[Mapping[str, Tensor]] = [{}] * len(parameters)
-        self.seeds: Sequence[int] = [0] * len(parameters)
-        self._problems: dict[object, tuple[Attention, Problem]] = {}
+        self.around = Around([{}] * len(parameters), [0] * len(parameters))
+        self._seen: dict[tuple[Attentions, int], Ready] = {}
+        self._known: dict[tuple[object, ...], Ready] = {}
 
-    def surround(self, contexts: Sequence[Mapping[str, Tensor]], seeds: Sequence[int]) -> None:
-        """What the PDGs of the runs are seen with from now on: values of their buffers, and a seed for samples."""
-        self.contexts, self.seeds = contexts, seeds
+    def surround(self, around: Around) -> None:
+        """What the PDGs of the runs are seen with from now on."""
+        self.around = around
         self._asked = []
+
+    @property
+    def contexts(self) -> Sequence[Mapping[str, Tensor]]:
+        """Values in the place of the buffers of the runs."""
+        return self.around.contexts
 
     @cached_property
     def random(self) -> bool:
@@ -117,23 +121,34 @@ class Each:
             with torch.no_grad():
                 log_p = self.parameters.log_tables(theta)
             return self.tables(log_p, attention)
-        for asked in self._asked:
-            if asked.same(theta, attention):
-                return asked.solved
         if self.random:
-            alone = [{key: v[k].detach().requires_grad_() for key, v in theta.items()} for k in range(len(attention))]
-            found = self._drawn(alone, attention)
-            gradient = partial(self._drawn_gradient, alone, found)
-        else:
+            return self.draws(theta, attention).solved
+        known = self._remembered(theta, attention)
+        if known is None:
             found = self.ask(theta, attention)
             gradient = partial(self._gradient, theta, found)
-        solved = replace(self._bounds(found, 0), gradient=cache(gradient), results=found)
-        versions = {k: v._version for k, v in theta.items()}
-        self._asked = [_Asked(dict(theta), versions, attention, solved), *self._asked[: REMEMBERED - 1]]
-        return solved
+            known = replace(self._bounds(found, 0), gradient=cache(gradient), found=lambda: found)
+            self._remember(theta, attention, known)
+        return known
 
-    def _gradient(self, theta: Stacked, found: Sequence[Inconsistency]) -> Stacked:
-        """The derivatives in theta of what was found there."""
+    def draws(self, theta: Stacked, attention: Attentions) -> Draws:
+        """The answer as averages over samples, where there is something to draw."""
+        known = self._remembered(theta, attention)
+        if known is None:
+            known = Draws(theta, self.parameters.home, self.around)
+            known.average([self._ready(k, attention, own) for k, own in enumerate(known.thetas)])
+            self._remember(theta, attention, known)
+        return known
+
+    def _remembered(self, theta: Stacked, attention: Attentions) -> Any:
+        return next((asked.answer for asked in self._asked if asked.same(theta, attention)), None)
+
+    def _remember(self, theta: Stacked, attention: Attentions, answer: Solved | Draws) -> None:
+        versions = {k: v._version for k, v in theta.items()}
+        self._asked = [_Asked(dict(theta), versions, attention, answer), *self._asked[: REMEMBERED - 1]]
+
+    def _gradient(self, theta: Stacked, found: Sequence[Inconsistency], only: Sequence[str] | None = None) -> Stacked:
+        """The derivatives in theta of what was found there: in all of it, whatever is asked for."""
         leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
         total = torch.zeros((), dtype=DTYPE)
         with torch.enable_grad():
@@ -147,43 +162,18 @@ class Each:
         slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
         return dict(zip(theta, slopes, strict=True))
 
-    def _drawn(self, alone: Sequence[Stacked], attention: Attentions) -> list[Inconsistency]:
-        """The results for runs whose parameters are leaves of their own; their graphs are kept for derivatives."""
-        found: list[Inconsistency] = []
-        for k, (pdg, leaves, seed) in enumerate(zip(self.parameters.pdgs, alone, self.seeds, strict=True)):
-            theta = {key: leaves[home] for key, home in self.parameters.home.items()} | dict(self.contexts[k])
-            asked, problem = self._prepared(k, attention, theta)
-            with torch.enable_grad():
-                found += inconsistencies(
-                    [pdg], [asked], solver=self._seeded(seed), thetas=[theta], problems=[problem.at(theta)]
-                )
-        return found
-
-    def _prepared(self, k: int, attention: Attentions, theta: Stacked) -> tuple[Attention, Problem]:
-        """The attention of run k and the problem it poses, whatever the parameters: foci come back, step after step."""
-        key = (k, *attention.beta[k].tolist(), *attention.alpha[k].tolist(), float(attention.gamma[k]))
-        if attention.varying:  # their names last as long as the attention that is kept
-            key = (*key, *((n, id(w)) for n, w in attention.varying[k].items()))
-        if key not in self._problems:
+    def _ready(self, k: int, attention: Attentions, theta: Stacked) -> Ready:
+        """The problem that an attention poses run k, whatever the parameters: foci come back, step after step."""
+        if (attention, k) not in self._seen:
             asked = attention.one(k, self.names)
-            self._problems[key] = asked, prepare(self.parameters.pdgs[k], asked, theta)
-            if len(self._problems) > PREPARED:
-                self._problems.pop(next(iter(self._problems)))
-        return self._problems[key]
-
-    def _drawn_gradient(self, alone: Sequence[Stacked], found: Sequence[Inconsistency]) -> Stacked:
-        """The derivatives of what was found for runs with leaves of their own."""
-        each: list[Sequence[Tensor]] = []
-        for leaves, result in zip(alone, found, strict=True):
-            parts = [s.surrogate(result.theta) for s in result.solutions] if math.isfinite(result.upper) else []
-            parts = [x for x in parts if x.requires_grad]
-            if not parts:
-                each.append([torch.zeros_like(v) for v in leaves.values()])
-                continue
-            each.append(torch.autograd.grad(parts, list(leaves.values()), allow_unused=True, materialize_grads=True))
-        if len(each) == 1:  # no copy
-            return {key: g[None] for key, g in zip(alone[0], each[0], strict=True)}
-        return {key: torch.stack([g[i] for g in each]) for i, key in enumerate(alone[0])}
+            varying = ((n, id(w)) for n, w in asked.varying.items())  # alive as long as the attention that is kept
+            values = (k, *asked.beta.values(), *asked.alpha.values(), asked.gamma, *varying)
+            if values not in self._known:
+                self._known[values] = Ready.of(self.parameters.pdgs[k], asked, self.solver, theta)
+            self._seen[attention, k] = self._known[values]
+            _forget(self._seen, PREPARED * len(self.parameters))
+            _forget(self._known, PREPARED * len(self.parameters))
+        return self._seen[attention, k]
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Solved:
         """The same from tables (P, entries) alone."""
@@ -218,9 +208,6 @@ class Each:
         with torch.no_grad():
             return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
 
-    def _seeded(self, seed: int) -> Solver:
-        return replace(self.solver, seed=seed) if isinstance(self.solver, Auto | Sampled) else self.solver
-
     def thetas(self, log_p: Tensor) -> list[dict[str, Tensor]]:
         """Tables (P, entries) as the parameters of `bare`."""
         shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
@@ -231,3 +218,9 @@ class Each:
         steps = torch.tensor([int(r.stats["steps"]) for r in found])
         zeros = torch.zeros(len(found), entries, dtype=DTYPE)
         return Solved(lower, upper, steps, zeros, zeros.clone())
+
+
+def _forget(memory: dict[Any, Ready], most: int) -> None:
+    """Drop the oldest if there are too many."""
+    if len(memory) > most:
+        memory.pop(next(iter(memory)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +19,11 @@ from dissonance.focus import Attention, Control, Focus
 from dissonance.lir import checkpoints
 from dissonance.lir.batched import Batched
 from dissonance.lir.compromise import Compromise, compromise
+from dissonance.lir.descent import Descent, Kept, uninterrupted
+from dissonance.lir.draws import Around
 from dissonance.lir.each import Each
 from dissonance.lir.flows import Flow, exp
+from dissonance.lir.foci import Foci, Stack
 from dissonance.lir.full_control import Moved
 from dissonance.lir.impossible import impossible
 from dissonance.lir.inner import Attentions, Inner, Solved
@@ -26,7 +31,7 @@ from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.lir.published import Published, Unconverged
 from dissonance.lir.refocus import Refocus
-from dissonance.lir.trace import NAN, Record, Row, Trace
+from dissonance.lir.trace import BLANK, Record, Row, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton, Solver
 from dissonance.solvers import by_name as solver_by_name
@@ -82,6 +87,7 @@ class Engine:
     ) -> None:
         self.parameters, self.refocus, self.seeds = parameters, list(refocus), list(seeds)
         self.flow, self.tol = flow, tol
+        self.moves: Flow = flow.begin() if isinstance(flow, Descent) else flow
         self.solver = solver_by_name(solver) if isinstance(solver, str) else solver
         self.record = record or Record()
         self.names = [a.name for a in parameters.arcs]
@@ -94,7 +100,7 @@ class Engine:
         self.step = 0
         self.start: Compromise | None = None
         self.interrupted = False
-        self._attended: tuple[list[Attention], Attentions] | None = None
+        self.foci = Foci(parameters)
 
     def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
@@ -103,16 +109,18 @@ class Engine:
         try:
             while self.step < steps:
                 self.look()
-                self.advance()
+                with uninterrupted() if isinstance(self.moves, Kept) else nullcontext():
+                    self.advance()
                 if checkpoint is not None:
+                    self._check()
                     checkpoints.save(self, checkpoint)
                 if True in [callback(self.step, self.traces) for callback in callbacks]:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
-            self.inner = inner_for(
-                self.parameters, self.solver, self.tol, self.varies
-            )  # the old one may know half a solution
+            again = inner_for(self.parameters, self.solver, self.tol, self.varies)
+            self.inner = again  # the old one may know half a solution
+        self._check()
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)
@@ -122,104 +130,90 @@ class Engine:
         began = time.perf_counter()
         asked = zip(self.refocus, self.parameters.pdgs, self.generators, self.traces, strict=True)
         foci = [choose(pdg, self.step, generator, trace) for choose, pdg, generator, trace in asked]
-        self._surround(foci)
-        local = Local(
-            self.parameters,
-            self.inner.fork() if self.record.globally else self.inner,
-            self._attentions([f.attention for f in foci]),
-            self.parameters.control([f.control for f in foci]),
-            self.tol,
-        )
-        moved = exp(local, self.theta, self.flow)
-        if isinstance(self.inner, Each) and self.inner.random:
-            self._check(moved.theta)
+        focus = self.foci.stack(foci)
+        if focus.attention.varying and not isinstance(self.inner, Each):
+            raise CapabilityError(
+                "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
+                'an `attention` that does, or solver="sampled".'
+            )
+        self._surround(foci, focus)
+        inner = self.inner.fork() if self.record.globally else self.inner
+        local = Local(self.parameters, inner, focus.attention, focus.reach, self.tol)
+        moved = self._moved_by(local)
         if local.first is None:  # nothing could move, so nothing was solved
             local.solve(self.theta)
         self._refuse_infinite(foci, local)
         seconds = (time.perf_counter() - began) / len(self.parameters)
-        rows = self._rows(foci, local, moved, seconds)
+        rows = self._rows(focus, local, moved, seconds)
         self.theta, self.step = moved.theta, self.step + 1
         for trace, row in zip(self.traces, rows, strict=True):
             trace.rows.append(row)
 
-    def _check(self, theta: Stacked) -> None:
-        """Raise if a step took a parameter out of the numbers: the last theta, and its checkpoint, are kept."""
-        for key, v in theta.items():
-            if not math.isfinite(float(v.sum())) and bool((torch.isfinite(self.theta[key]) & ~torch.isfinite(v)).any()):
+    def _moved_by(self, local: Local) -> Moved:
+        """exp; if what is drawn is no longer a number, the parameter that has left the numbers is named, if one has."""
+        try:
+            return exp(local, self.theta, self.moves)
+        except DissonanceError:
+            self._check()
+            raise
+
+    def _check(self) -> None:
+        """Raise if the last step took a parameter out of the numbers. What is not drawn is projected instead."""
+        if not (isinstance(self.inner, Each) and self.inner.random):
+            return
+        for key, v in self.theta.items():
+            start = self.parameters.theta0[key]
+            if not math.isfinite(float(v.sum())) and bool((torch.isfinite(start) & ~torch.isfinite(v)).any()):
                 arc = next(a for a in self.parameters.arcs if a.name == self.parameters.arc_of[key])
                 raise DissonanceError(
-                    f"step {self.step}: {arc} would move to a {key!r} that is not finite. Lower its chi, or scale what "
-                    "it is given; the last checkpoint is from before this step."
+                    f"step {self.step - 1}: {arc} would move to a {key!r} that is not finite. Lower its chi, or scale "
+                    "what it is given; the last checkpoint is from before this step."
                 )
 
-    def _attentions(self, attentions: list[Attention]) -> Attentions:
-        """Stacked; those of the last step again if nothing has changed."""
-        if self._attended is None or not all(map(operator.is_, self._attended[0], attentions)):
-            self._attended = attentions, Attentions.of(attentions, self.names)
-            if self._attended[1].varying and not isinstance(self.inner, Each):
-                raise CapabilityError(
-                    "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
-                    'an `attention` that does, or solver="sampled".'
-                )
-        return self._attended[1]
-
-    def _surround(self, foci: Sequence[Focus]) -> None:
+    def _surround(self, foci: Sequence[Focus], focus: Stack) -> None:
         """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""
         contexts = [f.context for f in foci]
         if isinstance(self.inner, Each) and (self.inner.random or any(contexts)):
-            self.inner.surround(contexts, [int(torch.randint(2**62, (), generator=g)) for g in self.generators])
+            seeds = [int(torch.randint(2**62, (), generator=g)) for g in self.generators]
+            self.inner.surround(Around(contexts, seeds, focus.reach.free))
         elif any(contexts):
             raise DissonanceError("a focus with a context needs cpds that hold data; these are tables.")
 
-    def _rows(self, foci: Sequence[Focus], local: Local, moved: Moved, seconds: float) -> list[Row]:
+    def _rows(self, focus: Stack, local: Local, moved: Moved, seconds: float) -> list[Row]:
+        count, names = len(self.traces), ("local_lower", "local_upper", "solves", "steps", "projected", "residual")
         columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)
-        values = zip(*(x.expand(len(foci)).tolist() for x in columns), strict=True)
-        each = zip(self.traces, foci, values, strict=True)
-        return [
-            replace(
-                trace.now,
-                beta={n: b for n, b in focus.attention.beta.items() if b},
-                gamma=focus.attention.gamma,
-                chi={n: float(torch.as_tensor(c).max()) for n, c in focus.control.chi.items()},
-                local_lower=lower,
-                local_upper=upper,
-                solves=solves,
-                newton_steps=trace.now.newton_steps + steps,
-                seconds=seconds,
-                projected=projected,
-                residual=residual,
-            )
-            for trace, focus, (lower, upper, solves, steps, projected, residual) in each
+        each = [
+            x.expand(count).tolist() if isinstance(x, Tensor) else x if isinstance(x, list) else [x] * count
+            for x in columns
         ]
+        found: list[Row] = []
+        for k, trace in enumerate(self.traces):
+            mine = {name: column[k] for name, column in zip(names, each, strict=True)}
+            steps = trace.now.newton_steps + mine.pop("steps")
+            found.append(trace.now.but({**focus.said[k], **mine, "newton_steps": steps, "seconds": seconds}))
+        return found
 
     def look(self, last: bool = False) -> None:
         """Begin the row of this theta: global inconsistency, who is to blame, how far theta and mu* have moved."""
-        nothing = [NAN] * len(self.parameters)
-        lower, upper, moved_mu, effort = nothing, nothing, nothing, [0] * len(nothing)
-        blame: list[dict[str, float]] = [{} for _ in nothing]
-        surprisal = blame
+        each: list[dict[str, Any]] = [{"step": self.step} for _ in self.traces]
         if self.record.globally:
             solved = self.inner.solve(self.theta, self.attention)
-            lower, upper, effort = solved.lower.tolist(), solved.upper.tolist(), solved.steps.tolist()
-            if self.parameters.tabular and not self.varies:
-                blame, surprisal = (self._named(x) for x in self._blame(solved))
+            columns = {"global_lower": solved.lower, "global_upper": solved.upper, "newton_steps": solved.steps}
             every = self.record.distortion
             if last or self.step == 0 or (every and self.step % every == 0):
-                moved_mu = self._distortion().tolist()
-        moved_theta = self._moved().tolist()
+                columns["tv_mu"] = self._distortion()
+            found: dict[str, list[Any]] = {name: column.tolist() for name, column in columns.items()}
+            if self.parameters.tabular and not self.varies:
+                found["blame"], found["surprisal"] = (self._named(x) for x in self._blame(solved))
+            for k, now in enumerate(each):
+                now |= {name: column[k] for name, column in found.items()}
+        if self.parameters.tabular:
+            for now, moved in zip(each, self._moved().tolist(), strict=True):
+                now["tv_theta"] = moved
         keep = self.record.snapshots and (last or self.step % self.record.snapshots == 0)
-        for k, trace in enumerate(self.traces):
-            trace.now = Row(
-                self.step,
-                global_lower=lower[k],
-                global_upper=upper[k],
-                blame=blame[k],
-                surprisal=surprisal[k],
-                tv_theta=moved_theta[k],
-                tv_mu=moved_mu[k],
-                newton_steps=effort[k],
-            )
-            trace.theta = self.parameters.of(k, self.theta)
+        for k, (trace, now) in enumerate(zip(self.traces, each, strict=True)):
+            trace.now = BLANK.but(now)
+            trace.where = partial(self.parameters.of, k, self.theta)
             if keep:
                 trace.snapshots[self.step] = {key: v.clone() for key, v in trace.theta.items()}
 
@@ -239,8 +233,6 @@ class Engine:
 
     def _moved(self) -> Tensor:
         """The mean over all rows of all tables of the total variation between p and the p of the start, (P,)."""
-        if not self.parameters.tabular:
-            return torch.full((len(self.parameters),), NAN)
         with torch.no_grad():
             tables = [self.parameters.log_tables(x).exp() for x in (self.theta, self.parameters.theta0)]
         return 0.5 * (tables[0] - tables[1]).abs().sum(1) / sum(rows for rows, _ in self.parameters.shapes)
@@ -255,8 +247,10 @@ class Engine:
         """Raise if what is drawn costs infinitely much: nothing says where to go from there. Tables may be infinite."""
         if local.first is None or not (isinstance(self.inner, Each) and self.inner.random):
             return
-        for k, upper in enumerate(torch.as_tensor(local.first[1]).tolist()):
+        highest = local.first[1]
+        for k, upper in enumerate(highest.tolist() if isinstance(highest, Tensor) else highest):
             if not math.isfinite(upper):
+                self._check()
                 theta = {**self.parameters.of(k, self.theta), **foci[k].context}
                 why = impossible(self.parameters.pdgs[k], foci[k].attention, theta)
                 raise DissonanceError(f"step {self.step}: the inconsistency is {upper}: {why}")

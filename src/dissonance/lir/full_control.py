@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.local import MASS, Local, narrow, over, rows
-from dissonance.lir.parameters import Stacked
+from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.lir.projection import projected, projects
 from dissonance.lir.quadratic import quadratic_argmin
 from dissonance.numerics import DTYPE
@@ -24,24 +24,30 @@ class Moved:
     stationary the parameters under full control are (largest component of the gradient), (P,)."""
 
     theta: Stacked
-    projected: Tensor
-    residual: Tensor
+    projected: Tensor | bool = False
+    residual: Tensor | float = 0.0
 
     @classmethod
-    def still(cls, theta: Stacked) -> Moved:
-        """Nowhere."""
-        runs = len(next(iter(theta.values())))
-        return cls(theta, torch.zeros(runs, dtype=torch.bool), torch.zeros(runs, dtype=DTYPE))
+    def settled(cls, parameters: Parameters, theta: Stacked, moved: Stacked) -> Moved:
+        """At theta with what has moved, brought back to the parameter space if it has left it."""
+        theta = {**theta, **moved}
+        return cls(theta) if parameters.boundless.issuperset(moved) else cls(*parameters.admissible(theta))
 
     @classmethod
     def stacked(cls, each: Sequence[Moved]) -> Moved:
         """Runs side by side."""
         theta = {k: torch.cat([m.theta[k] for m in each]) for k in each[0].theta}
-        return cls(theta, torch.cat([m.projected for m in each]), torch.cat([m.residual for m in each]))
+        projected = torch.cat([torch.as_tensor(m.projected).reshape(-1) for m in each])
+        return cls(theta, projected, torch.cat([torch.as_tensor(m.residual, dtype=DTYPE).reshape(-1) for m in each]))
 
     def then(self, after: Moved) -> Moved:
         """One move after another."""
-        return Moved(after.theta, self.projected | after.projected, torch.maximum(self.residual, after.residual))
+        one, other = self.residual, after.residual
+        if isinstance(one, Tensor) or isinstance(other, Tensor):
+            residual = torch.maximum(torch.as_tensor(one, dtype=DTYPE), torch.as_tensor(other, dtype=DTYPE))
+        else:
+            residual = max(one, other)
+        return Moved(after.theta, self.projected | after.projected, residual)
 
 
 @dataclass(frozen=True)

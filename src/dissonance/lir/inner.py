@@ -19,7 +19,7 @@ from dissonance.pdg import Arc
 from dissonance.variables import cells
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attentions:
     """phi of P runs: beta and alpha (P, arcs), gamma (P,), and what varies in each run, if anything does."""
 
@@ -89,7 +89,8 @@ class Solved:
 
     `joint` (P, entries) is mu(s,t) of every arc; `slope` (P, entries) the derivative in log p: -beta mu(s,t) of a soft
     arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with multipliers lambda. PDGs that are not all tables
-    of probabilities have the `gradient` in theta instead, found when it is asked for.
+    of probabilities have the `gradient` in theta instead, in the parameters it is asked for (all if None). `drawn`:
+    some of it is an average over samples; `found` has the results themselves, where they are asked for.
     """
 
     lower: Tensor
@@ -97,8 +98,14 @@ class Solved:
     steps: Tensor
     joint: Tensor
     slope: Tensor
-    gradient: Callable[[], Stacked] | None = None
-    results: Sequence[Inconsistency] = ()
+    gradient: Callable[[Sequence[str] | None], Stacked] | None = None
+    drawn: bool = False
+    found: Callable[[], Sequence[Inconsistency]] = tuple
+
+    @property
+    def results(self) -> Sequence[Inconsistency]:
+        """What the solver of each run says; nothing where runs are solved together."""
+        return self.found()
 
     def rows(self, k: int, parameters: Parameters, arc: Arc) -> Tensor | None:
         """mu(s,t) of one arc in run k, as `CPD.project` wants it."""

@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from dissonance.lir.each import Each
 from dissonance.lir.inner import Attentions, Inner, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 
 MASS = 1e-9
 """Rows with less mass mu(s) than this say nothing about p(T|s)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """chi of P runs, (P, ...) for every parameter, and what follows from it alone."""
+
+    chi: Stacked
+
+    @cached_property
+    def narrow(self) -> Stacked:
+        """The same, (P, 1, ...) where it is one number a run."""
+        return {key: narrow(chi) for key, chi in self.chi.items()}
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The parameters that some run may move."""
+        return tuple(key for key, chi in self.narrow.items() if bool(chi.any()))
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest chi of all."""
+        return max((float(self.narrow[key].max()) for key in self.free), default=0.0)
+
+    @cached_property
+    def each(self) -> tuple[dict[str, float | Tensor], ...]:
+        """chi of each run by itself for what it may move: a number where it is one."""
+        runs = range(len(next(iter(self.chi.values()))))
+        own = [{key: self.narrow[key][k] for key in self.free} for k in runs]
+        return tuple({key: _number(x) for key, x in one.items() if x.any()} for one in own)
 
 
 @dataclass
@@ -27,11 +58,16 @@ class Local:
     parameters: Parameters
     inner: Inner
     attention: Attentions
-    control: Stacked
+    reach: Reach
     tol: float = 1e-7
-    solves: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.long))
-    steps: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.long))
-    first: tuple[Tensor, Tensor] | None = None
+    solves: Tensor | int = 0
+    steps: Tensor | int = 0
+    first: tuple[Tensor | list[float], Tensor | list[float]] | None = None
+
+    @property
+    def control(self) -> Stacked:
+        """chi of every component of every parameter of every run, (P, ...)."""
+        return self.reach.chi
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
         """The inconsistency at theta, under this focus or another attention."""
@@ -46,7 +82,7 @@ class Local:
     def resolved(self, solved: Solved, runs: Tensor | None = None) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
         a = self.attention if runs is None else self.attention.take(runs)
-        if self.attention.varying or _is_drawn(solved):  # densities, weights of any sign: 0 is nothing special
+        if self.attention.varying or solved.drawn:  # densities, weights of any sign: 0 is nothing special
             return torch.zeros_like(solved.upper, dtype=torch.bool)
         return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
 
@@ -55,14 +91,30 @@ class Local:
         solved = self.solve(theta)
         return solved, self.pull(theta, solved)
 
-    def pull(self, theta: Stacked, solved: Solved, runs: Tensor | None = None) -> Stacked:
+    def slope(self, theta: Stacked) -> Stacked:
+        """The gradient at theta in the parameters that may move, at least."""
+        if not (isinstance(self.inner, Each) and self.inner.random):
+            return self.pull(theta, self.solve(theta), only=self.reach.free)
+        with torch.enable_grad():
+            draws = self.inner.draws(theta, self.attention)
+        if not draws.drawn:
+            return self.pull(theta, self.solve(theta), only=self.reach.free)
+        self.solves, self.steps = self.solves + 1, self.steps + draws.steps
+        self.first = self.first or draws.bounds
+        return draws.gradient(self.reach.free)
+
+    def pull(
+        self, theta: Stacked, solved: Solved, runs: Tensor | None = None, only: Sequence[str] | None = None
+    ) -> Stacked:
         """The gradient at theta of what was solved there; `runs` if that was for some of the runs only."""
-        if solved.gradient is not None and _is_drawn(solved):
-            return solved.gradient()
+        if solved.gradient is not None and solved.drawn:
+            return solved.gradient(only)
         still = self.resolved(solved, runs)
         if solved.gradient is not None:
             still = still | ~torch.isfinite(solved.upper)
-            return {k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in solved.gradient().items()}
+            return {
+                k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in solved.gradient(only).items()
+            }
         return self.parameters.pull(theta, torch.where(still[:, None], 0.0, solved.slope), runs)
 
     def attended(self, i: int) -> bool:
@@ -84,21 +136,17 @@ class Local:
         """Run k by itself."""
         inner = self.inner.alone(k)
         here = torch.tensor([k])
-        control = {key: chi[here] for key, chi in self.control.items()}
-        return Local(inner.parameters, inner, self.attention.take(here), control, self.tol)
+        reach = Reach({key: chi[here] for key, chi in self.control.items()})
+        return Local(inner.parameters, inner, self.attention.take(here), reach, self.tol)
 
     def count(self, each: Sequence[Local]) -> None:
         """The effort of all runs, each by itself."""
-        self.solves = self.solves + torch.stack([one.solves.reshape(()) for one in each])
-        self.steps = self.steps + torch.stack([one.steps.reshape(()) for one in each])
+        self.solves = self.solves + torch.tensor([int(one.solves) for one in each])
+        self.steps = self.steps + torch.tensor([int(one.steps) for one in each])
         firsts = [one.first for one in each if one.first is not None]
         if self.first is None and len(firsts) == len(each):
-            self.first = torch.cat([lower for lower, _ in firsts]), torch.cat([upper for _, upper in firsts])
-
-
-def _is_drawn(solved: Solved) -> bool:
-    """Whether some of it is an average over samples: where these are infinite the gradient is 0."""
-    return any(s.component.is_drawn for r in solved.results for s in r.solutions)
+            lower, upper = zip(*firsts, strict=True)
+            self.first = torch.cat([torch.as_tensor(x) for x in lower]), torch.cat([torch.as_tensor(x) for x in upper])
 
 
 def narrow(chi: Tensor) -> Tensor:
@@ -111,6 +159,11 @@ def narrow(chi: Tensor) -> Tensor:
 def rows(x: Tensor) -> Tensor:
     """(P, n) of (P, ...): a parameter that is one number is a row of one."""
     return x.reshape(len(x), -1)
+
+
+def _number(chi: Tensor) -> float | Tensor:
+    first = float(chi.flatten()[0])
+    return first if bool((chi == first).all()) else chi
 
 
 def over(runs: Tensor, like: Tensor) -> Tensor:

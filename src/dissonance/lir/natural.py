@@ -45,7 +45,7 @@ class Natural:
 
     def __call__(self, local: Local, theta: Stacked) -> Moved:
         """theta a unit of time later."""
-        moved = Moved.still(theta)
+        moved = Moved(theta)
         for _ in range(self.steps):
             solved = local.solve(moved.theta)
             now, left = local.parameters.admissible(self._part(local, moved.theta, solved))

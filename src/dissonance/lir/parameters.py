@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -40,7 +39,6 @@ class Parameters:
             _check_alike(self.pdgs[0], pdg)
         first: dict[int, str] = {}
         self.home = {key: first.setdefault(id(p), key) for key, p in self.pdgs[0].theta.items()}
-        self._controls: tuple[tuple[Control, ...], Stacked] | None = None
         self.arc_of = {f"{a.name}.{n}": a.name for a in self.arcs for n, _ in a.cpd.named_parameters()}
 
     def __len__(self) -> int:
@@ -228,6 +226,12 @@ class Parameters:
                         moved[key] = near
         return ({**theta, **moved} if moved else theta), left
 
+    @cached_property
+    def boundless(self) -> frozenset[str]:
+        """The parameters that may be any numbers."""
+        bounded = {key for a in self.arcs if type(a.cpd) in (SimplexTable, LinearGaussian) for key in self.keys(a)}
+        return frozenset(self.theta0) - bounded
+
     def _nearby(self, key: str, theta: Tensor) -> Tensor:
         """theta of a linear-Gaussian arc, no further from its start than double precision can hold the two together."""
         start = self.theta0[key]
@@ -241,9 +245,6 @@ class Parameters:
 
     def control(self, controls: Sequence[Control]) -> Stacked:
         """chi of every parameter component of every run, (P, ...); "arc.parameter" goes before "arc"."""
-        last = self._controls
-        if last is not None and len(last[0]) == len(controls) and all(map(operator.is_, last[0], controls)):
-            return last[1]
         found: Stacked = {}
         for key, start in self.theta0.items():
             names = [k for k, home in self.home.items() if home == key]
@@ -253,7 +254,6 @@ class Parameters:
                 weight = chi[given[0]] if given else 0.0
                 each.append(torch.as_tensor(weight, dtype=start.dtype).expand(start.shape[1:]))
             found[key] = torch.stack(each) if len(each) > 1 else each[0][None]
-        self._controls = tuple(controls), found
         return found
 
     def pdg(self, k: int, theta: Mapping[str, Tensor]) -> PDG:

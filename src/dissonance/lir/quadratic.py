@@ -29,10 +29,11 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     Whether the inconsistency was quadratic shows in the gradient, which must be gone.
     """
     inner = local.inner
-    exact = all(type(s) is SampledSolution and s.converged for r in solved.results for s in r.solutions)
-    if not isinstance(inner, Each) or not solved.results or not exact or solved.gradient is None:
+    if not isinstance(inner, Each) or not solved.results or solved.gradient is None:
         return None
-    before = solved.gradient()
+    if not all(type(s) is SampledSolution and s.converged for r in solved.results for s in r.solutions):
+        return None
+    before = solved.gradient(None)
     free = {k: local.control[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.control[k].any()}
     found = dict(theta)
     for k in range(len(local.parameters)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,16 @@ class Row:
     projected: bool = False
     residual: float = 0.0
 
+    def but(self, changes: Mapping[str, Any]) -> Row:
+        """The same row with other fields: what `dataclasses.replace` does, in a tenth of the time."""
+        row = object.__new__(Row)
+        row.__dict__.update(self.__dict__, **changes)
+        return row
+
+
+BLANK = Row(0)
+"""A row that knows nothing."""
+
 
 @dataclass
 class Trace:
@@ -76,7 +87,12 @@ class Trace:
     rows: list[Row] = field(default_factory=list)
     snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict, repr=False)
     now: Row = field(default_factory=lambda: Row(0))
-    theta: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    where: Callable[[], dict[str, Tensor]] = field(default=dict, repr=False)
+
+    @property
+    def theta(self) -> dict[str, Tensor]:
+        """The present parameters of the run, keyed as its PDG has them."""
+        return self.where()
 
     @property
     def attention(self) -> Attention:

@@ -63,19 +63,10 @@ TOGETHER = 256
 """At most so many components are solved in one batch on a CPU: more do not fit its caches."""
 
 
-def solve_together(
-    solver: Solver,
-    components: Sequence[Component],
-    progress: Callable[[int, int], None] | None = None,
-    near: Sequence[Solution] | None = None,
-) -> list[Solution]:
-    """One solution a component; those that differ in their numbers only are solved as a batch.
-
-    `near`: solutions of almost the same components to start from.
-    """
-    groups: dict[object, list[int]] = {}
-    chosen = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
-    for i, (c, s) in enumerate(zip(components, chosen, strict=True)):
+def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
+    """The solver of each component; raises CapabilityError for one that it is not for."""
+    found = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
+    for c, s in zip(components, found, strict=True):
         if c.is_drawn and not isinstance(s, Sampled | AtPoints):
             odd = next((a.arc for a in c.arcs if a.log_p.size == 0), c.arcs[0].arc)
             raise CapabilityError(
@@ -91,10 +82,26 @@ def solve_together(
             raise CapabilityError(
                 f'the {s.name} solver needs finite variables; {c.variables[0]} is not. Use solver="auto" or "gaussian".'
             )
+    return found
+
+
+def solve_together(
+    solver: Solver,
+    components: Sequence[Component],
+    progress: Callable[[int, int], None] | None = None,
+    near: Sequence[Solution] | None = None,
+) -> list[Solution]:
+    """One solution a component; those that differ in their numbers only are solved as a batch.
+
+    `near`: solutions of almost the same components to start from.
+    """
+    groups: dict[object, list[int]] = {}
+    solvers = chosen(solver, components)
+    for i, (c, s) in enumerate(zip(components, solvers, strict=True)):
         groups.setdefault((s, alike(c)) if isinstance(s, Newton) else i, []).append(i)
     found: dict[int, Solution] = {}
     for group in groups.values():
-        s = chosen[group[0]]
+        s = solvers[group[0]]
         together = len(group) if isinstance(s, Newton) and s.on_gpu(len(group)) else TOGETHER
         for at in range(0, len(group), together):
             part = group[at : at + together]
@@ -150,6 +157,7 @@ __all__ = [
     "Solver",
     "SumProduct",
     "by_name",
+    "chosen",
     "select",
     "solve_together",
 ]

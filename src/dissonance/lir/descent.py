@@ -1,0 +1,201 @@
+"""Optimisers of torch.optim as flows: renewed at every step of LIR, or kept from step to step."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import DissonanceError, suggest
+from dissonance.lir.full_control import Moved
+from dissonance.lir.local import Local
+from dissonance.lir.parameters import Stacked
+
+
+class Stepper(Protocol):
+    """What LIR asks of an optimiser: a step along the gradients of its tensors."""
+
+    def step(self) -> object:
+        """Move the tensors."""
+        ...
+
+
+class _Adam:
+    """m <- .9 m + .1 g, v <- .999 v + .001 g^2, x <- x - rate m^ / (sqrt v^ + eps), with ^ unbiased."""
+
+    def __init__(self, leaves: list[Tensor], rate: float, eps: float = 1e-8) -> None:
+        self.leaves, self.rate, self.eps, self.count = leaves, rate, eps, 0
+        self.moments = [(torch.zeros_like(x), torch.zeros_like(x)) for x in leaves]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the tensors."""
+        self.count += 1
+        for x, (m, v) in zip(self.leaves, self.moments, strict=True):
+            assert x.grad is not None
+            m.lerp_(x.grad, 0.1)
+            v.mul_(0.999).addcmul_(x.grad, x.grad, value=0.001)
+            spread = (v / (1 - 0.999**self.count)).sqrt_().add_(self.eps)
+            x.addcdiv_(m, spread, value=-self.rate / (1 - 0.9**self.count))
+
+
+@dataclass(frozen=True)
+class Descent:
+    """`steps` steps of a torch.optim optimiser, each scaled by chi; it is renewed at every step of LIR, or kept.
+
+    The published runs took 10 steps of Adam at learning rate 0.05/10, renewed. With `keep` the run keeps the optimiser,
+    so that `steps=1` is training as torch.optim does it, moments and all. Adam is no gradient flow: it goes as fast
+    where the inconsistency is flat as where it is steep. `optimizer`: a name in torch.optim, or a function that makes
+    an optimiser of a list of tensors; it must treat components apart, as all but LBFGS do. Plain "Adam" that is renewed
+    is written out here: importing torch.optim takes seconds.
+    """
+
+    optimizer: str | Callable[[list[Tensor]], Stepper] = "Adam"
+    rate: float = 0.005
+    steps: int = 10
+    options: Mapping[str, Any] = field(default_factory=dict)
+    keep: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        made = self.optimizer if isinstance(self.optimizer, str) else getattr(self.optimizer, "__name__", "optimiser")
+        return f"{made.lower()}({self.rate:g} x {self.steps}{', kept' if self.keep else ''})"
+
+    def begin(self) -> Descent | Kept:
+        """What moves the parameters of a run from its first step to its last."""
+        return Kept(self) if self.keep else self
+
+    def made(self, leaves: list[Tensor]) -> Stepper:
+        """The optimiser of these tensors."""
+        if not isinstance(self.optimizer, str):
+            return self.optimizer(leaves)
+        if self.optimizer.lower() == "adam" and set(self.options) <= {"eps"} and not self.keep:
+            return _Adam(leaves, self.rate, **self.options)
+        known = {n.lower(): n for n in dir(torch.optim) if n[0].isupper() and n not in ("Optimizer", "LBFGS")}
+        if self.optimizer.lower() not in known:
+            raise DissonanceError(
+                f"torch.optim has no {self.optimizer!r} here.{suggest(self.optimizer, known.values())}"
+            )
+        return getattr(torch.optim, known[self.optimizer.lower()])(leaves, lr=self.rate, **self.options)
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """So many steps, each projected if need be."""
+        moved, chi = Moved(theta), local.reach.narrow
+        leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.reach.free}
+        optimizer = self.made(list(leaves.values()))
+        for _ in range(self.steps):
+            slope = local.slope(moved.theta)
+            for k, leaf in leaves.items():
+                leaf.grad = torch.where(chi[k] == 0, 0.0, slope[k])
+            optimizer.step()
+            with torch.no_grad():
+                now = {k: moved.theta[k] + chi[k] * (leaf - moved.theta[k]) for k, leaf in leaves.items()}
+                moved = moved.then(Moved.settled(local.parameters, moved.theta, now))
+                for k, leaf in leaves.items():
+                    leaf.copy_(moved.theta[k])
+        return moved
+
+
+class Kept:
+    """A descent whose optimisers last as long as the run: one for each of P runs, over all of its parameters.
+
+    A parameter that a focus does not control has no gradient: torch.optim then leaves it and its state alone, so that
+    players that take turns have each their own. The parameters are moved in place, as torch.optim does: what is to
+    outlive a step must be cloned. `dump` has the states, for checkpoints.
+    """
+
+    def __init__(self, descent: Descent) -> None:
+        self.descent = descent
+        self._leaves: list[dict[str, Tensor]] = []
+        self._optimizers: list[torch.optim.Optimizer] = []
+        self._given: Stacked = {}
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        return self.descent.name
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """So many steps, each projected if need be."""
+        self._begin(theta)
+        moved = Moved(theta)
+        for _ in range(self.descent.steps):
+            slope = local.slope(moved.theta)
+            for k, moving in enumerate(local.reach.each):
+                self._step(k, moving, moved.theta, slope)
+            if len(self._leaves) > 1:
+                now = {key: torch.stack([x[key].detach() for x in self._leaves]) for key in local.reach.free}
+            else:
+                now = {key: self._given[key] for key in local.reach.free}
+            moved = moved.then(Moved.settled(local.parameters, moved.theta, now))
+        return moved
+
+    @torch.no_grad()
+    def _step(self, k: int, moving: Mapping[str, float | Tensor], theta: Stacked, slope: Stacked) -> None:
+        """Move the parameters of run k."""
+        before: dict[str, Tensor] = {}
+        for key, chi in moving.items():
+            leaf, g = self._leaves[k][key], slope[key][k]
+            if theta[key] is not self._given[key]:
+                leaf.copy_(theta[key][k])
+            if isinstance(chi, Tensor) or chi != 1.0:
+                before[key] = leaf.clone()
+            leaf.grad = torch.where(chi == 0, 0.0, g) if isinstance(chi, Tensor) else g
+        self._optimizers[k].step()
+        for key, chi in moving.items():
+            leaf = self._leaves[k][key]
+            leaf.grad = None
+            if key in before:
+                leaf.copy_(before[key] + chi * (leaf - before[key]))
+
+    def _begin(self, theta: Stacked) -> None:
+        """Make the optimisers, at the first step."""
+        if self._leaves:
+            return
+        for k in range(len(next(iter(theta.values())))):
+            leaves = {key: v[k].detach().clone().requires_grad_() for key, v in theta.items()}
+            made = self.descent.made(list(leaves.values()))
+            if not isinstance(made, torch.optim.Optimizer):
+                raise DissonanceError(
+                    f"only optimisers of torch.optim can be kept, found {type(made).__name__}: leave out keep=True."
+                )
+            self._leaves.append(leaves)
+            self._optimizers.append(made)
+        self._given = {key: leaf.detach()[None] for key, leaf in self._leaves[0].items()}
+
+    def dump(self) -> list[dict[str, dict[str, Any]]]:
+        """The state of every parameter of every run that has moved."""
+        runs = zip(self._leaves, self._optimizers, strict=True)
+        return [{key: dict(made.state[x]) for key, x in leaves.items() if x in made.state} for leaves, made in runs]
+
+    def restore(self, theta: Stacked, known: list[dict[str, dict[str, Any]]]) -> None:
+        """The inverse of `dump`, for a run that stands at theta."""
+        if known:
+            self._begin(theta)
+        for leaves, made, states in zip(self._leaves, self._optimizers, known, strict=True):
+            made.state.update({leaves[key]: state for key, state in states.items()})
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Generator[None]:
+    """Ctrl-C waits until this is done: half a step in place would be neither here nor there."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        before(*waiting[0])

@@ -1,0 +1,183 @@
+"""The inner problem where some of it is drawn: averages over samples, with derivatives when they are asked for.
+
+What an attention comes to is found once (`Ready`): which components there are, what is drawn and what is scored. A step
+of LIR under an attention that was seen before goes from theta, a context and a seed to the value and its derivatives
+without looking at the PDG again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention
+from dissonance.inconsistency import Inconsistency, inconsistencies
+from dissonance.lir.inner import Solved
+from dissonance.lir.parameters import Stacked
+from dissonance.numerics import DTYPE
+from dissonance.pdg import PDG, Theta
+from dissonance.problem import Problem, prepare
+from dissonance.solvers import Auto, Sampled, Solver, chosen
+from dissonance.solvers.plan import Plan
+
+
+class Average(NamedTuple):
+    """Bounds, the steps of a solver, and the scalars whose derivatives add up to those of the value; the result itself
+    where the solver was asked for one."""
+
+    lower: float
+    upper: float
+    steps: int
+    parts: Sequence[Tensor]
+    result: Inconsistency | None
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """An attended PDG made ready for any theta: its problem and, if all components are averages, their plans."""
+
+    pdg: PDG
+    attention: Attention
+    solver: Solver
+    problem: Problem
+    plans: tuple[tuple[Plan, int], ...]
+
+    @classmethod
+    def of(cls, pdg: PDG, attention: Attention, solver: Solver, theta: Theta) -> Ready:
+        """The problem at theta, and how it is solved."""
+        problem = prepare(pdg, attention, theta)
+        solvers = chosen(solver, problem.components)
+        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, problem.components, strict=True) if type(s) is Sampled]
+        return cls(pdg, attention, solver, problem, tuple(drawn) if len(drawn) == len(solvers) else ())
+
+    @cached_property
+    def drawn(self) -> bool:
+        """Whether some of it is an average over samples."""
+        return any(c.is_drawn for c in self.problem.components)
+
+    def average(self, theta: Theta, seed: int) -> Average:
+        """The value at theta, by the plans where they are all there is to do."""
+        if not self.plans or not all(plan.holds(theta) for plan, _ in self.plans):
+            result = self.result(theta, seed)
+            parts = [s.surrogate(theta) for s in result.solutions] if math.isfinite(result.upper) else []
+            steps = int(result.stats["steps"])
+            return Average(result.lower, result.upper, steps, [x for x in parts if x.requires_grad], result)
+        values: list[float] = []
+        parts: list[Tensor] = []
+        for plan, count in self.plans:
+            found = plan.estimate(theta, count, seed)
+            values.append(found.value.item())
+            if math.isnan(values[-1]):
+                raise DissonanceError(plan.not_a_number(found.mu, theta))
+            if found.value.requires_grad:
+                parts.append(found.value)
+        value = self.problem.constant + (math.inf if math.inf in values else sum(values))
+        return Average(value, value, 0, parts if math.isfinite(value) else [], None)
+
+    def result(self, theta: Theta, seed: int) -> Inconsistency:
+        """All there is to know."""
+        solver = replace(self.solver, seed=seed) if isinstance(self.solver, Auto | Sampled) else self.solver
+        problems = [self.problem.at(theta)]
+        return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What P runs are seen with for a step: values of their buffers, seeds of their samples, and the parameters in
+    which derivatives will be asked for first (None: all)."""
+
+    contexts: Sequence[Theta]
+    seeds: Sequence[int]
+    free: Sequence[str] | None = None
+
+
+class Draws:
+    """The averages of P runs at theta, and their derivatives.
+
+    A graph gives derivatives once: in other parameters than those first asked for it is drawn anew, from the same seed.
+    """
+
+    def __init__(self, theta: Stacked, home: Mapping[str, str], around: Around) -> None:
+        self._leaves = [{key: v[k] for key, v in theta.items()} for k in range(len(around.seeds))]
+        self._mark(theta if around.free is None else around.free)
+        self.thetas = [
+            {**{key: leaves[where] for key, where in home.items()}, **context}
+            for leaves, context in zip(self._leaves, around.contexts, strict=True)
+        ]
+        self._seeds = around.seeds
+        self._known: dict[tuple[str, ...], Stacked] = {}
+
+    def _mark(self, keys: Iterable[str]) -> None:
+        """Have derivatives in these parameters."""
+        for leaves in self._leaves:
+            for key in keys:
+                leaves[key].requires_grad_()
+
+    def average(self, ready: Sequence[Ready]) -> None:
+        """Draw and score."""
+        self._ready = ready
+        asked = zip(ready, self.thetas, self._seeds, strict=True)
+        self._found = [one.average(theta, seed) for one, theta, seed in asked]
+        self._fresh = True
+
+    @property
+    def bounds(self) -> tuple[list[float], list[float]]:
+        """The lower and the upper bound of every run, which are the value itself where all is averaged."""
+        return [x.lower for x in self._found], [x.upper for x in self._found]
+
+    @property
+    def steps(self) -> int:
+        """The steps that solvers took, the most of any run."""
+        return max(x.steps for x in self._found)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether some of it is an average over samples: where these are infinite the gradient is 0."""
+        return any(one.drawn for one in self._ready)
+
+    @cached_property
+    def solved(self) -> Solved:
+        """The same in the shape of all other answers."""
+        lower, upper = (torch.tensor(x, dtype=DTYPE) for x in self.bounds)
+        none = torch.zeros(len(lower), 0, dtype=DTYPE)
+        steps = torch.tensor([x.steps for x in self._found])
+        return Solved(lower, upper, steps, none, none, self.gradient, self.drawn, lambda: self.results)
+
+    @cached_property
+    def results(self) -> list[Inconsistency]:
+        """The results themselves."""
+        with torch.enable_grad():
+            asked = zip(self._found, self._ready, self.thetas, self._seeds, strict=True)
+            return [known.result or one.result(theta, seed) for known, one, theta, seed in asked]
+
+    def gradient(self, only: Sequence[str] | None = None) -> Stacked:
+        """The derivatives in these parameters, or in all, (P, ...) each."""
+        keys = tuple(self._leaves[0] if only is None else only)
+        if keys not in self._known:
+            if not self._fresh or not all(leaves[key].requires_grad for leaves in self._leaves for key in keys):
+                self._mark(keys)
+                with torch.enable_grad():
+                    self.average(self._ready)
+            self._fresh = False
+            each = [
+                _slopes(x.parts, [leaves[key] for key in keys])
+                for x, leaves in zip(self._found, self._leaves, strict=True)
+            ]
+            if len(each) == 1:  # no copy
+                self._known[keys] = {key: g[None] for key, g in zip(keys, each[0], strict=True)}
+            else:
+                self._known[keys] = {key: torch.stack([g[i] for g in each]) for i, key in enumerate(keys)}
+        return self._known[keys]
+
+
+def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not parts or not leaves:
+        return [torch.zeros_like(v) for v in leaves]
+    return torch.autograd.grad(parts, leaves, allow_unused=True, materialize_grads=True)

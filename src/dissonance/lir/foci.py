@@ -1,0 +1,59 @@
+"""The foci of P runs, stacked, and remembered: a focus that comes back costs nothing to take in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dissonance.focus import Attention, Control, Focus
+from dissonance.lir.inner import Attentions
+from dissonance.lir.local import Reach
+from dissonance.lir.parameters import Parameters
+
+REMEMBERED = 8
+"""How many foci are remembered: those of players that take turns, say."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """(phi, chi) of P runs, and what the rows of their traces say about it."""
+
+    of: tuple[tuple[Attention, Control], ...]
+    attention: Attentions
+    reach: Reach
+    said: tuple[dict[str, Any], ...]
+
+
+class Foci:
+    """Stacks the foci of P runs; those that are made of the very same objects as before are stacked once."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.names = [a.name for a in parameters.arcs]
+        self._known: dict[tuple[int, ...], Stack] = {}
+
+    def stack(self, foci: Sequence[Focus]) -> Stack:
+        """As arrays."""
+        key = tuple(id(x) for f in foci for x in (f.attention, f.control))  # a stack keeps its objects alive
+        if key not in self._known:
+            self._known[key] = Stack(
+                tuple((f.attention, f.control) for f in foci),
+                Attentions.of([f.attention for f in foci], self.names),
+                Reach(self.parameters.control([f.control for f in foci])),
+                tuple(_said(f) for f in foci),
+            )
+            if len(self._known) > REMEMBERED:
+                self._known.pop(next(iter(self._known)))
+        return self._known[key]
+
+
+def _said(focus: Focus) -> dict[str, Any]:
+    """The weights that are not 0, and the largest chi of each arc."""
+    return {
+        "beta": {n: b for n, b in focus.attention.beta.items() if b},
+        "gamma": focus.attention.gamma,
+        "chi": {n: float(torch.as_tensor(c).max()) for n, c in focus.control.chi.items()},
+    }
