@@ -20,13 +20,13 @@ from dissonance.gflownets import hyper_grid
 from dissonance.studies import figures as drawing
 from dissonance.studies.gflownet.confirmation import Outcome, Point
 from dissonance.studies.gflownet.figures import figures
-from dissonance.studies.gflownet.folder import Folder, Trial
+from dissonance.studies.gflownet.folder import Folder, Trial, claimed
 from dissonance.studies.gflownet.published import CLIPS, LOSSES, PUBLISHED
 from dissonance.studies.gflownet.report import report
 from dissonance.studies.gflownet.results import Results
 from dissonance.studies.gflownet.rows import write_rows
 from dissonance.studies.gflownet.settings import REWARDS, Settings
-from dissonance.studies.gflownet.statistics import Ratio, Spread
+from dissonance.studies.gflownet.statistics import Interval, Ratio, Spread
 from dissonance.studies.gflownet.tables import tables
 from dissonance.studies.gflownet.verdict import verdict
 
@@ -124,6 +124,29 @@ def test_a_ratio_compares_the_runs_of_one_seed():
     assert (ratio.smaller, ratio.verdict) == (1, "unclear")
 
 
+def test_all_hyperparameters_that_were_confirmed_are_compared_together():
+    one = made(better)
+    lucky = [replace(o, rank=1, l1=o.l1 / 16 if o.loss == "TB" else o.l1) for o in one.outcomes]
+    both = replace(one, settings=replace(SETTINGS, top=2), outcomes=[*one.outcomes, *lucky])
+    found = {c.measure: c.ratio for c in both.comparisons() if c.modified == "ModTB"}
+    assert found["l1"].mean == pytest.approx(0.5)
+    assert found["top_l1"].mean == pytest.approx(0.5 * 4)
+    assert "over all hyperparameters that were confirmed: smaller on 0 of 2 rewards; larger on 2" in report(both, [])
+
+
+def test_the_search_is_compared_by_resampling_its_trials():
+    few = [0.1, 0.4, 0.2]
+    best = Interval.between(few, [1.0, 1.0], lambda x: x.amin(-1))  # all three samples 0.4: 1 time in 27
+    assert (best.mean, best.low, best.high) == pytest.approx((0.1, 0.1, 0.4))
+    assert best.verdict == "smaller"
+    middle = Interval.between(few, [0.05, 0.05], lambda x: x.quantile(0.5, -1))
+    assert (middle.mean, middle.verdict) == (pytest.approx(4), "larger")
+    assert math.isnan(Interval.between([], few, lambda x: x.amin(-1)).mean)
+    found = list(made(better).searched())
+    assert [(s.reward, s.modified) for s in found] == [(r, m) for m in ("ModTB", "ModLPV") for r in SETTINGS.rewards]
+    assert all(s.best.mean == s.typical.mean == 1 and s.best.verdict == "unclear" for s in found)
+
+
 def test_a_policy_that_is_not_a_number_counts_as_the_worst():
     broken = made(lambda c, loss, r, s: math.nan if loss == "TB" else 0.02)
     ratio = next(c.ratio for c in broken.comparisons() if c.modified == "ModTB")
@@ -190,6 +213,7 @@ def test_the_words_follow_the_numbers():
     assert "original 0.50 [0.50, 0.50]" in said
     assert "froze 0 of 6 (TB)" in said
     assert "ModLPV has a larger median clip than LPV on 2 of 2 rewards" in said
+    assert "ModTB beside TB in the best trial: smaller on 0 of 2 rewards; unclear on 2: original 1.00 [" in said
     assert "cannot be compared" in said  # another grid than the paper's
     flipped = "\n".join(verdict(made(lambda c, loss, r, s: 1 / better(c, loss, r, s) / 100)))
     assert flipped.count("ModTB beside TB at the end: smaller on 0 of 2 rewards; larger on 2: ") == 3
@@ -250,3 +274,19 @@ def test_without_matplotlib_there_are_tables_and_a_hint(
     assert run(["study", "gflownet", "--out", str(tmp_path)]) == 0
     assert "pip install 'dissonance[plot]'" in capsys.readouterr().err
     assert "](figures/" not in (tmp_path / "report.md").read_text()
+
+
+def test_the_tables_that_are_kept_are_those_of_the_runs_that_are_kept():
+    path = Path(__file__).parents[3] / "results" / "gflownet"
+    if not path.exists():
+        pytest.skip(f"no results at {path}")
+    settings = claimed(path)
+    assert settings is not None
+    folder = Folder(path, Settings.of(settings))
+    assert folder.finished
+    assert sum(p.stat().st_size for p in path.rglob("*")) < 2_000_000
+    results = Results.of(folder)
+    ours = rows(tables(replace(results, settings=replace(results.settings, samples=1)))["comparisons.csv"])
+    for mine, theirs in zip(ours, rows((path / "comparisons.csv").read_bytes()), strict=True):
+        assert mine["modified_is"] == theirs["modified_is"]
+        assert float(mine["ratio"]) == pytest.approx(float(theirs["ratio"]))

@@ -141,7 +141,7 @@ def _clips(results: Results, clamp: str) -> Any:
     figure, panels = _panels(results, (3.0, 3.1))
     for axis, reward in panels:
         for loss in results.settings.losses:
-            found = [t for t in results.trials if (t.clamp, t.reward, t.loss) == (clamp, reward, loss)]
+            found = results.tried(clamp, reward, loss)
             style = STYLES[loss]
             face = "white" if style["hollow"] else style["color"]
             look = {"marker": style["marker"], "color": style["color"], "markerfacecolor": face, "markersize": 4}

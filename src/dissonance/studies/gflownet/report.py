@@ -31,8 +31,8 @@ def report(results: Results, drawn: Sequence[str]) -> str:
         *verdict(results),
         f"Ratios are geometric means over the {len(s.seeds)} seeds, which both losses share; brackets are 95 % "
         "intervals by bootstrap over the seeds, and a ratio counts as smaller or larger if its interval does not hold "
-        f"1. If two losses were equal, all {len(s.seeds)} seeds would be on one side with probability "
-        f"{2.0 ** (1 - len(s.seeds)):.2g}.",
+        "1. They leave out that another search would find other hyperparameters. If two losses were equal, all "
+        f"{len(s.seeds)} seeds would be on one side with probability {2.0 ** (1 - len(s.seeds)):.2g}.",
         "## Exact metrics",
         "Median ± interquartile range over the seeds, for the best hyperparameters of each pair. L1, JSD, KL (nats) "
         "and the mass of the modes (1 is right) are those of the policy's exact terminating distribution. *Modes "

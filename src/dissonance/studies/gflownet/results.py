@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 
 import torch
 
@@ -15,7 +15,7 @@ from dissonance.studies.gflownet.confirmation import Outcome, Point
 from dissonance.studies.gflownet.folder import Folder, Trial
 from dissonance.studies.gflownet.published import GRID, PUBLISHED, SAMPLES, TOP_SHARE
 from dissonance.studies.gflownet.settings import Settings
-from dissonance.studies.gflownet.statistics import Ratio, Spread
+from dissonance.studies.gflownet.statistics import LEAST, Interval, Ratio, Spread
 
 FAMILIES = (("ModTB", "TB"), ("ModLPV", "LPV"))
 """Each modified loss, and what it modifies."""
@@ -37,7 +37,7 @@ class Comparison:
     reward: str
     modified: str
     original: str
-    measure: str  # l1: at the end; mean_l1: on average over the training
+    measure: str  # l1: at the end; mean_l1: on average over the training; top_l1: l1, over all ranks confirmed
     ratio: Ratio
 
 
@@ -57,6 +57,18 @@ class Explained:
         """The part of the gap under the published clamp that is gone without a clamp; nan if there is no gap."""
         with_clamp, without = self.gaps.get("batch", math.nan), self.gaps.get("none", math.nan)
         return 1 - without / with_clamp if with_clamp > GAP else math.nan
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A modified loss beside the one it modifies in the search: intervals by resampling the trials."""
+
+    clamp: str
+    reward: str
+    modified: str
+    original: str
+    best: Interval  # ratio of the smallest L1s: how far the search came
+    typical: Interval  # ratio of the medians: how much hyperparameters matter
 
 
 @dataclass(frozen=True)
@@ -111,13 +123,18 @@ class Results:
         """Whether the grid is the published one."""
         return (self.settings.dimensions, self.settings.height) == GRID
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What is compared."""
+        return ("l1", "mean_l1") if self.settings.top == 1 else ("l1", "mean_l1", "top_l1")
+
     # -- comparisons ---------------------------------------------------------------------------------------------------
 
     def comparisons(self) -> Iterator[Comparison]:
         """Every modified loss beside its original, under every clamp, on every reward and on all together."""
         for clamp in self.settings.clamps:
             for modified, original in self.families:
-                for measure in ("l1", "mean_l1"):
+                for measure in self.measures:
                     each = {r: self._logs(clamp, r, modified, original, measure) for r in self.settings.rewards}
                     for reward, logs in each.items():
                         yield Comparison(clamp, reward, modified, original, measure, Ratio.of(list(logs.values())))
@@ -132,11 +149,14 @@ class Results:
         return {seed: math.log(value / second[seed]) for seed, value in first.items() if seed in second}
 
     def _values(self, clamp: str, reward: str, loss: str, measure: str) -> dict[int, float]:
-        if measure == "l1":
-            found = {o.seed: o.l1 for o in self.runs(clamp, reward, loss)}
-        else:
+        if measure == "mean_l1":
             found = {s: fmean(p.l1 for p in points) for s, points in self.trace(clamp, reward, loss).items()}
-        return {seed: WORST if math.isnan(x) else max(x, 1e-12) for seed, x in found.items()}
+            return {seed: _positive(x) for seed, x in found.items()}
+        ranks: dict[int, list[float]] = {}
+        for o in self.outcomes:
+            if (o.clamp, o.reward, o.loss) == (clamp, reward, loss) and (o.rank == 0 or measure == "top_l1"):
+                ranks.setdefault(o.seed, []).append(_positive(o.l1))
+        return {seed: geometric_mean(values) for seed, values in ranks.items()}
 
     def explained(self) -> Iterator[Explained]:
         """What the clamp does to the gap between a modified loss and its original."""
@@ -157,11 +177,24 @@ class Results:
 
     # -- the search ----------------------------------------------------------------------------------------------------
 
+    def tried(self, clamp: str, reward: str, loss: str) -> list[Trial]:
+        """The trials of a pair, the best first."""
+        found = [t for t in self.trials if (t.clamp, t.reward, t.loss) == (clamp, reward, loss)]
+        return sorted(found, key=lambda t: t.l1)
+
+    def searched(self) -> Iterator[Searched]:
+        """Every modified loss beside its original in the search."""
+        for clamp in self.settings.searched:
+            for modified, original in self.families:
+                for reward in self.settings.rewards:
+                    first, second = ([t.l1 for t in self.tried(clamp, reward, x)] for x in (modified, original))
+                    best = Interval.between(first, second, lambda x: x.amin(-1))
+                    typical = Interval.between(first, second, lambda x: x.quantile(0.5, -1))
+                    yield Searched(clamp, reward, modified, original, best, typical)
+
     def best(self, clamp: str, reward: str, loss: str) -> list[Trial]:
         """The best fifth of the trials of a pair: 10 of 50, as published."""
-        found = sorted(
-            (t for t in self.trials if (t.clamp, t.reward, t.loss) == (clamp, reward, loss)), key=lambda t: t.l1
-        )
+        found = self.tried(clamp, reward, loss)
         return found[: max(1, round(TOP_SHARE * len(found)))]
 
     # -- noise ---------------------------------------------------------------------------------------------------------
@@ -182,3 +215,8 @@ class Results:
     def noisy(self) -> bool:
         """Whether the noise is that of the published metrics."""
         return self.comparable and self.settings.samples == SAMPLES
+
+
+def _positive(l1: float) -> float:
+    """An L1 that has a logarithm."""
+    return WORST if math.isnan(l1) else max(l1, LEAST)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 
 import torch
+from torch import Tensor
 
 RESAMPLED = 10_000
 LEVEL = 0.95
+LEAST = 1e-12
+"""A distance that is smaller counts as this, to have a logarithm."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +34,12 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times as large the first of two paired values is: geometric mean, and an interval by bootstrap."""
+class Interval:
+    """A ratio, and where 95 % of the ratios lie that resampling gives."""
 
     mean: float
     low: float
     high: float
-    smaller: int  # pairs in which the first is the smaller one
-    pairs: int
-
-    @classmethod
-    def of(cls, logs: Sequence[float]) -> Ratio:
-        """From the logarithm of the ratio in each pair; pairs are resampled, 95 % of the means lie in the interval."""
-        smaller, count = sum(x < 0 for x in logs), len(logs)
-        if count == 0:
-            return cls(math.nan, math.nan, math.nan, 0, 0)
-        generator = torch.Generator().manual_seed(0)
-        drawn = torch.randint(count, (RESAMPLED, count), generator=generator)
-        means = torch.tensor(logs, dtype=torch.float64)[drawn].mean(1)
-        ends = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64)
-        low, high = means.quantile(ends).tolist() if count > 1 else (math.nan, math.nan)
-        return cls(math.exp(fmean(logs)), math.exp(low), math.exp(high), smaller, count)
 
     @property
     def verdict(self) -> str:
@@ -59,3 +47,38 @@ class Ratio:
         if self.high < 1:
             return "smaller"
         return "larger" if self.low > 1 else "unclear"
+
+    @classmethod
+    def between(cls, first: Sequence[float], second: Sequence[float], of: Callable[[Tensor], Tensor]) -> Interval:
+        """The ratio of a statistic of two samples, `of` a tensor's last axis; each is resampled by itself."""
+        if not first or not second:
+            return cls(math.nan, math.nan, math.nan)
+        generator = torch.Generator().manual_seed(0)
+        values = [torch.tensor(x, dtype=torch.float64).clamp(min=LEAST) for x in (first, second)]
+        drawn = [v[torch.randint(len(v), (RESAMPLED, len(v)), generator=generator)] for v in values]
+        low, high = (of(drawn[0]) / of(drawn[1])).quantile(_ends()).tolist()
+        return cls((of(values[0]) / of(values[1])).item(), low, high)
+
+
+@dataclass(frozen=True)
+class Ratio(Interval):
+    """How many times as large the first of two paired values is: geometric mean, and an interval by bootstrap."""
+
+    smaller: int  # pairs in which the first is the smaller one
+    pairs: int
+
+    @classmethod
+    def of(cls, logs: Sequence[float]) -> Ratio:
+        """From the logarithm of the ratio in each pair; pairs are resampled."""
+        smaller, count = sum(x < 0 for x in logs), len(logs)
+        if count == 0:
+            return cls(math.nan, math.nan, math.nan, 0, 0)
+        generator = torch.Generator().manual_seed(0)
+        drawn = torch.randint(count, (RESAMPLED, count), generator=generator)
+        means = torch.tensor(logs, dtype=torch.float64)[drawn].mean(1)
+        low, high = means.quantile(_ends()).tolist() if count > 1 else (math.nan, math.nan)
+        return cls(math.exp(fmean(logs)), math.exp(low), math.exp(high), smaller, count)
+
+
+def _ends() -> Tensor:
+    return torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64)

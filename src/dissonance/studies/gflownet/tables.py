@@ -25,6 +25,7 @@ def tables(results: Results) -> dict[str, bytes]:
         "published.csv": csv_table(_published(results)),
         "comparisons.csv": csv_table(_comparisons(results)),
         "clamps.csv": csv_table(_clamps(results)),
+        "trials.csv": csv_table(_trials(results)),
         "clips.csv": csv_table(_clips(results)),
         "floor.csv": csv_table(_floor(results)),
     }
@@ -80,6 +81,14 @@ def _clamps(results: Results) -> Iterator[dict[str, Any]]:
         row: dict[str, Any] = {"reward": e.reward, "modified": e.modified, "original": e.original}
         row |= {"published_gap": e.published} | {f"gap_{clamp}": gap for clamp, gap in e.gaps.items()}
         yield row | {"explained": e.share, "frozen_modified": e.frozen[0], "frozen_original": e.frozen[1]}
+
+
+def _trials(results: Results) -> Iterator[dict[str, Any]]:
+    for s in results.searched():
+        row: dict[str, Any] = {"searched": s.clamp, "reward": s.reward, "modified": s.modified, "original": s.original}
+        for name, found in (("best", s.best), ("typical", s.typical)):
+            row |= {f"{name}_ratio": found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+        yield row
 
 
 def _clips(results: Results) -> Iterator[dict[str, Any]]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from dissonance.studies.gflownet.published import CLIPS, PUBLISHED
 from dissonance.studies.gflownet.results import ALL, FROZEN, GAP, Comparison, Results
-from dissonance.studies.gflownet.statistics import Ratio
+from dissonance.studies.gflownet.statistics import Interval
 
 UNDER = {
     "none": "Without a clamp",
     "trajectory": "Each trajectory clamped, as in the paper's text",
     "batch": "The batch clamped, as in the published runs",
+}
+WHEN = {
+    "l1": "at the end",
+    "mean_l1": "on average over the training",
+    "top_l1": "at the end, geometric mean over all hyperparameters that were confirmed",
 }
 NEAR = 0.01
 """A published L1 that is no farther from that of a perfect sampler says nothing about the policy."""
@@ -26,7 +31,10 @@ def verdict(results: Results) -> Iterator[str]:
         here = [c for c in found if c.clamp == clamp]
         if here:
             yield f"**{UNDER[clamp]}**"
-            yield _list(_compared(results, here, f, measure) for f in results.families for measure in ("l1", "mean_l1"))
+            yield _list(_compared(here, f, measure) for f in results.families for measure in results.measures)
+    if results.families:
+        yield "**The search**, whose luck the ratios above contain; intervals here are by resampling the trials"
+        yield _list(_searched(results))
     yield f"**Noise.** {_noise(results)}"
     if results.families and {"none", "batch"} <= set(results.settings.clamps):
         yield f"**The clamp.** {_frozen(results)}"
@@ -39,27 +47,47 @@ def _list(items: Iterable[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
-def bounds(ratio: Ratio) -> str:
+def bounds(ratio: Interval) -> str:
     """A ratio with its interval, if it has one."""
-    interval = "" if math.isnan(ratio.low) else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return f"{ratio.mean:.2f}{interval}"
+    interval = "" if math.isnan(ratio.low) else f" [{_digits(ratio.low)}, {_digits(ratio.high)}]"
+    return f"{_digits(ratio.mean)}{interval}"
 
 
-def _compared(results: Results, here: Sequence[Comparison], family: tuple[str, str], measure: str) -> str:
+def _digits(x: float) -> str:
+    return f"{x:.2f}" if x >= 0.1 else f"{x:.2g}"
+
+
+def _compared(here: Sequence[Comparison], family: tuple[str, str], measure: str) -> str:
     """On which rewards the L1 of a modified loss is smaller than that of its original, and on which not."""
     mine = [c for c in here if (c.modified, c.original) == family and c.measure == measure]
-    each = [c for c in mine if c.reward != ALL]
+    when = WHEN[measure]
+    whole = "".join(f"; over all rewards {bounds(c.ratio)}" for c in mine if c.reward == ALL)
+    counted = _counted({c.reward: c.ratio for c in mine if c.reward != ALL})
+    return f"Exact L1 of {family[0]} beside {family[1]} {when}: {counted}{whole}."
+
+
+def _counted(each: Mapping[str, Interval]) -> str:
+    """On how many rewards a ratio is smaller than 1, larger, or neither, and which."""
     parts: list[str] = []
     for kind in ("smaller", "larger", "unclear"):
-        some = [c for c in each if c.ratio.verdict == kind]
+        some = {reward: ratio for reward, ratio in each.items() if ratio.verdict == kind}
         if some or kind == "smaller":
-            named = ", ".join(f"{c.reward} {bounds(c.ratio)}" for c in some)
-            parts.append(
-                f"{kind} on {len(some)}{f' of {len(each)} rewards' if not parts else ''}{named and f': {named}'}"
-            )
-    when = "at the end" if measure == "l1" else "on average over the training"
-    whole = "".join(f"; over all rewards {bounds(c.ratio)}" for c in mine if c.reward == ALL)
-    return f"Exact L1 of {family[0]} beside {family[1]} {when}: {'; '.join(parts)}{whole}."
+            named = ", ".join(f"{reward} {bounds(ratio)}" for reward, ratio in some.items())
+            count = f"{len(some)} of {len(each)} rewards" if kind == "smaller" else str(len(some))
+            parts.append(f"{kind} on {count}{named and f': {named}'}")
+    return "; ".join(parts)
+
+
+def _searched(results: Results) -> Iterator[str]:
+    """How far the searches came, and how much it mattered what they tried."""
+    found = list(results.searched())
+    for clamp in results.settings.searched:
+        for modified, original in results.families:
+            here = [s for s in found if (s.clamp, s.modified) == (clamp, modified)]
+            under = f" under the clamp {clamp}" if len(results.settings.searched) > 1 else ""
+            start = f"Exact L1 of {modified} beside {original}{under}"
+            yield f"{start} in the best trial: {_counted({s.reward: s.best for s in here})}."
+            yield f"{start} in the median trial: {_counted({s.reward: s.typical for s in here})}."
 
 
 def _noise(results: Results) -> str:
