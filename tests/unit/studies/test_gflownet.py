@@ -160,6 +160,14 @@ def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_pat
         other.search(machine)
 
 
+def test_progress_goes_up_to_the_end(tmp_path: Path):
+    folder = Folder(tmp_path, replace(SETTINGS, trials=2, search_iterations=3, iterations=4, every=2))
+    for part, total in ((folder.search, 4), (folder.confirm, 6)):
+        seen: list[tuple[float, int]] = []
+        part(Machine(together=4), lambda *told, seen=seen: seen.append(told))
+        assert seen == sorted(seen) and seen[-1] == (total, total)
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
@@ -177,6 +185,7 @@ def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_pat
         (["--base", "nan"], "a reward of nan"),
         (["--dimensions", "0"], "found 0 and 8"),
         (["--dimensions", "24", "--height", "24"], "states, more than 20000000 that tables can hold"),
+        (["--dimensions", "2", "--height", "4200"], "torch draws samples from at most 16777216 states"),
         (["--height", "1"], "found 2 and 1"),
         (["--trials", "0"], "trials must be at least 1, found 0"),
         (["--top", "9"], "the best 9 of 8 trials cannot be confirmed"),
@@ -212,6 +221,13 @@ def test_a_storage_out_of_reach_is_one_line_without_the_password(tmp_path: Path,
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert "cannot be used: " in said and "secret" not in said
+
+
+def test_a_journal_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "search.journal").write_text("this is\nnot a journal\n")
+    assert run(study(tmp_path, *WORDS)) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "search.journal cannot be used: " in said
 
 
 def test_without_optuna_there_is_a_hint(

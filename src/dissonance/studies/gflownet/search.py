@@ -188,14 +188,14 @@ def _optuna() -> ModuleType:
 def _storage(where: str | Path) -> Any:
     """The journal in a file, or the data base."""
     optuna = _optuna()
-    if "://" not in str(where):
+    try:
+        if "://" in str(where):
+            return optuna.storages.RDBStorage(str(where))
         path = Path(where)
         path.parent.mkdir(parents=True, exist_ok=True)
         _mend(path)
         lock = optuna.storages.journal.JournalFileSymlinkLock(str(path), grace_period=PATIENCE)
         return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path), lock))
-    try:
-        return optuna.storages.RDBStorage(str(where))
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         secret = urlsplit(str(where)).password

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
-from dissonance.errors import DissonanceError
+from dissonance.errors import DissonanceError, SizeError
 from dissonance.gflownets.dag import Dag, check_size
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES, Clamp, loss_named
 from dissonance.gflownets.trainer import Plan, Run
 
+MOST = 1 << 24
 REWARDS = ("original", "cosine", "xor", "coprime")
 
 
@@ -89,7 +90,10 @@ class Settings:
             raise DissonanceError(
                 f"a grid needs 1 to 24 dimensions and height >= 2, found {self.dimensions} and {self.height}."
             )
-        check_size(self.height**self.dimensions, f"{self.dimensions}-dimensional grid of height {self.height}")
+        states = self.height**self.dimensions
+        check_size(states, f"{self.dimensions}-dimensional grid of height {self.height}")
+        if states > MOST:
+            raise SizeError(f"torch draws samples from at most {MOST} states, the grid has {states}: make it smaller.")
 
     @classmethod
     def tiny(cls) -> Settings:
