@@ -1,0 +1,55 @@
+"""The audit names commands: each of them must exist, and each test selection must select something."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+COMMANDS = sorted(set(re.findall(r"`((?:pytest|python|dissonance) [^`]+)`", AUDIT)))
+
+
+def named_tests(path: Path) -> set[str]:
+    """Names of the test functions in a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")}
+
+
+def selection(command: str) -> tuple[list[Path], list[str]]:
+    words = shlex.split(command)[1:]
+    wanted = words[words.index("-k") + 1].split(" or ") if "-k" in words else []
+    return [ROOT / w for w in words if w.endswith(".py")], wanted
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("pytest ")])
+def test_a_test_selection_of_the_audit_selects_tests(command: str):
+    files, wanted = selection(command)
+    assert files and all(f.is_file() for f in files)
+    for file in files:
+        found = {w for w in wanted for name in named_tests(file) if w in name}
+        assert named_tests(file) and (found or not wanted or file.name == "test_erratum_gflownet.py"), file.name
+    names = set().union(*map(named_tests, files)) | {"xor"}  # the value of a parameter
+    assert all(any(w in n for n in names) for w in wanted)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith("pytest ")])
+def test_any_other_command_of_the_audit_has_its_options(command: str):
+    words = shlex.split(command)
+    if words[0] == "python":
+        source = (ROOT / words[1]).read_text(encoding="utf-8")
+    else:
+        source = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "src" / "dissonance" / "cli").rglob("*.py"))
+        assert words[1] == "study" and words[2] in ("synthetic", "gflownet")
+    for option in (w for w in words if w.startswith("--")):
+        assert f'"{option}' in source or f"def {option[2:]}" in source or f"{option[2:].replace('-', '_')}:" in source
+
+
+def test_every_erratum_and_every_proposition_has_its_row():
+    rows = [int(n) for n in re.findall(r"^\| (\d+)(?: \*\*S\*\*)? \|", AUDIT, re.MULTILINE)]
+    assert rows == list(range(1, 28))
+    assert all(f"| Prop. {n}" in AUDIT for n in range(1, 8))
