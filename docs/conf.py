@@ -1,0 +1,47 @@
+"""Sphinx: how these pages become a site. `make docs` builds it, warnings are errors."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # docstrings.py
+
+from docstrings import as_restructured_text
+
+project = "dissonance"
+author = "The dissonance developers"
+copyright = "the dissonance developers"  # noqa: A001
+release = version = installed("dissonance")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "figures"]
+suppress_warnings = ["toc.empty_glob"]  # pages that a checkout may not have yet
+
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autoclass_content = "both"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+templates_path = ["_templates"]
+toc_object_entries_show_parents = "hide"
+
+html_theme = "furo"
+html_title = "dissonance"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+highlight_language = "text"  # indented blocks are formulas and what commands print
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+
+def setup(app: object) -> None:
+    """Docstrings here are plain text with formulas, not reStructuredText."""
+    app.connect("autodoc-process-docstring", lambda _a, _w, _n, _o, _p, lines: as_restructured_text(lines))  # type: ignore[attr-defined]
