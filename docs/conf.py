@@ -12,14 +12,19 @@ from docstrings import as_restructured_text
 
 project = "dissonance"
 author = "The dissonance developers"
-copyright = "the dissonance developers"  # noqa: A001
+copyright = "the dissonance developers"
 release = version = installed("dissonance")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "figures"]
-suppress_warnings = ["toc.empty_glob"]  # pages that a checkout may not have yet
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+COLUMN = " " * 8
+"""So far in stands the second column of a list of names and what they mean."""
+
 
 def as_restructured_text(lines: list[str]) -> None:
     """Rewrite a docstring in place: indented blocks become literal ones, `names` code, and stars stay stars."""
@@ -12,7 +15,9 @@ def as_restructured_text(lines: list[str]) -> None:
         if block[0].lstrip().startswith(">>>"):
             out += [*block, ""]
         elif all(line.startswith("    ") for line in block):
-            out += ["::", "", *(f"    {line.strip()}" if len(block) == 1 else line for line in block), ""]
+            out += ["::", "", *block, ""]
+        elif any(line.startswith(COLUMN) for line in block):
+            out += ["::", "", *(f"    {line}" for line in block), ""]
         else:
             out += [*map(_text, block), ""]
     lines[:] = out
@@ -23,9 +28,10 @@ def _blocks(lines: list[str]) -> list[list[str]]:
     found: list[list[str]] = [[]]
     for line in lines:
         before = found[-1][-1] if found[-1] else ""
-        formula = line.startswith("    ") and before and not before.startswith(("    ", "-"))
+        formula = line.startswith("    ") and not line.startswith(COLUMN) and before and before[0] not in " -"
+        text_again = before and found[-1][0].startswith("    ") and not line.startswith(" ")
         list_begins = line.startswith("- ") and before and not before.startswith(("- ", "  "))
-        if not line.strip() or formula or list_begins:
+        if not line.strip() or formula or text_again or list_begins:
             found.append([])
         if line.strip():
             found[-1].append(line.rstrip())
