@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PointMass,
         SimplexTable,
         SoftmaxTable,
+        StandardNormal,
         Table,
         UniformBox,
     )
@@ -144,6 +145,7 @@ _HOME = {
         "PointMass",
         "SimplexTable",
         "SoftmaxTable",
+        "StandardNormal",
         "Table",
         "UniformBox",
     ),
@@ -310,6 +312,7 @@ __all__ = [
     "SizeError",
     "Smooth",
     "SoftmaxTable",
+    "StandardNormal",
     "Step",
     "SumProduct",
     "Surprisal",

@@ -20,6 +20,7 @@ from dissonance.cpds.independent import Independent
 from dissonance.cpds.observed import Evidence, Observed
 from dissonance.cpds.observed_categorical import ObservedCategorical
 from dissonance.cpds.observed_gaussian import ObservedGaussian
+from dissonance.cpds.standard_normal import StandardNormal
 from dissonance.cpds.table import SimplexTable, SoftmaxTable, Table
 from dissonance.cpds.table_in_rows import TableInRows
 
@@ -46,6 +47,7 @@ __all__ = [
     "PointMass",
     "SimplexTable",
     "SoftmaxTable",
+    "StandardNormal",
     "Table",
     "TableCPD",
     "TableInRows",

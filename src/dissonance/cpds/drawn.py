@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import cast
 
 import torch
@@ -83,8 +84,13 @@ class Data(CPD):
         rows = self.rows
         dtype = next((r.dtype for r in rows if r.is_floating_point()), None)
         size = len(rows[0])
-        weights = torch.full((1, size), 1 / size, dtype=dtype, device=rows[0].device)
-        return Drawn(tuple([r[None] for r in rows]), weights)
+        return Drawn(tuple([r[None] for r in rows]), _equal_weights(size, dtype, rows[0].device))
+
+
+@lru_cache(maxsize=16)
+def _equal_weights(size: int, dtype: torch.dtype | None, device: torch.device) -> Tensor:
+    """1/size for each of so many rows, (1, size): never written to."""
+    return torch.full((1, size), 1 / size, dtype=dtype, device=device)
 
 
 class Distributed(CPD):

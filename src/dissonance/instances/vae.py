@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from dissonance.cpds import CPD, BernoulliImages, Data, Distributed, LinearGaussian, NeuralGaussian
+from dissonance.cpds import CPD, BernoulliImages, Data, Distributed, NeuralGaussian, StandardNormal
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import Inconsistency, inconsistency
@@ -91,9 +91,7 @@ def vae(
     pdg = PDG(
         Arc("d", (), x, Data(rows)),
         Arc("q", x, z, encoder if isinstance(encoder, CPD) else NeuralGaussian(both=encoder)),
-        Arc(
-            "prior", (), z, LinearGaussian(None, torch.zeros(latent), 1.0, learnable=False) if prior is None else prior
-        ),
+        Arc("prior", (), z, StandardNormal() if prior is None else prior),
         Arc("p", z, x, decoder),
     )
     attention = Attention({"d": inf, "q": inf, "prior": beta, "p": 1.0}, {"prior": 1.0, "p": 1 / beta}, beta)

@@ -30,6 +30,9 @@ Names = frozenset[str]
 
 CANCEL = "Entropies cancel where gamma alpha = beta, or against another arc to the same variables with minus that beta."
 
+UNASKED = torch.Generator()
+"""What cpds that do not draw at random are given."""
+
 SHORT = 4096
 """Up to so many samples are averaged by a dot product, which is quick; sums of more would be blurred by it."""
 
@@ -134,8 +137,7 @@ class Plan:
 
     def estimate(self, theta: Theta | None, count: int, seed: int) -> Estimate:
         """Draw, score, average."""
-        generator = torch.Generator()
-        mu, scores = self._draw(theta, count, generator.manual_seed(seed) if self.random else generator)
+        mu, scores = self._draw(theta, count, torch.Generator().manual_seed(seed) if self.random else UNASKED)
         seen = _Seen(self.arcs, mu, theta)
         weights: dict[Names, float | Tensor] = dict(self.weights)
         parts: list[tuple[float, Tensor]] = []

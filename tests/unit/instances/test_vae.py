@@ -75,7 +75,7 @@ def test_fifty_steps_are_the_textbooks_training_run(images, nets, beta):
                 assert p.grad is not None
                 torch.testing.assert_close((before[key] - after[key]) / RATE, p.grad, rtol=0, atol=1e-6)
         optimizer.step()
-    assert all(torch.equal(run.trace.snapshots[50][f"prior.{n}"], run.trace.snapshots[0][f"prior.{n}"]) for n in "Ab")
+    assert not any(key.startswith("prior") for key in run.trace.snapshots[50])  # nothing to learn
 
 
 def test_the_value_is_minus_the_elbo_with_the_divergence_in_closed_form(images, nets):
