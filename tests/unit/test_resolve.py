@@ -67,7 +67,7 @@ def table(path: Path, name: str) -> list[float]:
 def test_the_json_object_has_the_promised_keys(resolved):
     record, out = resolved(SMOKING, "--steps", "3")
     assert list(record) == [
-        "initial", "final", "resolution_percent", "distortion_tv", "steps", "refocus", "flow", "solver", "unit",
+        "initial", "final", "resolution_percent", "distortion_tv", "steps", "refocus", "flow", "solver", "unit", "out",
         "seconds",
     ]  # fmt: skip
     for key in ("initial", "final"):

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line of this process; an interrupt is quiet from the first import on."""
+    """Run the command line of this process; an interrupt is one line from the first import on."""
     try:
         from dissonance.cli.app import run
 
@@ -15,4 +15,5 @@ def main() -> None:
             sys.stdout.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
         sys.exit(run(sys.argv[1:]))
     except KeyboardInterrupt:
+        sys.stderr.write("dissonance: interrupted.\n")
         sys.exit(130)

@@ -6,28 +6,30 @@ runs: `dissonance --help` answers at once, and in plain text for the same reason
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dissonance import __version__
-from dissonance.cli import convert, draw, resolve, score, study
-from dissonance.errors import DissonanceError, one_line
+from dissonance.cli import convert, doctor, draw, resolve, score, study
+from dissonance.cli.output import InterruptedRunError, log, messages, say
+from dissonance.errors import DissonanceError
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"max_content_width": 120},
 )
 app.command()(score.score)
-app.command()(resolve.resolve)
-app.command()(convert.convert)
-app.command()(draw.draw)
+app.command(short_help="Move the beliefs until they fit together, and save them.")(resolve.resolve)
+app.command(short_help="Write a model in another format.")(convert.convert)
+app.command(short_help="Draw a model.")(draw.draw)
+app.command(short_help="Say what is installed, and whether all of it works.")(doctor.doctor)
 app.add_typer(study.app, name="study")
 
 
@@ -37,27 +39,72 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _quiet(asked: bool) -> None:
+    if asked:
+        log.setLevel(logging.ERROR)
+
+
+def _verbose(asked: bool) -> None:
+    if asked:
+        log.setLevel(logging.DEBUG)
+
+
+EVERYWHERE = ("quiet", "verbose", "debug")
+"""The options that may stand before a command or after it."""
+
+
 @app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", callback=_quiet, expose_value=False, help="Say nothing but results and errors; no bars."
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", callback=_verbose, expose_value=False, help="Say what is solved, in which time."
+        ),
+    ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error (also: DISSONANCE_DEBUG=1).")
+        bool,
+        typer.Option("--debug", expose_value=False, help="Show the traceback of an error (also: DISSONANCE_DEBUG=1)."),
     ] = False,
 ) -> None:
     """Measure how inconsistent a set of probabilistic beliefs is, say which is to blame, and resolve the conflict."""
 
 
+def command() -> Any:
+    """The whole command line, with the options that may stand anywhere in every command."""
+    root: Any = typer.main.get_command(app)
+    shared = [p for p in root.params if p.name in EVERYWHERE]
+    todo = list(root.commands.values())
+    while todo:
+        here = todo.pop()
+        here.params += shared
+        todo += getattr(here, "commands", {}).values()
+    return root
+
+
 def run(args: Sequence[str]) -> int:
-    """Run a command; returns the exit status. `--debug` may stand anywhere."""
+    """Run a command; returns the exit status."""
     debug = "--debug" in args or os.environ.get("DISSONANCE_DEBUG", "0") not in ("", "0")
-    words = [a for a in args if a != "--debug"]
     try:
-        status = typer.main.get_command(app).main(words, prog_name="dissonance", standalone_mode=False)
+        with messages():
+            status = command().main(list(args), prog_name="dissonance", standalone_mode=False)
         sys.stdout.flush()
+        if status == 130:
+            raise KeyboardInterrupt
         return status if isinstance(status, int) else 0
     except (KeyboardInterrupt, typer.Abort):
+        say("interrupted.")
+        return 130
+    except InterruptedRunError as stopped:
+        say(str(stopped))
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; nor shall the exit complain
@@ -66,7 +113,7 @@ def run(args: Sequence[str]) -> int:
         if debug:
             traceback.print_exc()
         message, status = _verdict(error)
-        sys.stderr.write(one_line(f"dissonance: {message}") + "\n")
+        say(message)
         return status
 
 
@@ -76,9 +123,9 @@ def _verdict(error: Exception) -> tuple[str, int]:
         return _joined(str(error)), 2
     if format_message := getattr(error, "format_message", None):  # bad usage
         context = getattr(error, "ctx", None)
-        command = "dissonance" if context is None else context.command_path
+        where = "dissonance" if context is None else context.command_path
         complaint = _joined(format_message())
-        return f"{complaint}{'' if complaint.endswith(('.', '?')) else '.'} Try '{command} --help'.", 2
+        return f"{complaint}{'' if complaint.endswith(('.', '?')) else '.'} Try '{where} --help'.", 2
     return f"unexpected {type(error).__name__}: {_joined(str(error))} (--debug shows where)", 1
 
 

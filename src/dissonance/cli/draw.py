@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from dissonance.cli.completion import THEMES, one_of
+from dissonance.cli.output import write_json
 
 
 class Measure(StrEnum):
@@ -28,8 +32,16 @@ def draw(
         bool, typer.Option("--focus/--no-focus", help="Show which arcs the file gives control of, in colour.")
     ] = True,
     title: Annotated[str, typer.Option(help="A line above the picture.", metavar="TEXT")] = "",
-    theme: Annotated[str, typer.Option(help="auto (svg follows the reader), light or dark.", metavar="NAME")] = "auto",
+    theme: Annotated[
+        str,
+        typer.Option(
+            help="auto (svg follows the reader), light or dark.",
+            metavar="NAME",
+            autocompletion=one_of(THEMES),
+        ),
+    ] = "auto",
     legend: Annotated[bool, typer.Option("--legend/--no-legend", help="Explain widths, colours and dashes.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Draw MODEL: merging and splitting arrows, as wide as their beta; two heads where they are deterministic.
 
@@ -43,6 +55,7 @@ def draw(
     from dissonance.inconsistency import inconsistency
     from dissonance.io import load
 
+    began = time.perf_counter()
     suffix_of(out)
     pdg, given = load(model)
     blamed = None
@@ -52,3 +65,6 @@ def draw(
         blamed = {r.name: (r.saved_if_dropped or 0.0) if measure is Measure.saved else r.contribution for r in rows}
     shown = given if focus and any(c for c in given.control.chi.values()) else None
     drawn(pdg, attention=given.attention, focus=shown, blame=blamed, title=title, theme=theme, legend=legend).save(out)
+    if as_json:
+        size = {"variables": len(pdg.variables), "arcs": len(pdg)}
+        write_json({"out": str(out), **size, "blame": blamed, "seconds": time.perf_counter() - began})

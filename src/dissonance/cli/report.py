@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from dissonance.cli.output import console
 
 if TYPE_CHECKING:
     from dissonance.cli.score import Marginals, Unit
@@ -19,19 +19,17 @@ if TYPE_CHECKING:
 MAX_ARCS = 40
 MAX_VARIABLES = 20
 MAX_VALUES = 6
-WIDTH = 120
-"""Columns when the output is not a terminal."""
 
 
 def show(result: Inconsistency, rows: list[BlameRow], marginals: Marginals | None, unit: Unit, seconds: float) -> None:
     """Print the inconsistency, the arcs by blame, and the marginals of the best compromise."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    console.print(_headline(result, unit))
-    console.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
+    out = console()
+    out.print(_headline(result, unit))
+    out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
     if rows:
-        console.print(_heading("Who is to blame", f"in {unit}"), _blame(result, rows, unit))
+        out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, rows, unit))
     if marginals:
-        console.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, marginals))
+        out.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, marginals))
 
 
 def _headline(result: Inconsistency, unit: Unit) -> Text:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
+from dissonance.cli.output import InterruptedRunError, console, log, number, progress, write_json
+
 if TYPE_CHECKING:
     from dissonance.focus import Focus
-    from dissonance.lir import Run
+    from dissonance.lir import Run, Trace
     from dissonance.pdg import PDG
 
 STEPS = 20
@@ -27,28 +27,38 @@ def resolve(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
     out: Annotated[Path, typer.Option(help="Where the resolved model goes.", metavar="RESOLVED")],
     refocus: Annotated[
-        str, typer.Option(help="How the next focus is chosen: uniform, partial, hub, ...", metavar="NAME")
+        str,
+        typer.Option(
+            help="How the next focus is chosen: uniform, partial, hub, ...",
+            metavar="NAME",
+            autocompletion=one_of(REFOCUS),
+        ),
     ] = "uniform",
     steps: Annotated[int, typer.Option(help="How many steps.", metavar="N", min=0)] = STEPS,
     seed: Annotated[int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0)] = 0,
-    solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME")] = "auto",
+    solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
     flow: Annotated[
         str | None,
         typer.Option(
             help="How a step moves the beliefs: natural (the default for tables), full (for Gaussians), ode, adam, ...",
             metavar="NAME",
+            autocompletion=one_of(FLOWS),
         ),
     ] = None,
     control: Annotated[
         list[str] | None,
         typer.Option(
-            help="How freely an arc may move: 0 fixed, inf all the way. May be given often.", metavar="ARC=CHI"
+            help="How freely an arc may move: 0 fixed, inf all the way. May be given often.",
+            metavar="ARC=CHI",
+            autocompletion=arcs,
         ),
     ] = None,
     attend: Annotated[
         list[str] | None,
         typer.Option(
-            help="How much an arc is believed, in place of the file's beta. May be given often.", metavar="ARC=BETA"
+            help="How much an arc is believed, in place of the file's beta. May be given often.",
+            metavar="ARC=BETA",
+            autocompletion=arcs,
         ),
     ] = None,
     trace: Annotated[
@@ -76,7 +86,7 @@ def resolve(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if not resume:
         checkpoint.unlink(missing_ok=True)
-    with _progress(steps) as progress:
+    with progress("resolving") as shown:
         run = lir(
             pdg,
             refocus,
@@ -87,14 +97,13 @@ def resolve(
             control=focus.control,
             seed=seed,
             checkpoint=str(checkpoint),
-            callbacks=[lambda done, _: progress(done)],
+            callbacks=[lambda done, _: shown(done, steps), _log_step],
             progress=False,
         )
     if trace is not None:
         run.trace.save(trace)
     if run.interrupted:
-        sys.stderr.write(f"dissonance: interrupted after {run.steps} of {steps} steps; --resume goes on from there.\n")
-        raise KeyboardInterrupt
+        raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
     save(out, run.pdg, given)
     checkpoint.unlink(missing_ok=True)
     if plot is not None:
@@ -102,7 +111,7 @@ def resolve(
     _warn(run, focus)
     seconds = time.perf_counter() - began
     if as_json:
-        sys.stdout.write(json.dumps(_record(run, seconds), allow_nan=False) + "\n")
+        write_json(_record(run, out, seconds))
     else:
         _show(run, pdg, out, seconds)
 
@@ -145,41 +154,48 @@ def _weights(pdg: PDG, option: str, words: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _record(run: Run, seconds: float) -> dict[str, object]:
+def _log_step(done: int, traces: Sequence[Trace]) -> None:
+    row = traces[0].rows[-1]
+    log.debug(
+        "step %d: inconsistency %.6g, in focus %.6g, %d solver steps, %.3g s",
+        done,
+        row.global_upper,
+        row.local_upper,
+        row.newton_steps,
+        row.seconds,
+    )
+
+
+def _record(run: Run, out: Path, seconds: float) -> dict[str, object]:
     bounds = {
-        key: {"inconsistency": _number(v.upper), "lower": _number(v.lower), "upper": _number(v.upper)}
+        key: {"inconsistency": number(v.upper), "lower": number(v.lower), "upper": number(v.upper)}
         for key, v in (("initial", run.before), ("final", run.after))
     }
     return {
         **bounds,
-        "resolution_percent": _number(run.resolution_percent),
-        "distortion_tv": _number(run.distortion_tv),
+        "resolution_percent": number(run.resolution_percent),
+        "distortion_tv": number(run.distortion_tv),
         "steps": run.steps,
         "refocus": run.refocus,
         "flow": run.flow,
         "solver": run.solver,
         "unit": "nats",
+        "out": str(out),
         "seconds": seconds,
     }
-
-
-def _number(x: float) -> float | str | None:
-    """A number as JSON has it: infinity is a string, and what is undefined is null."""
-    return x if math.isfinite(x) else None if math.isnan(x) else str(x)
 
 
 def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     """Print what was resolved, and which beliefs moved for it."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    to = console()
     gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
-    console.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
+    to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
     how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, {run.steps} steps, {seconds:.3g} s"
-    console.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
+    to.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("arc", style="bold", overflow="fold")
     table.add_column("moved by at most (total variation)", justify="right")
@@ -189,10 +205,10 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     if len(moves) > MAX_ARCS:
         table.caption = f"{len(moves) - MAX_ARCS} more arcs not shown"
     if moves:
-        console.print(Text("\nWhat moved", style="bold"), table)
+        to.print(Text("\nWhat moved", style="bold"), table)
     if not math.isnan(run.distortion_tv):
-        console.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
-    console.print(Text(f"{out}"))
+        to.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
+    to.print(Text(f"{out}"))
 
 
 def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:
@@ -207,24 +223,16 @@ def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:
 
 def _warn(run: Run, focus: Focus) -> None:
     if not any(chi > 0 for chi in focus.control.chi.values() if isinstance(chi, float)):
-        sys.stderr.write("dissonance: warning: every control is 0, so nothing may move.\n")
+        log.warning("every control is 0, so nothing may move.")
     projected = sum(run.trace.column("projected"))
     if projected:
-        sys.stderr.write(
-            f"dissonance: warning: {run.flow} left the parameter space in {projected} of {run.steps} steps and was "
-            "brought back: lower --control, or use --flow natural.\n"
+        log.warning(
+            "%s left the parameter space in %s of %s steps and was brought back: lower --control, or use "
+            "--flow natural.",
+            run.flow,
+            projected,
+            run.steps,
         )
     if not run.after.converged:
         bounds = f"between {run.after.lower:.9g} and {run.after.upper:.9g} nats"
-        sys.stderr.write(f"dissonance: warning: the solver stopped early: the final inconsistency is {bounds}.\n")
-
-
-@contextmanager
-def _progress(steps: int) -> Generator[Callable[[int], None], None, None]:
-    """A callback that draws a bar on standard error, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("resolving", total=steps)
-        yield lambda done: bar.update(task, completed=done)
+        log.warning("the solver stopped early: the final inconsistency is %s.", bounds)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from dissonance.cli.completion import SOLVERS, one_of
+from dissonance.cli.output import log, number, progress, write_json
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency
@@ -42,7 +41,7 @@ def score(
         float | None, typer.Option(help="The weight of structure, in place of the file's.", metavar="G")
     ] = None,
     unit: Annotated[Unit, typer.Option(help="What information is measured in.")] = Unit.nats,
-    solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME")] = "auto",
+    solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     saved: Annotated[
         bool | None,
@@ -61,15 +60,15 @@ def score(
 
     pdg, focus = load(model)
     attention = focus.attention if gamma is None else focus.attention.replace(gamma=gamma)
-    with torch.no_grad(), _progress() as progress:
+    with torch.no_grad(), progress("who is to blame") as shown:
         began = time.perf_counter()
         result = inconsistency(pdg, attention, solver=solver)
         seconds = time.perf_counter() - began
-        rows = result.by_arc(saved=len(pdg) <= MAX_ARCS_DROPPED if saved is None else saved, progress=progress)
+        rows = result.by_arc(saved=len(pdg) <= MAX_ARCS_DROPPED if saved is None else saved, progress=shown)
         best = marginals(result)
     _warn(result, unit)
     if as_json:
-        sys.stdout.write(json.dumps(_record(result, rows, best, unit, seconds), allow_nan=False) + "\n")
+        write_json(_record(result, rows, best, unit, seconds))
     else:
         from dissonance.cli import report
 
@@ -101,9 +100,9 @@ def _record(
     result: Inconsistency, rows: list[BlameRow], best: Marginals | None, unit: Unit, seconds: float
 ) -> dict[str, object]:
     return {
-        "inconsistency": _number(float(result.value) / unit.size),
-        "lower": _number(result.lower / unit.size),
-        "upper": _number(result.upper / unit.size),
+        "inconsistency": number(float(result.value) / unit.size),
+        "lower": number(result.lower / unit.size),
+        "upper": number(result.upper / unit.size),
         "unit": unit.value,
         "gamma": result.gamma,
         "converged": result.converged,
@@ -111,10 +110,10 @@ def _record(
         "arcs": [
             {
                 "name": r.name,
-                "beta": _number(r.beta),
-                "divergence": _number(r.divergence / unit.size),
-                "contribution": _number(r.contribution / unit.size),
-                "saved_if_dropped": None if r.saved_if_dropped is None else _number(r.saved_if_dropped / unit.size),
+                "beta": number(r.beta),
+                "divergence": number(r.divergence / unit.size),
+                "contribution": number(r.contribution / unit.size),
+                "saved_if_dropped": None if r.saved_if_dropped is None else number(r.saved_if_dropped / unit.size),
             }
             for r in rows
         ],
@@ -123,23 +122,7 @@ def _record(
     }
 
 
-def _number(x: float) -> float | str | None:
-    """A number as JSON has it: infinity is a string, and what is undefined is null."""
-    return x if math.isfinite(x) else None if math.isnan(x) else str(x)
-
-
 def _warn(result: Inconsistency, unit: Unit) -> None:
     if not result.converged:
         bounds = f"between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g} {unit}"
-        sys.stderr.write(f"dissonance: warning: the solver stopped early: the inconsistency is {bounds}.\n")
-
-
-@contextmanager
-def _progress() -> Generator[Callable[[int, int], None], None, None]:
-    """A callback that draws a bar on standard error, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("who is to blame")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        log.warning("the solver stopped early: the inconsistency is %s.", bounds)

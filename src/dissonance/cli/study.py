@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dissonance.cli.output import console, log, number, progress, resumable, write_json
 from dissonance.cli.study_gflownet import gflownet
-from dissonance.cli.study_progress import progress, resumable
 
 if TYPE_CHECKING:
     from dissonance.studies.outcomes import Outcome
@@ -77,6 +77,7 @@ def synthetic(
     jobs: Annotated[
         int | None, typer.Option(help="How many processes (by default one for each core).", metavar="N", min=1)
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Resolve random inconsistent PDGs with every strategy; write tables, figures and a report to a folder.
 
@@ -107,15 +108,39 @@ def synthetic(
         compute(folder, jobs=jobs or _cores(), progress=show)
     outcomes = folder.outcomes()
     if not publish(folder, outcomes, draw=draw) and draw:
-        sys.stderr.write(f"dissonance: {figures.MISSING}\n")
-    _show(outcomes)
-    sys.stdout.write(f"\n{len(outcomes)} runs, {time.perf_counter() - began:.3g} s; {out / 'report.md'} has it all\n")
+        log.warning(figures.MISSING)
+    seconds = time.perf_counter() - began
+    if as_json:
+        write_json(_record(outcomes) | {"report": str(out / "report.md"), "seconds": seconds})
+    else:
+        _show(outcomes)
+        sys.stdout.write(f"\n{len(outcomes)} runs, {seconds:.3g} s; {out / 'report.md'} has it all\n")
+
+
+def _record(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    from dissonance.studies.outcomes import ALL, groups
+
+    return {
+        "study": "synthetic",
+        "runs": len(outcomes),
+        "strategies": [
+            {
+                "strategy": g.strategy,
+                "resolution_percent": number(g.spread("resolution_percent").mean),
+                "rate_percent": number(g.pooled_rate_percent),
+                "tv_mu": number(g.spread("tv_mu").mean),
+                "tv_theta": number(g.spread(lambda o: o.tv_theta[-1]).mean),
+                "solver_steps": number(g.spread("solver_steps").mean),
+            }
+            for g in groups(outcomes)
+            if g.structure == ALL
+        ],
+    }
 
 
 def _show(outcomes: Sequence[Outcome]) -> None:
     """Print what the strategies came to, over all structures."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from dissonance.studies.outcomes import ALL, groups
@@ -135,7 +160,7 @@ def _show(outcomes: Sequence[Outcome]) -> None:
             f"{theta.mean:.3f}",
             f"{steps.mean:.0f}",
         )
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    console().print(table)
 
 
 def _cores() -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissonance.cli.study_progress import progress, resumable
+from dissonance.cli.output import console, log, progress, resumable, write_json
 from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def gflownet(
         typer.Option(help="A data base for the search, as postgresql://host/name; by default a file.", metavar="URL"),
     ] = None,
     draw: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train GFlowNets with the losses TB, LPV, ModTB and ModLPV; write tables, figures and a report to a folder.
 
@@ -111,11 +112,14 @@ def gflownet(
             with progress("confirmation") as show:
                 folder.confirm(machine, show)
     if not publish(folder, draw=draw) and draw:
-        sys.stderr.write(f"dissonance: {figures.MISSING}\n")
-    _show(folder)
-    sys.stdout.write(
-        f"\n{len(folder.outcomes())} runs, {time.perf_counter() - began:.3g} s; {out / 'report.md'} has it all\n"
-    )
+        log.warning(figures.MISSING)
+    runs, seconds = len(folder.outcomes()), time.perf_counter() - began
+    if as_json:
+        record = {"study": "gflownet", "runs": runs, "l1": _medians(folder)}
+        write_json(record | {"report": str(out / "report.md"), "seconds": seconds})
+    else:
+        _show(folder)
+        sys.stdout.write(f"\n{runs} runs, {seconds:.3g} s; {out / 'report.md'} has it all\n")
 
 
 def _settings(out: Path, preset: Preset | None, given: dict[str, Any]) -> Settings:
@@ -152,21 +156,27 @@ def _device(device: Device) -> str:
 
 def _show(folder: Folder) -> None:
     """Print how far the policies are from their targets: the exact L1, median over the seeds."""
-    from statistics import median
-
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    outcomes = [o for o in folder.outcomes() if o.rank == 0]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, title="Exact L1, median over the seeds", title_justify="left")
     table.add_column("clamp", style="bold")
     table.add_column("reward")
     for loss in folder.settings.losses:
         table.add_column(loss, justify="right")
-    for clamp in folder.settings.clamps:
-        for reward in folder.settings.rewards:
-            here = [o for o in outcomes if (o.clamp, o.reward) == (clamp, reward)]
-            cells = [median(o.l1 for o in here if o.loss == loss) for loss in folder.settings.losses]
-            table.add_row(clamp, reward, *(f"{c:.4f}" for c in cells))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    for row in _medians(folder):
+        table.add_row(row["clamp"], row["reward"], *(f"{row[loss]:.4f}" for loss in folder.settings.losses))
+    console().print(table)
+
+
+def _medians(folder: Folder) -> list[dict[str, Any]]:
+    """By clamp and reward: the median L1 of each loss, the best hyperparameters only."""
+    from statistics import median
+
+    s, best = folder.settings, [o for o in folder.outcomes() if o.rank == 0]
+    return [
+        {"clamp": c, "reward": r}
+        | {loss: median(o.l1 for o in best if (o.clamp, o.reward, o.loss) == (c, r, loss)) for loss in s.losses}
+        for c in s.clamps
+        for r in s.rewards
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +19,8 @@ from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.sampled import Sampled
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -106,14 +110,25 @@ def solve_together(
         for at in range(0, len(group), together):
             part = group[at : at + together]
             some = [components[i] for i in part]
+            began = time.perf_counter()
             if isinstance(s, Newton):
                 solved = s.solve_many(some, None if near is None else [near[i] for i in part])
             else:
-                solved = map(s.solve, some)
+                solved = [s.solve(c) for c in some]
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug(_account(s, solved, time.perf_counter() - began))
             found |= zip(part, solved, strict=True)
             if progress is not None:
                 progress(len(found), len(components))
     return [found[i] for i in range(len(components))]
+
+
+def _account(solver: Solver, solved: Sequence[Solution], seconds: float) -> str:
+    """What was solved, in one line."""
+    problems = f"{len(solved)} problem{'s' * (len(solved) != 1)}"
+    gap = max((s.upper - s.lower for s in solved if s.upper < float("inf")), default=0.0)
+    steps = sum(s.steps for s in solved)
+    return f"{solver.name}: {problems}, {steps} steps, bounds {gap:.2g} apart, {seconds:.3g} s"
 
 
 SOLVERS: dict[str, type[Solver]] = {

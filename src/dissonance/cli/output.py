@@ -1,0 +1,116 @@
+"""What goes where: results to standard output, all that is said about them to standard error.
+
+Messages go through the logger "dissonance": warnings and notes by default, none with --quiet, with --verbose also what
+the solvers do. A bar is drawn where messages are wanted and standard error is a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from dissonance.errors import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 120
+"""Columns when the output is not a terminal."""
+
+log = logging.getLogger("dissonance")
+
+
+class InterruptedRunError(Exception):
+    """Ctrl-C stopped a command that can go on later; the message says how."""
+
+
+class _Messages(logging.Handler):
+    """One line on standard error for each record."""
+
+    _BEFORE = ((logging.WARNING, "warning: "), (logging.INFO, "note: "))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        before = next((word for level, word in self._BEFORE if record.levelno >= level), "")
+        say(f"{before}{record.getMessage()}")
+
+
+@contextmanager
+def messages() -> Generator[None, None, None]:
+    """Show what is logged, down to notes unless an option says otherwise."""
+    handler, level = _Messages(), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+def say(message: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(one_line(f"dissonance: {message}") + "\n")
+
+
+def write_json(record: Mapping[str, object]) -> None:
+    """The result as one JSON object on one line of standard output."""
+    sys.stdout.write(json.dumps(record, allow_nan=False) + "\n")
+
+
+def number(x: float) -> float | str | None:
+    """A number as JSON has it: infinity is a string, and what is undefined is null."""
+    return x if math.isfinite(x) else None if math.isnan(x) else str(x)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that writes plain text unless it is a terminal that takes colours."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        color_system="auto" if _coloured(stream) else None,
+        width=None if stream.isatty() else WIDTH,
+    )
+
+
+def _coloured(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def progress(what: str) -> Generator[Callable[[float, float], None], None, None]:
+    """A callback (done, total) that draws a bar on standard error, if that is a terminal and not to be quiet."""
+    if not (sys.stderr.isatty() and log.isEnabledFor(logging.WARNING)):
+        yield lambda done, total: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, *times, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def resumable() -> Generator[None, None, None]:
+    """Say that the same command goes on, if this is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; the same command goes on from here.") from None
