@@ -43,7 +43,7 @@ def two_beliefs() -> None:
     plt.plot(m, total, color="black", linewidth=2, label="incompatibility: their sum")
     plt.plot([m[best]] * 2, [0, total[best]], color=GREY, linestyle=":")
     plt.plot([m[best]], [total[best]], "o", color="black")
-    plt.annotate("inconsistency", (float(m[best]), float(total[best])), (0.44, 0.62), fontsize=9)
+    plt.annotate("inconsistency", (float(m[best]), float(total[best])), (0.33, 0.76), fontsize=9)
     plt.xlabel("mu(X = 1)")
     plt.ylabel("nats")
     plt.ylim(0, 1.6)

@@ -59,6 +59,12 @@ class Attention:
     An arc left out has weight 0. beta may be 0 (not attended), inf (hard: mu must satisfy the cpd) or negative
     (disbelief); alpha is finite; gamma >= 0 is finite. The finite beta of an arc that is `varying` is multiplied with a
     weight that depends on the sample, which needs hard arcs that make mu.
+
+    >>> X = Variable("X", 2)
+    >>> pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
+    >>> trusting = Attention.uniform(pdg).replace(beta={"q": float("inf")})
+    >>> dict(trusting.beta), trusting.gamma
+    ({'p': 1.0, 'q': inf}, 0.0)
     """
 
     beta: Weights = field(default_factory=lambda: _frozen({}))
@@ -160,6 +166,13 @@ class Focus:
     """An attention and a control: what a step of LIR looks at, and what it may change.
 
     `context` puts other values in the place of an arc's buffers, keyed "arc.buffer": a fresh batch of data, say.
+
+    >>> X = Variable("X", 2)
+    >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, [0.2, 0.8]))
+    >>> focus = Focus(Attention({"p": 1.0, "q": 1.0}), full_control("p"))
+    >>> run = lir(pdg, Cycle(focus), steps=1)
+    >>> [f"{x:.4f}" for x in run.pdg["p"].cpd.table().tolist()]
+    ['0.2000', '0.8000']
     """
 
     attention: Attention = field(default_factory=Attention)

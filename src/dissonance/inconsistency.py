@@ -230,6 +230,16 @@ def inconsistency(
     minimisers is returned. An infinite value has no gradient.
 
     `near`: the result for almost the same numbers, to start from (large PDGs only: small ones gain nothing).
+
+    >>> X = Variable("X", 2)
+    >>> pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
+    >>> result = inconsistency(pdg)
+    >>> print(f"{result.lower:.6f} to {result.upper:.6f} nats")
+    0.693147 to 0.693147 nats
+    >>> result.mu.marginal("X")
+    tensor([0.6000, 0.4000], dtype=torch.float64)
+    >>> [f"{row.name} {row.contribution:.3f}" for row in result.by_arc()]
+    ['p 0.311', 'q 0.382']
     """
     results = None if near is None else [near]
     return inconsistencies([pdg], [attention], solver=solver, thetas=[theta], near=results)[0]

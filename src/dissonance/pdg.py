@@ -24,7 +24,12 @@ Theta = Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Arc:
-    """A named cpd from a set of source variables to a set of target variables, a : S -> T."""
+    """A named cpd from a set of source variables to a set of target variables, a : S -> T.
+
+    >>> Smokes, Cancer = Variable("Smokes", ["no", "yes"]), Variable("Cancer", ["no", "yes"])
+    >>> Arc("study", Smokes, Cancer, [[0.99, 0.01], [0.90, 0.10]])
+    <arc 'study' (Smokes -> Cancer): Table>
+    """
 
     name: str
     sources: tuple[Variable, ...]

@@ -69,6 +69,10 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
     The suffix says which format (.json, .bif, .xmlbif, .uai, each also with .gz); without a known one the content does.
     `format` overrides both. An arc is a fixed `Table`, or a `SoftmaxTable` if the file gives it control; `learnable`
     makes all of them so. Whatever is wrong with the file is a FormatError of one line.
+
+    >>> pdg, focus = load("examples/two-experts.json")
+    >>> print(f"{inconsistency(pdg, focus.attention).upper:.4f}")
+    0.3816
     """
     chosen = None if format is None else _named(format)
     content, where = files.read(source)
@@ -84,6 +88,13 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
 
     The suffix says which format, unless `format` does; without a known one it is JSON. Every cpd is written as a table.
     What the format cannot hold is a FormatError: BIF and XMLBIF hold Bayesian networks, UAI also factor graphs.
+
+    >>> import tempfile
+    >>> X = Variable("X", ["no", "yes"])
+    >>> path = f"{tempfile.mkdtemp()}/model.json"
+    >>> save(path, PDG(Arc("p", (), X, [0.9, 0.1])))
+    >>> load(path)[0].variables
+    (X{no, yes},)
     """
     chosen = _by_suffix(path) or FORMATS["json"] if format is None else _named(format)
     try:
