@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))  # docstrings.py
 
@@ -47,6 +50,21 @@ pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
 
-def setup(app: object) -> None:
+HERE = Path(__file__).parent
+
+
+def reach_out(_app: object, docname: str, source: list[str]) -> None:
+    """Links to Markdown files of the repository that are no pages here: Sphinx would look for a page."""
+    folder = (HERE / docname).parent
+
+    def link(found: re.Match[str]) -> str:
+        inside = (folder / found[1]).resolve().is_relative_to(HERE)
+        return found[0] if inside else f"](<path:{found[1]}>)"
+
+    source[0] = re.sub(r"\]\((\.\./[^)#:]+\.md)\)", link, source[0])
+
+
+def setup(app: Sphinx) -> None:
     """Docstrings here are plain text with formulas, not reStructuredText."""
-    app.connect("autodoc-process-docstring", lambda _a, _w, _n, _o, _p, lines: as_restructured_text(lines))  # type: ignore[attr-defined]
+    app.connect("autodoc-process-docstring", lambda _a, _w, _n, _o, _p, lines: as_restructured_text(lines))
+    app.connect("source-read", reach_out)

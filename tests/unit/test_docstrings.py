@@ -28,6 +28,8 @@ def test_the_examples_of_a_module_print_what_they_show(name: str, monkeypatch: p
     assert result.attempted > 0 and result.failed == 0
 
 
-@pytest.mark.parametrize("name", ["Variable", "Arc", "PDG", "Attention", "Focus", "inconsistency", "lir", "load", "save"])
+@pytest.mark.parametrize(
+    "name", ["Variable", "Arc", "PDG", "Attention", "Focus", "inconsistency", "lir", "load", "save"]
+)
 def test_the_front_door_has_an_example(name: str):
     assert ">>> " in getattr(dissonance, name).__doc__
