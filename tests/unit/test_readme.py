@@ -107,3 +107,28 @@ def test_the_options_the_readme_lists_are_those_there_are():
     )
     options = r"--[a-z][a-z-]*"
     assert set(re.findall(options, usage[1])) == set(re.findall(options, done.stdout)) - EVERYWHERE
+
+
+def test_the_model_the_readme_writes_is_scored_resolved_drawn_and_converted(tmp_path: Path):
+    (model,) = re.findall(r"^```json\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^    dissonance (\w+ (?:rain|resolved)\.json.*)$", README, re.MULTILINE)
+    assert [c.split()[0] for c in commands] == ["score", "resolve", "score", "draw", "convert"]
+    (tmp_path / "rain.json").write_text(model)
+    program = "import sys; from dissonance.cli.app import run; sys.exit(max(run(c.split()) for c in sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *commands],
+        capture_output=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT / "src")},
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, last = (float(x) for x in re.findall(r"^Inconsistency: (\S+) nats$", done.stdout, re.MULTILINE))
+    assert last < 1e-3 * first
+    assert {p.name for p in tmp_path.iterdir()} == {"rain.json", "resolved.json", "rain.svg", "rain.json.gz"}
+
+
+def test_the_readme_is_no_book():
+    assert len(README.splitlines()) <= 200

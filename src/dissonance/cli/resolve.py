@@ -208,7 +208,7 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
         to.print(Text("\nWhat moved", style="bold"), table)
     if not math.isnan(run.distortion_tv):
         to.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
-    to.print(Text(f"{out}"))
+    to.print(Text(f"The resolved beliefs are in {out}."))
 
 
 def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:
