@@ -117,6 +117,10 @@ class Attention:
         """The same attention with these arcs out of mind."""
         return self.replace(beta=dict.fromkeys(names, 0.0), alpha=dict.fromkeys(names, 0.0))
 
+    def __repr__(self) -> str:
+        varying = f", varying={dict(self.varying)}" if self.varying else ""
+        return f"Attention(beta={dict(self.beta)}, alpha={dict(self.alpha)}, gamma={self.gamma:g}{varying})"
+
     def __reduce__(self) -> tuple[object, ...]:
         return Attention, (dict(self.beta), dict(self.alpha), self.gamma, dict(self.varying))
 
@@ -141,6 +145,9 @@ class Control:
             low = float(value.min()) if isinstance(value, Tensor) else float(value)
             if not low >= 0:
                 raise DissonanceError(f"control[{name!r}] must be >= 0, found {low}.")
+
+    def __repr__(self) -> str:
+        return f"Control({dict(self.chi)})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return Control, (dict(self.chi),)

@@ -196,6 +196,9 @@ class Inconsistency:
         saved = {a.name: 0.0 for s in self.solutions for a in s.component.arcs}
         for (name, s, _), w in zip(asked, without, strict=True):
             saved[name] = 0.0 if w.upper in (math.inf, s.upper) else s.upper - w.upper
+            weights = self.attention.beta.get(name, 0.0), self.attention.alpha.get(name, 0.0)
+            if min(weights) >= 0 and name not in self.attention.varying:
+                saved[name] = max(0.0, saved[name])  # what is negative is rounding, or a local minimum
         return saved
 
     def plot(self, **options: Any) -> pictures.Picture:

@@ -81,3 +81,10 @@ def test_a_focus_checks_the_names_it_uses(pdg: PDG):
 def test_a_focus_goes_through_a_pickle_and_a_deep_copy():
     focus = Focus(Attention({"p": inf}, {"p": 1.0}, 0.5), Control({"p": 2.0}))
     assert pickle.loads(pickle.dumps(focus)) == focus == copy.deepcopy(focus)
+
+
+def test_an_attention_and_a_control_print_as_they_are_written():
+    attention = Attention({"p": 1.0, "q": math.inf}, {"p": 1.0}, gamma=0.5)
+    assert repr(attention) == "Attention(beta={'p': 1.0, 'q': inf}, alpha={'p': 1.0}, gamma=0.5)"
+    assert repr(full_control("p")) == "Control({'p': inf})"
+    assert eval(repr(attention), {"Attention": Attention, "inf": math.inf}) == attention

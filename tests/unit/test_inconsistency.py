@@ -145,6 +145,13 @@ def test_an_unattended_arc_is_listed_and_innocent():
     assert (row.name, row.beta, row.contribution, row.saved_if_dropped) == ("r", 0, 0, 0) and row.divergence > 0
 
 
+def test_dropping_an_arc_that_is_believed_never_costs_anything():
+    for seed in range(10):
+        case = random_case(seed, SOFT)
+        for row in inconsistency(case.pdg, case.attention).by_arc():
+            assert row.saved_if_dropped is not None and row.saved_if_dropped >= 0
+
+
 def test_a_hard_arc_has_no_divergence_but_may_save_a_lot():
     rows = {r.name: r for r in inconsistency(rivals(), Attention({"p": inf, "q": 1.0})).by_arc()}
     kl = float((P * np.log(P / Q)).sum())

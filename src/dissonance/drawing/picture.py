@@ -17,7 +17,7 @@ from dissonance.drawing.packing import Arrangement, arranged
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.scene import Box, Group, Scene, Writing, moved_group
 from dissonance.drawing.svg import THEMES, svg
-from dissonance.drawing.text import label, plain
+from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
@@ -148,7 +148,7 @@ def _box(v: Variable, where: Arrangement) -> tuple[Box, Writing]:
 
 def _framed(groups: list[Group], where: Arrangement, explained: Sequence[Entry], title: str, shown: str) -> Scene:
     """The picture with its title above and its legend below, all inside a margin."""
-    heading = plain(title)
+    heading = plain(title, MAX_TITLE)
     top = MARGIN + (style.TITLE + 14 if title else 0)
     keys, wide, tall = laid_out(explained, max(where.width, 440.0))
     width = max(where.width, heading.width * style.TITLE if title else 0, wide) + 2 * MARGIN

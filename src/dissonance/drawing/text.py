@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-MAX_CHARACTERS = 26
+MAX_CHARACTERS, MAX_TITLE = 26, 80
 SMALL = 0.72
 """The size of an index beside the letter's."""
 OTHER_WIDTH, WIDE = 0.6, 1.0
@@ -74,9 +74,9 @@ def label(name: str) -> Label:
     return Label(tuple(spans), max(s.dx + s.width for s in spans))
 
 
-def plain(text: str) -> Label:
+def plain(text: str, longest: int = MAX_CHARACTERS) -> Label:
     """The text as it is, cut if it is long."""
-    shown = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
+    shown = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return Label((Span(shown, 0.0, 0.0, 1.0, width(shown)),), width(shown))
 
 

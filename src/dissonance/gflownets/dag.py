@@ -45,6 +45,9 @@ class Dag:
     name: str = "dag"
     labels: tuple[Hashable, ...] | None = None
 
+    def __repr__(self) -> str:
+        return f"Dag({self.name}: {len(self.after)} states, {self.after.shape[1]} moves, {int(self.exits.sum())} exits)"
+
     def __post_init__(self) -> None:
         count = len(self.after)
         check_size(count, self.name)

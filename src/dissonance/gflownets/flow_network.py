@@ -47,6 +47,9 @@ class FlowNetwork:
     pdg: PDG
     run: Run
 
+    def __repr__(self) -> str:
+        return f"FlowNetwork({self.dag}, {self.run})"
+
     def policy(self, states: Tensor) -> Tensor:
         """log P_F of every action in these states, the exit last: (n, actions + 1)."""
         return _policy(self.pdg, None, states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -90,10 +91,9 @@ class Run:
         return pictures.html(self)
 
     def __repr__(self) -> str:
-        return (
-            f"Run({self.refocus}, {self.flow}: {self.before.upper:.6g} -> {self.after.upper:.6g} nats "
-            f"in {self.steps} steps{', interrupted' if self.interrupted else ''})"
-        )
+        known = not math.isnan(self.after.upper)  # a run need not look at everything
+        course = f"{self.before.upper:.6g} -> {self.after.upper:.6g} nats in " if known else ""
+        return f"Run({self.refocus}, {self.flow}: {course}{self.steps} steps{', interrupted' * self.interrupted})"
 
 
 def lir(

@@ -126,6 +126,11 @@ class Trace:
         """A figure of the rows: inconsistency, how far theta and mu* have moved, solver steps; `path` writes it."""
         return plot(self.rows, path)
 
+    def __repr__(self) -> str:
+        seen = [r.global_upper for r in self.rows if not math.isnan(r.global_upper)]
+        course = f", {seen[0]:.6g} -> {seen[-1]:.6g} nats" if seen else ""
+        return f"Trace({len(self.rows)} rows{course})"
+
     def _repr_html_(self) -> str:
         return pictures.html(self)
 

@@ -274,6 +274,11 @@ def test_what_is_misspelt_is_an_error(options: dict[str, object], complaint: str
         draw(HYPER, **options)
 
 
+def test_a_title_may_be_longer_than_a_name():
+    title = "A title that is longer than a name may be"
+    assert draw(HYPER, title=title).svg().count(f">{title}<") == 2  # written, and said when the mouse rests on it
+
+
 def test_pictures_are_saved_by_suffix(tmp_path):
     drawing = HYPER.plot(title="A title", attention=Attention.uniform(HYPER, beta=2.0))
     drawing.save(tmp_path / "a.svg")

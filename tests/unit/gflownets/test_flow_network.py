@@ -429,3 +429,9 @@ def test_lpv_is_tb_under_full_control_of_log_z():
     attention = surprisal_attention("TB")
     run = lir(pdg, attention=attention, control=Control({"B.log_z": inf}), steps=1)
     assert inconsistency(run.pdg, attention).upper == pytest.approx(float(case.by_hand().detach()), abs=1e-7)
+
+
+def test_a_network_and_its_graph_print_in_a_line():
+    grid = hyper_grid(2, 3, "cosine")
+    assert repr(grid).endswith(": 9 states, 2 moves, 9 exits)")
+    assert repr(flow_network(grid).answer(0)) == f"FlowNetwork({grid}, Run(walks, step: 0 steps))"

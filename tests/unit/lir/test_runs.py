@@ -255,3 +255,11 @@ def test_other_solvers_run_through_the_same_loop(solver: str):
     run = lir(PDGS[0], steps=2, solver=solver, trace=Record(distortion=0))
     assert run.solver == solver
     assert run.after.upper == pytest.approx(exact.after.upper, abs=1e-5 if solver != "paper" else 0.5)
+
+
+def test_a_run_and_its_trace_print_in_a_line_and_leave_out_what_was_not_measured():
+    X = Variable("X", 2)
+    pdg = PDG(Arc("p", (), X, SoftmaxTable([0.7, 0.3])), Arc("q", (), X, SoftmaxTable([0.2, 0.8])))
+    seen, unseen = (lir(pdg, steps=2, trace=Record(globally=g, distortion=0)) for g in (True, False))
+    assert repr(seen.trace).startswith("Trace(3 rows, 0.292218 -> ") and repr(seen).count("nats") == 1
+    assert repr(unseen) == "Run(uniform, natural: 2 steps)" and repr(unseen.trace) == f"Trace({len(unseen.trace)} rows)"
