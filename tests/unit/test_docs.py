@@ -100,3 +100,11 @@ def test_the_other_benchmarks_run(command: list[str], printed: str):
     done = subprocess.run(whole, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorials").glob("*.md")), ids=lambda p: p.name)
+def test_a_tutorial_becomes_a_notebook_with_the_same_code(page: Path):
+    jupytext = pytest.importorskip("jupytext")
+    cells = [c for c in jupytext.read(page).cells if c.cell_type == "code"]
+    assert len(cells) == page.read_text(encoding="utf-8").count("```python\n")
+    assert "".join("\n".join(c.source for c in cells).split()) == "".join(code(page).split())
