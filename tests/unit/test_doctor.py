@@ -126,4 +126,4 @@ def test_the_libraries_are_those_of_the_package():
 def test_it_takes_little_time():
     began = time.process_time()
     assert run(["doctor", "--json"]) == 0
-    assert time.process_time() - began < 1.5  # and about as much for importing torch
+    assert time.process_time() - began < 3
