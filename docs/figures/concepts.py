@@ -60,6 +60,7 @@ def runs() -> None:
     for name, run, colour in zip(names, found, (BLUE, ORANGE, GREY), strict=True):
         values = [row.global_upper for row in run.trace.rows]
         plt.plot(range(len(values)), values, marker=".", color=colour, label=name)
+    plt.xticks(range(0, 21, 5))
     plt.xlabel("step of LIR")
     plt.ylabel("inconsistency, nats")
     plt.legend(frameon=False, fontsize=8)
