@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissonance.cli.output import console, log, progress, resumable, write_json
+from dissonance.cli.output import console, log, number, progress, resumable, write_json
 from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ def gflownet(
         log.warning(figures.MISSING)
     runs, seconds = len(folder.outcomes()), time.perf_counter() - began
     if as_json:
-        record = {"study": "gflownet", "runs": runs, "l1": _medians(folder)}
+        l1 = [{k: number(v) if isinstance(v, float) else v for k, v in row.items()} for row in _medians(folder)]
+        record = {"study": "gflownet", "runs": runs, "l1": l1}
         write_json(record | {"report": str(out / "report.md"), "seconds": seconds})
     else:
         _show(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from collections.abc import Callable
@@ -250,6 +251,18 @@ def kept(path: Path, results: Results) -> Folder:
     write_rows(path / "runs.csv", Outcome, results.outcomes)
     write_rows(path / "traces.csv", Point, results.points)
     return folder
+
+
+def test_json_has_the_medians_and_no_number_is_null(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    kept(tmp_path, made(lambda c, loss, r, s: math.nan if loss == "TB" else better(c, loss, r, s), SMALL))
+    assert run(["study", "gflownet", "--out", str(tmp_path), "--json", "--no-figures"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.err, captured.out.count("\n")) == ("", 1)
+    record = json.loads(captured.out, parse_constant=pytest.fail)
+    assert (record["study"], record["runs"]) == ("gflownet", 6)
+    (row,) = record["l1"]
+    assert row["TB"] is None
+    assert set(row) == {"clamp", "reward", *SMALL.losses}
 
 
 def test_the_command_writes_the_report_of_finished_runs_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
