@@ -43,8 +43,9 @@ for run, line in zip(fast, l1[len(calm) :], strict=True):
     axes["c"].plot(at, line, style, color=colour, linewidth=2.0 - (run.clamp == "batch"), alpha=0.7, label=name)
 axes["c"].set(xlabel="iteration", title="learning rate 0.1, clamp at 100", ylim=(0, 2.05))
 axes["c"].legend(frameon=False, fontsize=7, loc="center right", bbox_to_anchor=(1.0, 0.68))
+least, most = 0.7 * float(grid.target.min()), float(grid.target.max())  # the ends of the scale of grey
 for name, values, title in (("p", trainer.terminating()[0], "TB, seed 1"), ("t", grid.target, "R/Z")):
-    axes[name].imshow(values.reshape(8, 8).tolist(), cmap="Greys", vmin=0, vmax=float(grid.target.max()))
+    axes[name].imshow(values.reshape(8, 8).tolist(), cmap="Greys", vmin=least, vmax=most)
     axes[name].set(xticks=[], yticks=[])
     axes[name].set_title(title, fontsize=8)
 figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
