@@ -6,7 +6,7 @@ gradients are scaled by their largest entry in the run first. `plain` computes t
 """
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
-# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnusedVariable=false
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnusedVariable=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
