@@ -34,7 +34,7 @@ from dissonance import (
     lir,
     transformer_training,
 )
-from dissonance.cpds.drawn import Data, NeuralGaussian
+from dissonance.cpds import Data, NeuralGaussian
 from dissonance.instances.transformer import Kind
 
 N = 4

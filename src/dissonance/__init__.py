@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dissonance import pictures
+from dissonance.lazy import lazily
 
 __version__ = "0.1.0"
 
@@ -368,23 +366,4 @@ __all__ = [
     "zen",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use, so that `import dissonance` does not pull in torch."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'dissonance' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"dissonance.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-class _Package(ModuleType):
-    """Keeps importing the submodule `inconsistency` from hiding the function of the same name."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if isinstance(value, ModuleType) and name in _WHERE:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+lazily(__name__, _WHERE)

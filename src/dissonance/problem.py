@@ -383,8 +383,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
         beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
         if beta == 0 and gamma * alpha == 0:
             continue
-        log_p = _tabulate(arc, theta)
-        attended.append(Attended(arc, log_p, beta, alpha, attention.varying.get(arc.name)))
+        attended.append(Attended(arc, _tabulate(arc, theta), beta, alpha, attention.varying.get(arc.name)))
     graph: nx.Graph[str] = nx.Graph()
     for a in attended:
         nx.add_path(graph, a.scope)

@@ -2,21 +2,13 @@
 
 from dissonance.cpds.base import CPD, TableCPD
 from dissonance.cpds.deterministic import Deterministic, PointMass
-from dissonance.cpds.drawn import (
-    BernoulliImages,
-    Data,
-    Distributed,
-    Function,
-    Generated,
-    NeuralCategorical,
-    NeuralGaussian,
-    UniformBox,
-)
+from dissonance.cpds.drawn import Data, Distributed, Function, Generated, UniformBox
 from dissonance.cpds.either import Either
 from dissonance.cpds.empirical import Empirical, Factor
 from dissonance.cpds.explicit import Explicit
 from dissonance.cpds.gaussian import LinearGaussian
 from dissonance.cpds.independent import Independent
+from dissonance.cpds.neural import BernoulliImages, NeuralCategorical, NeuralGaussian
 from dissonance.cpds.observed import Evidence, Observed
 from dissonance.cpds.observed_categorical import ObservedCategorical
 from dissonance.cpds.observed_gaussian import ObservedGaussian

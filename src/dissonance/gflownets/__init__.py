@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
     from dissonance.gflownets.bits import bit_strings
@@ -50,23 +49,4 @@ __all__ = [
     "word_tree",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use: training needs torch and no more."""
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-class _Package(ModuleType):
-    """Keeps importing the submodule `flow_network` from hiding the function of the same name."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if isinstance(value, ModuleType) and name in _WHERE:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+lazily(__name__, _WHERE)

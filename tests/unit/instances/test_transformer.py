@@ -28,7 +28,7 @@ from dissonance import (
     transformer,
     transformer_training,
 )
-from dissonance.cpds.drawn import Data, NeuralGaussian
+from dissonance.cpds import Data, NeuralGaussian
 
 VECTORS = shared_json("vectors", "transformer.json")
 CASES = VECTORS["cases"] if VECTORS else []

@@ -54,6 +54,17 @@ def textbook(x: Tensor, encoder: nn.Module, decoder: nn.Module, noise: Tensor, b
     return (reconstruction + beta * (log_q - log_prior)).mean()
 
 
+def moves_by_the_gradient(run, step: int, loss: torch.Tensor, encoder: nn.Module, decoder: nn.Module) -> None:
+    """The value of this step is the loss, and it moved every parameter by RATE times the loss's gradient."""
+    assert run.trace.rows[step].local_upper == pytest.approx(loss.item(), abs=1e-6)
+    before, after = (run.trace.snapshots[t] for t in (step, step + 1))
+    for arc, module in (("q.both", encoder), ("p.logits", decoder)):
+        for n, p in module.named_parameters():
+            key = f"{arc}.{n}"
+            assert p.grad is not None
+            torch.testing.assert_close((before[key] - after[key]) / RATE, p.grad, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("beta", [1.0, 4.0, 0.25])
 def test_fifty_steps_are_the_textbooks_training_run(images, nets, beta):
     run = instance(images, nets, beta=beta).run(50, trace=KEEP, seed=3)
@@ -67,13 +78,7 @@ def test_fifty_steps_are_the_textbooks_training_run(images, nets, beta):
         loss = textbook(x, encoder, decoder, noise, beta)
         optimizer.zero_grad()
         loss.backward()
-        assert run.trace.rows[step].local_upper == pytest.approx(loss.item(), abs=1e-6)
-        before, after = (run.trace.snapshots[t] for t in (step, step + 1))
-        for arc, module in (("q.both", encoder), ("p.logits", decoder)):
-            for n, p in module.named_parameters():
-                key = f"{arc}.{n}"
-                assert p.grad is not None
-                torch.testing.assert_close((before[key] - after[key]) / RATE, p.grad, rtol=0, atol=1e-6)
+        moves_by_the_gradient(run, step, loss, encoder, decoder)
         optimizer.step()
     assert not any(key.startswith("prior") for key in run.trace.snapshots[50])  # nothing to learn
 
@@ -129,13 +134,7 @@ def test_fifty_steps_have_the_gradients_of_the_divergence_in_closed_form(images,
         loss = score + beta * kl_divergence(Normal(mean, log_scale.exp()), Normal(0.0, 1.0)).sum(-1).mean()
         optimizer.zero_grad()
         loss.backward()
-        assert run.trace.rows[step].local_upper == pytest.approx(loss.item(), abs=1e-6)
-        before, after = (run.trace.snapshots[t] for t in (step, step + 1))
-        for arc, module in (("q.both", encoder), ("p.logits", decoder)):
-            for n, p in module.named_parameters():
-                key = f"{arc}.{n}"
-                assert p.grad is not None
-                torch.testing.assert_close((before[key] - after[key]) / RATE, p.grad, rtol=0, atol=1e-6)
+        moves_by_the_gradient(run, step, loss, encoder, decoder)
         optimizer.step()
 
 

@@ -22,7 +22,7 @@ from dissonance import (
     inconsistency,
     lir,
 )
-from dissonance.cpds.drawn import NeuralCategorical, NeuralGaussian
+from dissonance.cpds import NeuralCategorical, NeuralGaussian
 
 X = Variable("X", Euclidean(2))
 Y = Variable("Y", Euclidean(2))
