@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
-from dissonance.io.network import rows
+from dissonance.io.network import labelled, rows
 from dissonance.pdg import Arc
 from dissonance.variables import Variable, as_tuple, shape
 
@@ -21,7 +22,7 @@ def to_pandas(arc: Arc) -> pd.DataFrame:
 
     The table of an arc without sources has one row.
     """
-    pd = _pandas()
+    pd = _pandas("to_pandas")
     return pd.DataFrame(rows(arc), index=_axis(pd, arc.sources), columns=_axis(pd, arc.targets))
 
 
@@ -39,23 +40,29 @@ def from_pandas(name: str, frame: pd.DataFrame, variables: Sequence[Variable] = 
     Labels are those of `variables`, or else those of the frame in their order; every combination must be there, in any
     order, and once.
     """
+    pd = _pandas("from_pandas")
+    if not isinstance(frame, pd.DataFrame):
+        raise DissonanceError(f"arc {name!r}: expected a data frame, found a {type(frame).__name__}.")
     known = {v.name: v for v in variables}
-    sources, targets = _read(frame.index, known), _read(frame.columns, known)
+    sources, targets = (_read(name, axis, known) for axis in (frame.index, frame.columns))
     if not targets:
         raise DissonanceError(f"arc {name!r}: the columns of the frame need the names of the targets.")
     at = [_positions(name, axis, vs) for axis, vs in ((frame.index, sources), (frame.columns, targets))]
-    table = np.asarray(frame, dtype=float)[np.ix_(*at)]
+    try:
+        table = np.asarray(frame, dtype=float)[np.ix_(*at)]
+    except (TypeError, ValueError):
+        raise DissonanceError(f"arc {name!r}: the frame holds what is not a number.") from None
     return Arc(name, sources, targets, table.reshape(shape((*sources, *targets))))
 
 
-def _read(axis: Any, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
-    names = [n for n in axis.names if n is not None]
-    found: list[Variable] = []
-    for n in names:
-        labels = list(dict.fromkeys(_plain(x) for x in axis.get_level_values(n)))
-        plain = labels == list(range(len(labels))) and all(type(x) is int for x in labels)
-        found.append(known.get(str(n)) or Variable(str(n), len(labels) if plain else labels))
-    return tuple(found)
+def _read(arc: str, axis: Any, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+    """The variables along an axis; none if it has no name."""
+    if None in axis.names:
+        if len(axis.names) > 1:
+            raise DissonanceError(f"arc {arc!r}: every level of the frame needs a name, found {list(axis.names)}.")
+        return ()
+    levels = [(str(n), axis.get_level_values(i)) for i, n in enumerate(axis.names)]
+    return tuple(known.get(n) or labelled(n, dict.fromkeys(_plain(x) for x in level)) for n, level in levels)
 
 
 def _positions(name: str, axis: Any, variables: tuple[Variable, ...]) -> list[int]:
@@ -79,14 +86,29 @@ def _positions(name: str, axis: Any, variables: tuple[Variable, ...]) -> list[in
 
 def variables_of(data: pd.DataFrame) -> tuple[Variable, ...]:
     """The columns of a data set as variables: the categories of a categorical column, else its sorted values."""
-    found: list[Variable] = []
-    for column in data.columns:
-        values = data[column]
-        categories = getattr(values.dtype, "categories", None)
-        labels = [_plain(x) for x in (categories if categories is not None else sorted(values.dropna().unique()))]
-        plain = labels == list(range(len(labels))) and all(type(x) is int for x in labels)
-        found.append(Variable(str(column), len(labels) if plain else labels))
-    return tuple(found)
+    return tuple(_of_column(name, data.iloc[:, i]) for name, i in _columns(data).items())
+
+
+def _of_column(name: str, values: Any) -> Variable:
+    categories = getattr(values.dtype, "categories", None)
+    try:
+        labels = categories if categories is not None else sorted(values.dropna().unique())
+    except TypeError:
+        raise DissonanceError(
+            f"column {name!r} mixes kinds of values that have no order: make it categorical."
+        ) from None
+    if not len(labels):
+        raise DissonanceError(f"column {name!r} has no values.")
+    return labelled(name, map(_plain, labels))
+
+
+def _columns(data: pd.DataFrame) -> dict[str, int]:
+    """Where the column of a variable is, by its name as text."""
+    found: dict[str, int] = {}
+    for i, column in enumerate(data.columns):
+        if found.setdefault(str(column), i) != i:
+            raise DissonanceError(f"the data has two columns named {str(column)!r}.")
+    return found
 
 
 def fitted(
@@ -104,14 +126,17 @@ def fitted(
     """
     sources, targets = as_tuple(sources), as_tuple(targets)
     scope = (*sources, *targets)
+    columns = _columns(data)
     for v in scope:
-        if v.name not in data.columns:
-            raise DissonanceError(f"arc {name!r}: no column {v.name!r}.{suggest(v.name, map(str, data.columns))}")
-    complete = data[[v.name for v in scope]].dropna()
+        if v.name not in columns:
+            raise DissonanceError(f"arc {name!r}: no column {v.name!r}.{suggest(v.name, columns)}")
+    if not 0 <= pseudocount < math.inf:
+        raise DissonanceError(f"arc {name!r}: the pseudocount is {pseudocount}; it must be a number from 0 on.")
+    complete = data.iloc[:, [columns[v.name] for v in scope]].dropna()
     if not len(complete):
         raise DissonanceError(f"arc {name!r}: no row of the data has all of {', '.join(v.name for v in scope)}.")
     counts = np.full(shape(scope), float(pseudocount))
-    index = [np.array([v.finite.index(_plain(x)) for x in complete[v.name]]) for v in scope]
+    index = [_coded(name, v, complete.iloc[:, i]) for i, v in enumerate(scope)]
     np.add.at(counts, tuple(index), 1.0)
     by_row = counts.reshape(int(np.prod(shape(sources), dtype=int)), -1)
     total = by_row.sum(1, keepdims=True)
@@ -119,14 +144,24 @@ def fitted(
     return Arc(name, sources, targets, by_row.reshape(counts.shape))
 
 
+def _coded(arc: str, v: Variable, values: Any) -> Any:
+    """Data as the positions of its labels."""
+    try:
+        return np.array([v.finite.index(_plain(x)) for x in values])
+    except DissonanceError as error:
+        raise DissonanceError(
+            f"arc {arc!r}: column {v.name!r} has a value that the variable has not: {error}"
+        ) from None
+
+
 def _plain(value: Any) -> Hashable:
     """A label as Python has it, not numpy."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _pandas() -> Any:
+def _pandas(who: str) -> Any:
     try:
         import pandas
     except ImportError:
-        raise CapabilityError("to_pandas needs pandas: pip install 'dissonance[pandas]'.") from None
+        raise CapabilityError(f"{who} needs pandas: pip install 'dissonance[pandas]'.") from None
     return pandas

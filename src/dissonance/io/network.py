@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -172,6 +172,13 @@ def labels(v: Variable) -> tuple[list[str], bool]:
     if len(set(written)) < len(written):
         raise FormatError(f"variable {v.name!r} has two values that are written the same.")
     return written, all(type(x) is int for x in given) and given == tuple(range(v.size))
+
+
+def labelled(name: str, values: Iterable[Hashable]) -> Variable:
+    """The variable of those values; 0, 1, 2, ... are so many numbers."""
+    found = list(values)
+    plain = all(type(x) is int for x in found) and found == list(range(len(found)))
+    return Variable(name, len(found) if plain else found)
 
 
 def counted(written: Sequence[str]) -> bool:

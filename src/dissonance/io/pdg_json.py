@@ -9,7 +9,7 @@ import msgspec
 import torch
 from msgspec import UNSET, UnsetType
 
-from dissonance.cpds import LinearGaussian
+from dissonance.cpds import Factor, LinearGaussian
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import strict
@@ -18,6 +18,7 @@ from dissonance.variables import Euclidean, Finite, Variable
 
 FORMAT = "dissonance.pdg"
 VERSION = 1
+EMPTY = msgspec.Raw()
 MAX_VALUES = 1_000_000
 """What the different sizes in a file may add up to: a size is a promise of labels, and promises are cheap to write."""
 
@@ -40,11 +41,12 @@ class GaussianRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ArcRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """An arc with its table, or its linear Gaussian, and its weights."""
+    """An arc with its table, its factor (a table that need not sum to 1) or its linear Gaussian, and its weights."""
 
     name: str
     targets: list[str]
     table: msgspec.Raw = msgspec.Raw()
+    factor: msgspec.Raw = msgspec.Raw()
     linear_gaussian: GaussianRecord | UnsetType = UNSET
     sources: list[str] = []
     alpha: float = 1.0
@@ -88,23 +90,27 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         if a.control is not UNSET:
             chi[a.name] = _weight(a, "control", a.control)
         movable = learnable or chi.get(a.name, 0.0) > 0
-        arcs.append(_gaussian(a, known, movable) if _is_gaussian(a) else _table(a, known, movable))
+        _check_belief(a)
+        arcs.append(_table(a, known, movable) if a.linear_gaussian is UNSET else _gaussian(a, known, movable))
     return PDG(*arcs, variables=known.values()), Focus(Attention(beta, alpha, document.gamma), Control(chi))
 
 
-def _is_gaussian(a: ArcRecord) -> bool:
-    if a.linear_gaussian is UNSET and not bytes(a.table):
+def _check_belief(a: ArcRecord) -> None:
+    """An arc has one belief."""
+    there = {"table": a.table != EMPTY, "factor": a.factor != EMPTY, "linear_gaussian": a.linear_gaussian is not UNSET}
+    given = [key for key, is_there in there.items() if is_there]
+    if not given:
         raise FormatError(f"arc {a.name!r}: the key 'table' is missing.")
-    if a.linear_gaussian is not UNSET and bytes(a.table):
-        raise FormatError(f'arc {a.name!r} has both "table" and "linear_gaussian"; leave one of them out.')
-    return a.linear_gaussian is not UNSET
+    if len(given) > 1:
+        raise FormatError(f'arc {a.name!r} has both "{given[0]}" and "{given[1]}"; leave one of them out.')
 
 
 def _table(a: ArcRecord, known: dict[str, Variable], learnable: bool) -> Arc:
     for n in (*a.sources, *a.targets):
         if n in known and not known[n].is_finite:
             raise FormatError(f'arc {a.name!r} has a table, but {n!r} is {known[n].domain}: use "linear_gaussian".')
-    return strict.arc(a.name, a.sources, a.targets, a.table, known, learnable)
+    factor = a.factor != EMPTY
+    return strict.arc(a.name, a.sources, a.targets, a.factor if factor else a.table, known, learnable, factor)
 
 
 def _gaussian(a: ArcRecord, known: dict[str, Variable], learnable: bool) -> Arc:
@@ -247,11 +253,12 @@ def _belief(a: Arc) -> dict[str, object]:
         held: object = {k: x.tolist() for k, x in parts.items()}
         numbers = torch.cat([x.reshape(-1) for x in parts.values()])
     else:
-        numbers = a.cpd.table().detach()
+        numbers = a.cpd.phi if isinstance(a.cpd, Factor) else a.cpd.table().detach()
         held = numbers.tolist()
     if not torch.isfinite(numbers).all():
         raise FormatError(f"{a} holds a number that is not finite.")
-    return {"linear_gaussian" if a.is_euclidean else "table": held}
+    key = "linear_gaussian" if a.is_euclidean else "factor" if isinstance(a.cpd, Factor) else "table"
+    return {key: held}
 
 
 def _written(weight: float) -> float | str:

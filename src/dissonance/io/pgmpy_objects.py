@@ -12,7 +12,7 @@ import numpy as np
 from dissonance.cpds import Factor, Table
 from dissonance.errors import CapabilityError, FormatError
 from dissonance.focus import Attention, Focus
-from dissonance.io.network import check_finite, check_weights, parts, rows
+from dissonance.io.network import check_finite, check_weights, labelled, parts, rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
@@ -76,17 +76,20 @@ def _factors(factors: Sequence[Any]) -> tuple[PDG, Focus]:
 
 
 def _variable(table: Any, name: Any) -> Variable:
-    labels: Sequence[Hashable] = table.state_names[name]
-    plain = all(type(x) is int for x in labels) and list(labels) == list(range(len(labels)))
-    return Variable(_text(name), len(labels) if plain else list(labels))
+    return labelled(_text(name), _states(table, name))
 
 
 def _order(table: Any, name: Any, v: Variable) -> list[int]:
     """Where the labels of a variable are along an axis of a table: tables may list states in orders of their own."""
-    states = list(table.state_names[name])
+    states = _states(table, name)
     if len(states) != v.size or any(x not in states for x in v.finite.labels):
         raise FormatError(f"the states of {name!r} are {states} here, and {list(v.finite.labels)} elsewhere.")
     return [states.index(x) for x in v.finite.labels]
+
+
+def _states(table: Any, name: Any) -> list[Hashable]:
+    """The names of states, as Python has them: numbers of numpy would be another label than the number."""
+    return [x.item() if isinstance(x, np.generic) else x for x in table.state_names[name]]
 
 
 def _text(name: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 import numpy as np
 
-from dissonance.cpds import SoftmaxTable, Table
-from dissonance.errors import CapabilityError, FormatError, suggest
+from dissonance.cpds import Factor, SoftmaxTable, Table
+from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.pdg import Arc
 from dissonance.variables import Variable
 
@@ -150,8 +150,9 @@ def arc(
     table: msgspec.Raw,
     known: dict[str, Variable],
     learnable: bool,
+    factor: bool = False,
 ) -> Arc:
-    """An arc between known variables with a table that fits them."""
+    """An arc between known variables with a table that fits them; that of a factor need not sum to 1."""
     tail, head = ends(name, sources, targets, known)
     scope = (*tail, *head)
     if len(scope) > MAX_AXES:
@@ -161,9 +162,14 @@ def arc(
     except (ValueError, RecursionError):  # not numbers, or ragged
         raise _misfits(name, table, scope) from None
     try:
+        if factor:
+            phi = Factor(p)
+            return Arc(name, tail, head, SoftmaxTable(phi.table().numpy()) if learnable else phi)
         return Arc(name, tail, head, SoftmaxTable(p) if learnable else Table(p))
     except CapabilityError:  # the wrong shape
         raise _misfits(name, table, scope) from None
+    except DissonanceError as error:
+        raise FormatError(str(error) if str(error).startswith("arc ") else f"arc {name!r}: {error}") from None
 
 
 def ends(

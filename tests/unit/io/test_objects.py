@@ -88,6 +88,13 @@ def test_a_frame_that_is_no_table_is_refused():
         from_pandas("p", frame.rename(index={"low": "middle"}), (A, B))
     with pytest.raises(DissonanceError, match="names of the targets"):
         from_pandas("p", pd.DataFrame([[0.5, 0.5]]))
+    with pytest.raises(DissonanceError, match="expected a data frame, found a Series"):
+        from_pandas("p", frame.iloc[0])
+    with pytest.raises(DissonanceError, match="holds what is not a number"):
+        from_pandas("p", frame.astype(object).replace(0.25, "a quarter"), (A, B))
+    both = to_pandas(Arc("p", (A, B), C, np.full((2, 2, 3), 1 / 3))).rename_axis(index=["A", None])
+    with pytest.raises(DissonanceError, match=r"every level of the frame needs a name, found \['A', None\]"):
+        from_pandas("p", both)
 
 
 def test_frequencies_are_counted_and_incomplete_rows_left_out():
@@ -99,6 +106,31 @@ def test_frequencies_are_counted_and_incomplete_rows_left_out():
     np.testing.assert_allclose(fitted("p", data[data["A"] == 0], A, B).cpd.table()[1], [0.5, 0.5])
     with pytest.raises(DissonanceError, match="no column 'C'"):
         fitted("p", data, A, C)
+    with pytest.raises(DissonanceError, match="column 'B' has a value that the variable has not: no value 'high'"):
+        fitted("p", data, A, Variable("B", ["low"]))
+    for wrong in (-1.0, np.nan, np.inf):
+        with pytest.raises(DissonanceError, match="the pseudocount is"):
+            fitted("p", data, A, B, pseudocount=wrong)
+
+
+def test_columns_may_be_numbered():
+    data = pd.DataFrame([[0, 1], [1, 1], [1, 0]])
+    first, second = variables_of(data)
+    assert (first, second) == (Variable("0", 2), Variable("1", 2))
+    np.testing.assert_allclose(fitted("p", data, first, second).cpd.table(), [[0.0, 1.0], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (pd.DataFrame({"A": [1, "x"]}), "column 'A' mixes kinds of values"),
+        (pd.DataFrame({"A": [None, None]}), "column 'A' has no values"),
+        (pd.DataFrame([[0, 1]], columns=["A", "A"]), "two columns named 'A'"),
+    ],
+)
+def test_a_column_without_values_to_list_is_named(data: object, why: str):
+    with pytest.raises(DissonanceError, match=why):
+        variables_of(data)
 
 
 def test_categories_keep_their_order():
@@ -142,6 +174,13 @@ def test_a_cpd_is_an_arc_and_an_arc_a_cpd(pgmpy: object):
     assert cpd.get_value(**{"X ray": "<5", "Tub": "yes", "Asia": "no"}) == 0.9
     again = from_pgmpy(cpd)[0]["X ray"]
     assert np.array_equal(again.cpd.table(), CLINIC["X ray"].cpd.table())
+
+
+def test_states_that_are_numbers_of_numpy_are_plain_numbers(pgmpy: object):
+    states = {"X": list(np.arange(2)), "Y": [np.int64(1), np.int64(5)]}
+    cpd = pgmpy.factors.discrete.TabularCPD("X", 2, [[0.5, 0.1], [0.5, 0.9]], ["Y"], [2], state_names=states)
+    x, y = (from_pgmpy(cpd)[0].variable(n) for n in "XY")
+    assert x == Variable("X", 2) and y.finite.labels == (1, 5) and type(y.finite.labels[0]) is int
 
 
 def test_what_pgmpy_has_no_place_for_is_refused(pgmpy: object):
