@@ -9,6 +9,7 @@ import msgspec
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
+from dissonance.io.lines import at
 from dissonance.io.network import check_finite, labels, rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
@@ -55,13 +56,15 @@ class Replicate(msgspec.Struct):
 def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
     replicate = strict.decode(content, Replicate)
-    known = strict.by_name(Variable(v.name, v.domain) for v in replicate.graph.variables)
+    made = (Variable(v.name, v.domain) for v in replicate.graph.variables)
+    known = strict.by_name(content, ["graph", "variables"], made)
     tables = {c.label: c.values for c in replicate.cpds}
     arcs: list[Arc] = []
-    for e in replicate.graph.edges:
-        if e.label not in tables:
-            raise FormatError(f"arc {e.label!r} has no cpd.{suggest(e.label, tables)}")
-        arcs.append(strict.arc(e.label, e.src_atoms, e.tgt_atoms, tables[e.label], known, learnable))
+    for i, e in enumerate(replicate.graph.edges):
+        with at(content, "graph", "edges", i):
+            if e.label not in tables:
+                raise FormatError(f"arc {e.label!r} has no cpd.{suggest(e.label, tables)}")
+            arcs.append(strict.arc(e.label, e.src_atoms, e.tgt_atoms, tables[e.label], known, learnable))
     pdg = PDG(*arcs, variables=known.values())
     edges = replicate.graph.edges
     return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))

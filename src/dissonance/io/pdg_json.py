@@ -13,6 +13,7 @@ from dissonance.cpds import Factor, LinearGaussian
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import strict
+from dissonance.io.lines import at
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Euclidean, Finite, Variable
 
@@ -78,20 +79,21 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG and the focus of a file's content."""
     _check_header(strict.decode(content, Header))
     document = strict.decode(content, Document)
-    known = strict.by_name(_variables(document.variables))
+    known = strict.by_name(content, ["variables"], _variables(content, document.variables))
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
     chi: dict[str, float] = {}
     arcs: list[Arc] = []
-    for a in document.arcs:
-        if a.name in beta:
-            raise FormatError(f"two arcs are named {a.name!r}.")
-        beta[a.name], alpha[a.name] = _weight(a, "beta", a.beta), a.alpha
-        if a.control is not UNSET:
-            chi[a.name] = _weight(a, "control", a.control)
-        movable = learnable or chi.get(a.name, 0.0) > 0
-        _check_belief(a)
-        arcs.append(_table(a, known, movable) if a.linear_gaussian is UNSET else _gaussian(a, known, movable))
+    for i, a in enumerate(document.arcs):
+        with at(content, "arcs", i):
+            if a.name in beta:
+                raise FormatError(f"two arcs are named {a.name!r}.")
+            beta[a.name], alpha[a.name] = _weight(a, "beta", a.beta), a.alpha
+            if a.control is not UNSET:
+                chi[a.name] = _weight(a, "control", a.control)
+            movable = learnable or chi.get(a.name, 0.0) > 0
+            _check_belief(a)
+            arcs.append(_table(a, known, movable) if a.linear_gaussian is UNSET else _gaussian(a, known, movable))
     return PDG(*arcs, variables=known.values()), Focus(Attention(beta, alpha, document.gamma), Control(chi))
 
 
@@ -140,26 +142,33 @@ def _check_header(header: Header) -> None:
         raise FormatError(f'its "version" is {header.version}; the first one is {VERSION}.')
 
 
-def _variables(records: Iterable[VariableRecord]) -> Iterator[Variable]:
+def _variables(content: bytes, records: Iterable[VariableRecord]) -> Iterator[Variable]:
     """The variables, sharing one domain for each size."""
     numbered: dict[int, Finite] = {}
-    for v in records:
-        given = [k for k in ("values", "size", "dim") if getattr(v, k) is not UNSET]
-        if len(given) > 1:
-            raise FormatError(f'variable {v.name!r} has both "{given[0]}" and "{given[1]}"; leave one of them out.')
-        if v.values is not UNSET:
-            yield _labelled(v.name, v.values)
-        elif v.size is not UNSET:
-            if v.size not in numbered:
-                _check_size(v.name, v.size, sum(numbered))
-                numbered[v.size] = Finite(tuple(range(v.size)))
-            yield Variable(v.name, numbered[v.size])
-        elif v.dim is not UNSET:
-            if not 1 <= v.dim <= MAX_VALUES:
-                raise FormatError(f"variable {v.name!r} has dim {v.dim}; it needs at least 1, at most {MAX_VALUES}.")
-            yield Variable(v.name, Euclidean(v.dim))
-        else:
-            raise FormatError(f'variable {v.name!r} needs either "values" or "size".')
+    for i, v in enumerate(records):
+        with at(content, "variables", i):
+            made = _variable(v, numbered)
+        yield made
+
+
+def _variable(v: VariableRecord, numbered: dict[int, Finite]) -> Variable:
+    given = [k for k in ("values", "size", "dim") if getattr(v, k) is not UNSET]
+    if len(given) > 1:
+        raise FormatError(f'variable {v.name!r} has both "{given[0]}" and "{given[1]}"; leave one of them out.')
+    if not v.name:
+        raise FormatError("a variable needs a non-empty name, found ''.")
+    if v.values is not UNSET:
+        return _labelled(v.name, v.values)
+    if v.size is not UNSET:
+        if v.size not in numbered:
+            _check_size(v.name, v.size, sum(numbered))
+            numbered[v.size] = Finite(tuple(range(v.size)))
+        return Variable(v.name, numbered[v.size])
+    if v.dim is UNSET:
+        raise FormatError(f'variable {v.name!r} needs either "values" or "size".')
+    if not 1 <= v.dim <= MAX_VALUES:
+        raise FormatError(f"variable {v.name!r} has dim {v.dim}; it needs at least 1, at most {MAX_VALUES}.")
+    return Variable(v.name, Euclidean(v.dim))
 
 
 def _check_size(name: str, size: int, others: int) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dissonance.cpds import Factor, SoftmaxTable, Table
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
+from dissonance.io.lines import line_of
 from dissonance.pdg import Arc
 from dissonance.variables import Variable
 
@@ -71,9 +72,9 @@ def decode(content: bytes | msgspec.Raw, kind: type[T] | Any) -> T:
     except RecursionError:
         raise FormatError("is nested too deeply to be a PDG.") from None
     except msgspec.ValidationError as error:
-        raise FormatError(_mismatch(str(error), bytes(content), kind)) from None
+        raise _mismatch(str(error), bytes(content), kind) from None
     except msgspec.DecodeError as error:
-        raise FormatError(_syntax(str(error), bytes(content))) from None
+        raise _syntax(str(error), bytes(content)) from None
 
 
 @cache
@@ -81,20 +82,21 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _syntax(message: str, content: bytes) -> str:
+def _syntax(message: str, content: bytes) -> FormatError:
     at = re.fullmatch(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)", message)
     if at is None:
-        return "the JSON ends too soon: the file is cut short, or a bracket or quote is not closed."
+        line = content.rstrip().count(b"\n") + 1
+        return FormatError("the JSON ends too soon: it is cut short, or a bracket or quote is not closed.", line)
     byte = int(at[2])
     line, column = content.count(b"\n", 0, byte) + 1, byte - content.rfind(b"\n", 0, byte)
     word = re.match(rb"-?(?:nan|inf(?:inity)?)\b", content[byte - content[:byte].endswith(b"-") :], re.IGNORECASE)
     if word:
         found = word[0].decode()
-        return f'line {line}: {found} is not a JSON number; numbers are finite (beta and control may be "inf").'
-    return f"is not valid JSON: line {line}, column {column}: {at[1]}."
+        return FormatError(f'{found} is not a JSON number; numbers are finite (beta and control may be "inf").', line)
+    return FormatError(f"is not valid JSON, column {column}: {at[1]}.", line)
 
 
-def _mismatch(message: str, content: bytes, kind: type) -> str:
+def _mismatch(message: str, content: bytes, kind: type) -> FormatError:
     what, _, path = message.partition(" - at `")
     path = path.removesuffix("`").removeprefix("$")
     if field := re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL):
@@ -106,7 +108,8 @@ def _mismatch(message: str, content: bytes, kind: type) -> str:
     elif what == "Number out of range":
         what = "a number is too large."
     place = _place(path, content)
-    return f"{place}: {what}" if place else what
+    steps = [key or int(position) for key, position in re.findall(r"\.(\w+)|\[(\d+)\]", path)]
+    return FormatError(f"{place}: {what}" if place else what, line_of(content, *steps))
 
 
 def _record(kind: type, path: str) -> type[msgspec.Struct]:
@@ -134,12 +137,12 @@ def _place(path: str, content: bytes) -> str:
 # -- parts of a PDG ----------------------------------------------------------------------------------------------------
 
 
-def by_name(variables: Iterable[Variable]) -> dict[str, Variable]:
-    """The variables by name, if no two share one."""
+def by_name(content: bytes, path: Sequence[str], variables: Iterable[Variable]) -> dict[str, Variable]:
+    """The variables of a list in the document by name, if no two share one."""
     known: dict[str, Variable] = {}
-    for v in variables:
+    for i, v in enumerate(variables):
         if known.setdefault(v.name, v) is not v:
-            raise FormatError(f"two variables are named {v.name!r}.")
+            raise FormatError(f"two variables are named {v.name!r}.", line_of(content, *path, i))
     return known
 
 

@@ -36,7 +36,7 @@ def test_a_replicate_is_known_by_its_keys(tmp_path: Path):
 def test_a_replicate_without_a_cpd_is_refused(tmp_path: Path):
     path = tmp_path / "rep.json"
     path.write_text(json.dumps(REPLICATE | {"cpds": []}))
-    with pytest.raises(FormatError, match=r"rep\.json: arc 'p1' has no cpd\."):
+    with pytest.raises(FormatError, match=r"rep\.json:1: arc 'p1' has no cpd\."):
         load(path)
 
 

@@ -15,6 +15,7 @@ import pytest
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.errors import FormatError
 from dissonance.io import load
+from dissonance.io.lines import line_of
 
 DOCUMENT: dict[str, Any] = {
     "format": "dissonance.pdg",
@@ -58,10 +59,12 @@ def refusal(path: Path, content: object) -> str:
     with pytest.raises(FormatError) as refused:
         load(path)
     message = str(refused.value)
-    assert message.startswith(f"{path}: ")
+    line = refused.value.line
+    place = f"{path}: " if line is None else f"{path}:{line}: "
+    assert message.startswith(place)
     assert len(message.splitlines()) == 1
     assert len(message) <= 600
-    return message.removeprefix(f"{path}: ")
+    return message.removeprefix(place)
 
 
 @pytest.fixture
@@ -259,12 +262,12 @@ WRONG_TEXTS: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", "is empty."),
     "blank": (" \n\t\n", "is empty."),
     "truncated": (TEXT[: len(TEXT) // 2], "the JSON ends too soon"),
-    "trailing comma": (TEXT[:-3] + ",\n]}", "is not valid JSON: line "),
-    "two documents": (TEXT + TEXT, "is not valid JSON: line "),
-    "not JSON": ("network unknown {\n}\n", "is not valid JSON: line 1, column "),
+    "trailing comma": (TEXT[:-3] + ",\n]}", "is not valid JSON, column "),
+    "two documents": (TEXT + TEXT, "is not valid JSON, column "),
+    "not JSON": ("network unknown {\n}\n", "is not valid JSON, column "),
     "NaN": (TEXT.replace("0.99", "NaN"), "NaN is not a JSON number"),
-    "Infinity": (TEXT.replace("0.25", "Infinity"), "line 4: Infinity is not a JSON number"),
-    "-Infinity": (TEXT.replace("0.25", "-Infinity"), "line 4: -Infinity is not a JSON number"),
+    "Infinity": (TEXT.replace("0.25", "Infinity"), "Infinity is not a JSON number"),
+    "-Infinity": (TEXT.replace("0.25", "-Infinity"), "-Infinity is not a JSON number"),
     "overflow in a table": (TEXT.replace("0.99", "1e999"), "arc 'study': table [0][0]: a number is too large."),
     "overflow in a weight": (
         TEXT.replace('"alpha": 0.5', '"alpha": 1e999'),
@@ -285,6 +288,38 @@ WRONG_TEXTS: dict[str, tuple[str | bytes, str]] = {
 @pytest.mark.parametrize(("text", "message"), WRONG_TEXTS.values(), ids=WRONG_TEXTS)
 def test_text_that_is_no_such_document_is_refused(path: Path, text: str | bytes, message: str):
     assert message in refusal(path, text)
+
+
+LINES = {
+    "syntax": (TEXT.replace('"version": 1,', '"version": 1;'), '"version"'),
+    "not a number": (TEXT.replace("0.25", "-Infinity"), "-Infinity"),
+    "cut short": (TEXT[: TEXT.index("0.99") + 4], "0.99"),
+    "unknown key of an arc": (TEXT.replace('"alpha"', '"alhpa"'), '"study"'),
+    "wrong kind": (TEXT.replace('"alpha": 0.5', '"alpha": "much"'), '"much"'),
+    "wrong row": (TEXT.replace("0.99", "0.5"), '"study"'),
+    "unknown variable": (TEXT.replace('"Cancer"\n   ]', '"Canker"\n   ]'), '"study"'),
+    "two variables": (TEXT.replace('"name": "Cancer"', '"name": "Smokes"'), '"size"'),
+}
+
+
+@pytest.mark.parametrize(("text", "there"), LINES.values(), ids=LINES)
+def test_a_refusal_has_the_line_of_what_is_refused(path: Path, text: str, there: str):
+    """The line of the very thing if that is known, else that of the record it is in, which opens just above."""
+    message = refusal(path, text)
+    path.write_text(text)
+    with pytest.raises(FormatError) as refused:
+        load(path)
+    line = refused.value.line
+    assert line is not None
+    assert any(there in x for x in text.splitlines()[line - 1 : line + 2]), message
+
+
+def test_the_line_of_a_path_is_where_it_starts():
+    content = b'{"a": 1,\n "1": [1,\n  {"x": 1},\n  {"x":\n 1}],\n "b": {"c": 1}}'
+    assert [line_of(content, *path) for path in ([], ["a"], ["1"], ["1", 0], ["1", 1], ["1", 2])] == [1, 1, 2, 2, 3, 4]
+    assert line_of(content, "1", 2, "x") == 5
+    assert line_of(content, "b", "c") == 6
+    assert line_of(content, "1", 7) == 2 and line_of(content, "z") == 1
 
 
 def test_a_message_stays_on_one_line_whatever_the_names_hold(path: Path):
