@@ -16,13 +16,14 @@ from torch import Tensor
 from dissonance import numerics, pictures
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
-from dissonance.distributions.tree import Tree, forest, single
+from dissonance.distributions.tree import forest, single
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Component, Problem, prepare
 from dissonance.scores import divergence
 from dissonance.solvers import Solution, Solver, by_name, select, solve_together
+from dissonance.solvers.extended import Extended
 from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
@@ -125,29 +126,21 @@ class Inconsistency:
         return parts, error
 
     def _finite(self) -> tuple[CliqueTree, float]:
-        """mu* over the finite variables on one forest, and how far off it may be."""
-        trees: list[Tree] = []
-        tables: list[Tensor] = []
-        error = 0.0
-        for s in self.solutions:
-            if s.component.is_euclidean or s.component.is_drawn or isinstance(s, SampledSolution):
-                continue
-            assert s.tree is not None
-            chosen: Sequence[Tensor] = s.tables
-            if self.gamma == 0 and s.converged and s.component.pinned is None and s.component.convex:
-                chosen, off = s.selected() if isinstance(s, PeeledSolution) else select(s)
-                error = max(error, off)
-            trees.append(s.tree)
-            tables += [t.detach() for t in chosen]
-        known = {v.name for s in self.solutions for v in s.component.variables}
-        for v in self.pdg.variables:
-            if v.name not in known and v.is_finite:
-                trees.append(single({v.name: v.size}))
-                tables.append(torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE))
-        sampled = [s.component for s in self.solutions if s.component.is_drawn or isinstance(s, SampledSolution)]
-        drawn = {v.name for c in sampled for v in c.variables}
+        """mu* over the finite variables, and how far off it may be: on one forest, or extended along loose ends."""
+        drawn = {v.name for s in self.solutions if _drawn(s) for v in s.component.variables}
         finite = tuple(v for v in self.pdg.variables if v.is_finite and v.name not in drawn)
-        return CliqueTree(finite, forest(trees), tables), error
+        solved = [s for s in self.solutions if not (_drawn(s) or s.component.is_euclidean)]
+        peeled = [s for s in solved if isinstance(s, PeeledSolution)]
+        chosen = [_chosen(p) for s in solved for p in (s.parts if isinstance(s, PeeledSolution) else (s,))]
+        parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
+        if peeled:
+            ends = [a for s in peeled for a in s.ends]
+            return Extended(finite, parts, ends, max(s.budget for s in peeled)), error
+        known = {v.name for p in parts for v in p.variables}
+        free = [v for v in finite if v.name not in known]
+        trees = [p.tree for p in parts] + [single({v.name: v.size}) for v in free]
+        uniform = [torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE) for v in free]
+        return CliqueTree(finite, forest(trees), [t for p in parts for t in p.tables] + uniform), error
 
     @property
     def mu(self) -> Distribution:
@@ -158,6 +151,11 @@ class Inconsistency:
     def mu_error(self) -> float:
         """How far (in total variation, cluster by cluster) the selected mu may be from the exact gamma -> 0+ limit."""
         return self._selected[1]
+
+    @cached_property
+    def loose_ends(self) -> frozenset[str]:
+        """Attended arcs whose targets no other arc speaks of: mu* follows them, so that they are not to blame."""
+        return frozenset(a.name for s in self.solutions if isinstance(s, PeeledSolution) for a in s.ends)
 
     def by_arc(self, saved: bool = True, progress: Callable[[int, int], None] | None = None) -> list[BlameRow]:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
@@ -173,7 +171,7 @@ class Inconsistency:
         return rows
 
     def _divergence(self, name: str) -> float:
-        """KL_a at mu*; 0 for a hard arc that holds."""
+        """KL_a at mu*; 0 for a hard arc that holds, and for a loose end."""
         arc = self.pdg[name]
         if not math.isfinite(self.upper) or not (arc.is_euclidean or all(v.is_finite for v in arc.scope)):
             return math.nan
@@ -181,7 +179,7 @@ class Inconsistency:
             return math.nan
         if name in self.attention.varying:  # it has no one weight
             return math.nan
-        if self.attention.beta.get(name, 0.0) == math.inf:
+        if self.attention.beta.get(name, 0.0) == math.inf or name in self.loose_ends:
             return 0.0
         return max(0.0, float(divergence(self.mu, arc, self.theta).detach()))
 
@@ -191,7 +189,8 @@ class Inconsistency:
         asked: list[tuple[str, Solution, Component]] = []
         for s in self.solutions:
             if contradictions - (s.upper == math.inf) == 0:  # else it would stay infinite
-                asked += [(a.name, s, s.component.without(a.name)) for a in s.component.arcs]
+                named = [a.name for a in s.component.arcs if a.name not in self.loose_ends]
+                asked += [(name, s, s.component.without(name)) for name in named]
         without = solve_together(self.asked, [c for _, _, c in asked], progress)
         saved = {a.name: 0.0 for s in self.solutions for a in s.component.arcs}
         for (name, s, _), w in zip(asked, without, strict=True):
@@ -311,6 +310,20 @@ def _result(
         theta=theta,
         seconds=seconds,
     )
+
+
+def _drawn(s: Solution) -> bool:
+    """Whether its mu is samples."""
+    return s.component.is_drawn or isinstance(s, SampledSolution)
+
+
+def _chosen(s: Solution) -> tuple[CliqueTree, float]:
+    """mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
+    assert s.tree is not None
+    tables, error = s.tables, 0.0
+    if s.component.gamma == 0 and s.converged and s.component.pinned is None and s.component.convex:
+        tables, error = select(s)
+    return CliqueTree(s.component.variables, s.tree, [t.detach() for t in tables]), error
 
 
 def _total(values: Sequence[float]) -> float:

@@ -80,7 +80,7 @@ def attentions() -> list[Attention]:
 
 def test_the_batch_of_all_foci_agrees_with_the_front_door_run_by_run():
     parameters = Parameters(PDGS)
-    batched, each = inner_for(parameters, Auto(), 1e-7), Each(parameters, Auto(1e-9))
+    batched, each = inner_for(parameters, Auto(), 1e-7, Attention.uniform(PDGS[0])), Each(parameters, Auto(1e-9))
     names = [a.name for a in parameters.arcs]
     a = Attentions.of(attentions(), names)
     for _ in range(2):  # cold, then from memory
@@ -94,7 +94,8 @@ def test_gradients_are_those_of_the_front_door():
     names = [a.name for a in parameters.arcs]
     a = Attentions.of([replaced(x) for x in attentions()], names)
     slopes = []
-    for inner in (inner_for(parameters, Auto(), 1e-9), Each(parameters, Auto(1e-9))):
+    batched = inner_for(parameters, Auto(), 1e-9, Attention.uniform(PDGS[0]))
+    for inner in (batched, Each(parameters, Auto(1e-9))):
         local = Local(parameters, inner, a, {k: torch.ones_like(v) for k, v in parameters.theta0.items()})
         slopes.append(local.gradient(parameters.theta0)[1])
     for key in parameters.theta0:

@@ -11,15 +11,19 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dissonance.distributions import Tree
+from dissonance.focus import Attention
 from dissonance.lir.each import Each
 from dissonance.lir.inner import TENSORS, Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
+from dissonance.pdg import Arc
 from dissonance.problem import Attended, Component, front_bytes, prepare
 from dissonance.solvers import Auto
 from dissonance.solvers.base import FEASIBLE, State
@@ -27,10 +31,14 @@ from dissonance.solvers.batch import Arcs, Batch, structure
 from dissonance.solvers.bounds import Bounds, certify
 from dissonance.solvers.interior import cold, interior
 from dissonance.solvers.nearby import solve_nearby
+from dissonance.solvers.peeled import LARGE, cells_left
 from dissonance.solvers.structure import Structure
 
 WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster that is solved in a batch, and in a batch of one."""
+
+FEW = 0.25
+"""The share of the cells below which the arcs that matter are better off without the others."""
 
 Group = tuple[tuple[bool, ...], bool]
 """Which arcs are hard, and whether gamma > 0: what the structure of a problem depends on beside the PDG."""
@@ -135,9 +143,20 @@ class Batched:
 
         A single run whose clusters are not small is better off with what its foci attend to.
         """
-        tree = self.component(((False,) * len(self.names), False)).tree
         wide = WIDE if len(self.parameters) > 1 else WIDE_ALONE
-        return max(math.prod(s) for s in tree.shapes) <= wide and front_bytes(tree) <= Auto().budget
+        return max(math.prod(s) for s in self.tree.shapes) <= wide and front_bytes(self.tree) <= Auto().budget
+
+    def loose(self, base: Attention) -> bool:
+        """Whether this is a single run, large, and most of it loose ends under the attention its foci choose from."""
+        if len(self.parameters) > 1 or self.tree.cells < LARGE:
+            return False
+        left = [cells_left(c) for c in prepare(self.parameters.pdgs[0], base).components]
+        return sum(left) < FEW * self.tree.cells
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The junction tree of the whole PDG."""
+        return self.component(((False,) * len(self.names), False)).tree
 
     def groups(self, attention: Attentions) -> dict[Group, Tensor]:
         """Runs by group."""
@@ -166,16 +185,15 @@ class Batched:
                 found.put(runs, self._group(group, runs, log_p[runs], attention.take(runs)))
         return found
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
-        """mu(s,t) to the last digits: iterate until mu itself settles."""
-        found = torch.zeros_like(log_p)
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+        """mu(s,t) of an arc to the last digits: iterate until mu itself settles."""
+        span = self.parameters.spans[arc.name]
+        found = torch.zeros_like(log_p[:, span])
         rest = runs.clone()
         for where, s, mu in self.clusters(log_p, attention, runs):
-            found[where] = s.arcs.sums(mu)
+            found[where] = s.arcs.sums(mu)[:, span]
             rest[where] = False
-        if rest.any():
-            found[rest] = self.other.tables(log_p[rest], attention.take(rest)).joint
-        return found
+        return found + self.other.sharp(log_p, attention, rest, arc) if rest.any() else found
 
     def clusters(
         self, log_p: Tensor, attention: Attentions, runs: Tensor, tol: float = 1e-12, settle: float = 1e-9

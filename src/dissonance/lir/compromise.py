@@ -18,6 +18,7 @@ from dissonance.lir.published import Unconverged
 from dissonance.numerics import DTYPE
 from dissonance.solvers.batch import Arcs
 from dissonance.solvers.bounds import agree
+from dissonance.solvers.extended import Extended
 from dissonance.solvers.structure import Structure
 
 LARGEST = 2**16
@@ -42,7 +43,7 @@ class Compromise:
         off = 0.5 * (self.mu - other.mu).abs()
         if self.cluster is None:
             return off.sum(1) if off.shape[1] else torch.full((len(off),), math.nan, dtype=DTYPE)
-        count = int(self.cluster.max()) + 1
+        count = int(self.cluster.max()) + 1 if len(self.cluster) else 1
         return off.new_zeros(len(off), count).index_add_(1, self.cluster, off).amax(1)
 
 
@@ -106,14 +107,20 @@ def joint(tree: Tree, tables: list[Tensor]) -> Tensor:
 
 
 def _each(inner: Each, theta: Stacked, attention: Attentions) -> Compromise:
+    """Where mu is extended along loose ends: over the clusters of what it is extended from."""
     flat: list[Tensor] = []
-    for result in inner.ask(theta, attention):
+    cluster: Tensor | None = None
+    for result in inner.ask(theta, attention) if inner.random else inner.solve(theta, attention).results:
         mu = result.mu if math.isfinite(result.upper) else None
         if not isinstance(mu, CliqueTree):
             flat.append(torch.zeros(0, dtype=DTYPE))
         elif math.prod(v.size for v in mu.variables) <= LARGEST:
             flat.append(mu.joint().table.reshape(-1))
         else:
-            flat.append(torch.cat([t.reshape(-1) for t in mu.tables]))
+            tables = [t for p in mu.parts for t in p.tables] if isinstance(mu, Extended) else mu.tables
+            flat.append(torch.cat([torch.zeros(0, dtype=DTYPE), *(t.reshape(-1) for t in tables)]))
+            sizes = torch.tensor([t.numel() for t in tables], dtype=torch.long)
+            cluster = torch.repeat_interleave(torch.arange(len(tables)), sizes)
     width = max(len(x) for x in flat)
-    return Compromise(torch.stack([x if len(x) == width else x.new_full((width,), math.nan) for x in flat]))
+    mus = torch.stack([x if len(x) == width else x.new_full((width,), math.nan) for x in flat])
+    return Compromise(mus, cluster)

@@ -116,11 +116,7 @@ class Each:
         return PDG(*bare, variables=self.parameters.pdgs[0].variables)
 
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
-        """Bounds, mu(s,t), and derivatives."""
-        if self.parameters.tabular:
-            with torch.no_grad():
-                log_p = self.parameters.log_tables(theta)
-            return self.tables(log_p, attention)
+        """Bounds; mu(s,t) and derivatives where they are asked for."""
         if self.random:
             return self.draws(theta, attention).solved
         known = self._remembered(theta, attention)
@@ -148,8 +144,9 @@ class Each:
         self._asked = [_Asked(dict(theta), versions, attention, answer), *self._asked[: REMEMBERED - 1]]
 
     def _gradient(self, theta: Stacked, found: Sequence[Inconsistency], only: Sequence[str] | None = None) -> Stacked:
-        """The derivatives in theta of what was found there: in all of it, whatever is asked for."""
-        leaves = {k: v.detach().requires_grad_() for k, v in theta.items()}
+        """The derivatives in these parameters, or in all, of what was found at theta."""
+        keys = list(theta if only is None else only)
+        leaves = {**theta, **{k: theta[k].detach().requires_grad_() for k in keys}}
         total = torch.zeros((), dtype=DTYPE)
         with torch.enable_grad():
             for k, result in enumerate(found):
@@ -158,9 +155,9 @@ class Each:
                     for s in result.solutions:
                         total = total + s.surrogate(own)
         if not total.requires_grad:
-            return {k: torch.zeros_like(v) for k, v in theta.items()}
-        slopes = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
-        return dict(zip(theta, slopes, strict=True))
+            return {k: torch.zeros_like(theta[k]) for k in keys}
+        slopes = torch.autograd.grad(total, [leaves[k] for k in keys], allow_unused=True, materialize_grads=True)
+        return dict(zip(keys, slopes, strict=True))
 
     def _ready(self, k: int, attention: Attentions, theta: Stacked) -> Ready:
         """The problem that an attention poses run k, whatever the parameters: foci come back, step after step."""
@@ -176,13 +173,11 @@ class Each:
         return self._seen[attention, k]
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Solved:
-        """The same from tables (P, entries) alone."""
+        """The same from tables (P, entries) alone, mu(s,t) and derivatives of all of them."""
         leaf = log_p.detach().requires_grad_()
         spans = self.parameters.spans
-        attentions = [attention.one(k, self.names) for k in range(len(attention))]
         with torch.enable_grad():
-            pdgs, thetas = [self.bare] * len(leaf), self.thetas(leaf)
-            found = inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
+            found = self._found(leaf, attention)
         solved = self._bounds(found, log_p.shape[1])
         total = torch.stack([r.value for r in found]).sum()
         if total.requires_grad:
@@ -195,10 +190,22 @@ class Each:
                     solved.joint[k, spans[arc.name]] = rows.reshape(-1)
         return solved
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
-        """mu(s,t) as the solver found it."""
-        found = torch.zeros_like(log_p)
-        found[runs] = self.tables(log_p[runs], attention.take(runs)).joint
+    def _found(self, log_p: Tensor, attention: Attentions) -> list[Inconsistency]:
+        """The results for tables (P, entries)."""
+        attentions = [attention.one(k, self.names) for k in range(len(attention))]
+        pdgs, thetas = [self.bare] * len(log_p), self.thetas(log_p)
+        return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
+
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+        """mu(s,t) of an arc as the solver found it."""
+        found = torch.zeros_like(log_p[:, self.parameters.spans[arc.name]])
+        asked = torch.nonzero(runs)[:, 0].tolist()
+        with torch.no_grad():
+            results = self._found(log_p[runs], attention.take(runs))
+        for k, result in zip(asked, results, strict=True):
+            rows = rows_of(result, arc)
+            if rows is not None:
+                found[k] = rows.reshape(-1)
         return found
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:

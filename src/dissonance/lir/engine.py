@@ -55,13 +55,14 @@ def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -
     return focus
 
 
-def inner_for(parameters: Parameters, solver: Solver, tol: float, varies: bool = False) -> Inner:
-    """The batched solver where it applies (attention that `varies` is nothing for it), the one asked for, run by run,
+def inner_for(parameters: Parameters, solver: Solver, tol: float, base: Attention) -> Inner:
+    """The batched solver where it applies (attention that varies is nothing for it), the one asked for, run by run,
     where it does not."""
-    if isinstance(solver, Auto) or type(solver) is Newton:
-        if parameters.tabular and not varies:
+    whole = type(solver) is Newton
+    if whole or isinstance(solver, Auto):
+        if parameters.tabular and not base.varying:
             batched = Batched(parameters, tol)
-            if batched.fits():
+            if batched.fits() and (whole or not batched.loose(base)):
                 return batched
         return Each(parameters, replace(solver, tol=tol))
     if isinstance(solver, Paper) and parameters.tabular:
@@ -91,8 +92,8 @@ class Engine:
         self.solver = solver_by_name(solver) if isinstance(solver, str) else solver
         self.record = record or Record()
         self.names = [a.name for a in parameters.arcs]
-        self.varies = bool(base.attention.varying)
-        self.inner = inner_for(parameters, self.solver, tol, self.varies)
+        self.base = base.attention
+        self.inner = inner_for(parameters, self.solver, tol, self.base)
         self.attention = Attentions.of([base.attention] * len(parameters), self.names)
         self.generators = [torch.Generator().manual_seed(s) for s in seeds]
         self.traces = [Trace(base) for _ in seeds]
@@ -118,7 +119,7 @@ class Engine:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
-            again = inner_for(self.parameters, self.solver, self.tol, self.varies)
+            again = inner_for(self.parameters, self.solver, self.tol, self.base)
             self.inner = again  # the old one may know half a solution
         self._check()
         self.look(last=True)
@@ -203,7 +204,7 @@ class Engine:
             if last or self.step == 0 or (every and self.step % every == 0):
                 columns["tv_mu"] = self._distortion()
             found: dict[str, list[Any]] = {name: column.tolist() for name, column in columns.items()}
-            if self.parameters.tabular and not self.varies:
+            if self.parameters.tabular and not self.base.varying:
                 found["blame"], found["surprisal"] = (self._named(x) for x in self._blame(solved))
             for k, now in enumerate(each):
                 now |= {name: column[k] for name, column in found.items()}
@@ -224,7 +225,8 @@ class Engine:
         """beta_a KL_a at mu*, and the excess surprisal E_mu[-log p] - E_mu(S)[H(p)], (P, arcs) each."""
         with torch.no_grad():
             log_p = self.parameters.log_tables(self.theta)
-        m, mass = solved.joint, self.parameters.along_rows(solved.joint)
+        m = solved.joints(self.parameters)
+        mass = self.parameters.along_rows(m)
         ratio = numerics.log(m / torch.where(mass > 0, mass, 1.0)) - log_p
         kl = self.parameters.by_arc(numerics.times(m, ratio)).clamp(min=0.0)
         soft = torch.where(self.attention.beta == math.inf, 0.0, self.attention.beta)

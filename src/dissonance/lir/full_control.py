@@ -78,6 +78,7 @@ class FullControl:
         everyone = range(len(local.parameters.arcs))
         arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any()) and not local.idle(i)]
         solved = local.solve(theta)
+        arcs = [i for i in arcs if local.partners(i) or not solved.loose(local.parameters.arcs[i])]
         residual = torch.zeros_like(solved.upper)
         varies = any(local.attention.varies(local.parameters.arcs[i].name) for i in arcs)
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
@@ -150,7 +151,8 @@ class FullControl:
         parameters, a = local.parameters, local.attention
         with torch.no_grad():
             log_p = parameters.log_tables(theta)
-        span = parameters.spans[parameters.arcs[i].name]
+        arc = parameters.arcs[i]
+        span = parameters.spans[arc.name]
         shape = (len(runs), *parameters.shapes[i])
         here = log_p[:, span].reshape(shape)
         blur = torch.logaddexp(here + math.log1p(-self.nearness), here.new_tensor(math.log(self.nearness / shape[-1])))
@@ -161,9 +163,9 @@ class FullControl:
         for times in (1, 2) if bool((weight[runs] > 0).any()) else (1,):
             beta = a.beta.clone()
             beta[runs, i] = times * weight[runs]
-            found.append(local.inner.sharp(near, Attentions(beta, a.alpha, a.gamma), runs))
+            found.append(local.inner.sharp(near, Attentions(beta, a.alpha, a.gamma), runs, arc))
             local.solves += 1
-        joint = (2 * found[0] - found[-1]).clamp(min=0.0)[:, span].reshape(shape)
+        joint = (2 * found[0] - found[-1]).clamp(min=0.0).reshape(shape)
         mass = joint.sum(-1)
         p = joint / mass.clamp(min=MASS)[..., None]
         return parameters.with_table(i, theta, p, (mass > MASS) & runs[:, None])
@@ -177,7 +179,7 @@ class FullControl:
         length = torch.where(runs, 1.0, 0.0).to(DTYPE)
         off = torch.zeros_like(length)
         for _ in range(20 * self.sweeps):
-            _, slope = local.gradient(theta)
+            slope = local.pull(theta, local.solve(theta), only=tuple(keys))
             slope = {k: torch.where(free[k], slope[k], 0.0) for k in keys}
             square = torch.stack([rows(g * g).sum(1) for g in slope.values()]).sum(0)
             off = torch.stack([rows(g.abs()).amax(1) for g in slope.values()]).amax(0)

@@ -87,10 +87,10 @@ TENSORS = ("lower", "upper", "steps", "joint", "slope")
 class Solved:
     """The inconsistency of P runs between bounds, (P,) each, and how it depends on the tables.
 
-    `joint` (P, entries) is mu(s,t) of every arc; `slope` (P, entries) the derivative in log p: -beta mu(s,t) of a soft
-    arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with multipliers lambda. PDGs that are not all tables
-    of probabilities have the `gradient` in theta instead, in the parameters it is asked for (all if None). `drawn`:
-    some of it is an average over samples; `found` has the results themselves, where they are asked for.
+    Runs that are solved together have it all: `joint` (P, entries) is mu(s,t) of every arc; `slope` (P, entries) the
+    derivative in log p: -beta mu(s,t) of a soft arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with
+    multipliers lambda. Others find what they are asked for: the `gradient` in theta, in these parameters (all if None),
+    and mu(s,t) of an arc from the results themselves, which `found` has. `drawn`: some is an average over samples.
     """
 
     lower: Tensor
@@ -109,13 +109,13 @@ class Solved:
 
     def rows(self, k: int, parameters: Parameters, arc: Arc) -> Tensor | None:
         """mu(s,t) of one arc in run k, as `CPD.project` wants it."""
-        if not parameters.tabular:
+        if self.gradient is not None:
             return rows_of(self.results[k], arc)
         return self.joint[k, parameters.spans[arc.name]].reshape(cells(arc.sources), cells(arc.targets))
 
     def every(self, parameters: Parameters, arc: Arc) -> Tensor:
         """The same in all runs, (P, ...); 0 where mu is not about all of the arc's variables."""
-        if parameters.tabular:
+        if self.gradient is None:
             return self.joint[:, parameters.spans[arc.name]].reshape(-1, cells(arc.sources), cells(arc.targets))
         each = [rows_of(result, arc) for result in self.results]
         if arc.is_euclidean:
@@ -124,6 +124,20 @@ class Solved:
         else:
             nothing = torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
         return torch.stack([nothing if x is None else x for x in each])
+
+    def loose(self, arc: Arc) -> bool:
+        """Whether an arc is a loose end in all runs: mu follows it, so that no control of it changes anything."""
+        return bool(not self.drawn and self.results) and all(arc.name in r.loose_ends for r in self.results)
+
+    def joints(self, parameters: Parameters) -> Tensor:
+        """mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
+        if self.gradient is None:
+            return self.joint
+        found = torch.zeros(len(self.upper), len(parameters.arc_at), dtype=DTYPE)
+        for arc in parameters.arcs:
+            if not self.loose(arc):
+                found[:, parameters.spans[arc.name]] = self.every(parameters, arc).flatten(1)
+        return found
 
     def take(self, keep: Tensor) -> Solved:
         """Some of the runs."""
@@ -170,8 +184,8 @@ class Inner(Protocol):
         """The inverse of `dump`."""
         ...
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
-        """mu(s,t) (P, entries) of some runs (P,) as precisely as can be: not only its cost, but mu itself."""
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+        """mu(s,t) of an arc in some runs (P,), (P, its entries), as precisely as can be: not only its cost, but mu."""
         ...
 
 

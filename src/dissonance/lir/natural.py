@@ -56,16 +56,18 @@ class Natural:
         parameters, h = local.parameters, 1 / self.steps
         moves = ~local.resolved(solved) & torch.isfinite(solved.upper)
         found = dict(theta)
-        for arcs, keys in _groups(local):
-            if not any(bool(local.control[k].any()) for k in keys):
-                continue
+        groups = [g for g in _groups(local) if any(bool(local.control[k].any()) for k in g[1])]
+        groups = [g for g in groups if len(g[0]) > 1 or not solved.loose(parameters.arcs[g[0][0]])]
+        moving = tuple(k for _, keys in groups for k in keys)
+        for arcs, keys in groups:
             done = torch.zeros_like(moves)
             if not self.damping:
                 found, done = _exactly(local, arcs, theta, found, solved, moves, h)
             rest = moves & ~done
             if rest.any():
                 joints = [solved.every(parameters, parameters.arcs[i]) for i in arcs]
-                direction = _direction(parameters, arcs, theta, local.pull(theta, solved), joints, self.damping)
+                slope = local.pull(theta, solved, only=moving)
+                direction = _direction(parameters, arcs, theta, slope, joints, self.damping)
                 for k in keys:
                     step = torch.where(local.control[k] == 0, 0.0, h * local.control[k] * direction[k])
                     found[k] = torch.where(over(rest, theta[k]), theta[k] - step, found[k])

@@ -28,6 +28,7 @@ from dissonance.errors import CapabilityError
 from dissonance.lir.flows import Descent
 from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.pdg import Arc
 from dissonance.problem import check_size
 from dissonance.solvers.batch import Arcs
 from dissonance.solvers.paper import BIT, Dense, Paper
@@ -113,11 +114,11 @@ class Unconverged:
         slope = -attention.beta[:, self.parameters.arc_at] * followed
         return Solved(lower, torch.maximum(value, lower), torch.full((len(value),), count), joint, slope)
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Tensor:
-        """mu(s,t) after the iterations of a first solve, from the uniform joint."""
+    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+        """mu(s,t) of an arc after the iterations of a first solve, from the uniform joint."""
         arcs = self._arcs(log_p, attention)
         mu, _ = self.dense.descend(self.dense.uniform(len(log_p)), arcs, self.solver.iterations, self.rate)
-        return self.dense.entries.sums(mu)
+        return self.dense.entries.sums(mu)[:, self.parameters.spans[arc.name]]
 
     def _arcs(self, log_p: Tensor, a: Attentions) -> Arcs:
         hard = (a.beta == math.inf).any(0)

@@ -20,6 +20,7 @@ from dissonance.pdg import Theta
 from dissonance.problem import Attended, Component, check_bytes
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.exact import select
+from dissonance.solvers.extended import Extended
 
 LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
@@ -56,6 +57,15 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
     return list(kept.values()), ends
 
 
+def cells_left(component: Component) -> int:
+    """Cells of the junction tree of the arcs that matter; at gamma > 0 all do."""
+    if component.gamma != 0:
+        return component.tree.cells
+    kept = peel(component)[0]
+    mentioned = {v for a in kept for v in a.scope}
+    return decompose({n: k for n, k in component.sizes.items() if n in mentioned}, [a.scope for a in kept]).cells
+
+
 class _Later(Sequence[Tensor]):
     """Tables that are made when somebody looks: the bounds do not need them."""
 
@@ -88,6 +98,15 @@ class PeeledSolution(Solution):
     parts: tuple[Solution, ...] = ()
     ends: tuple[Attended, ...] = ()
     budget: int = 0
+
+    @property
+    def mu(self) -> Extended:
+        """The mu that attains the upper bound, put together as far as somebody looks."""
+        return self._mu
+
+    @cached_property
+    def _mu(self) -> Extended:
+        return Extended(self.component.variables, [s.mu for s in self.parts], self.ends, self.budget)
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """Loose ends have derivative 0."""
@@ -154,12 +173,7 @@ class Peeled:
     @staticmethod
     def fits(component: Component) -> bool:
         """Whether this is a large component, and smaller without its loose ends."""
-        if component.gamma != 0 or component.tree.cells < LARGE:
-            return False
-        kept = peel(component)[0]
-        mentioned = {v for a in kept for v in a.scope}
-        sizes = {n: k for n, k in component.sizes.items() if n in mentioned}
-        return decompose(sizes, [a.scope for a in kept]).cells < 0.9 * component.tree.cells
+        return component.tree.cells >= LARGE and cells_left(component) < 0.9 * component.tree.cells
 
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is put together when somebody asks."""
