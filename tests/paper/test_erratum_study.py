@@ -10,9 +10,10 @@ import torch
 
 from conftest import SHARED
 from dissonance import PDG, Arc, Attention, Hub, Joint, Trace, Variable, incompatibility, inconsistency, lir
+from dissonance.lir import Descent, Record, lirs
 from dissonance.studies.outcomes import ALL
 from dissonance.studies.reported import PAPER
-from dissonance.studies.structures import PUBLISHED, random_structure
+from dissonance.studies.structures import PUBLISHED, generator, random_structure
 
 STRUCTURES = [s.name for s in PUBLISHED]
 
@@ -62,6 +63,17 @@ def test_for_what_it_resolves_partial_focus_distorts_less_than_uniform_and_more_
     """TV of mu* over the share that was resolved, from the published means; the text says that partial has most."""
     per_unit = {s: 100 * PAPER.distortion[ALL, s] / PAPER.resolution[ALL, s] for s in ("uniform", "partial", "hub")}
     assert per_unit == pytest.approx({"uniform": 0.394, "partial": 0.364, "hub": 0.321}, abs=5e-4)
+
+
+def test_natural_gradients_resolve_as_much_and_distort_a_fraction_of_what_adam_does():
+    """The text: Adam, and leaving out the inverse Fisher matrix, add distortion. They are nine tenths of it."""
+    drawn = [PUBLISHED[1].draw("uniform-normalised", generator(0, 1, k)) for k in range(3)]
+    adam, natural = (lirs(drawn, flow=flow, trace=Record(distortion=0)) for flow in (Descent(), "natural"))
+    for one, other in zip(adam, natural, strict=True):
+        assert other.distortion_tv < one.distortion_tv / 2
+        assert other.resolution_percent > one.resolution_percent - 0.5
+    assert fmean(run.distortion_tv for run in adam) == pytest.approx(0.187, abs=5e-3)
+    assert fmean(run.distortion_tv for run in natural) == pytest.approx(0.017, abs=2e-3)
 
 
 @pytest.mark.skipif(not (SHARED / "authors" / "results.csv").is_file(), reason=f"no results under {SHARED}")

@@ -52,3 +52,16 @@ def test_every_erratum_and_every_proposition_has_its_row():
     rows = [int(n) for n in re.findall(r"^\| (\d+)(?: \*\*S\*\*)? \|", AUDIT, re.MULTILINE)]
     assert rows == list(range(1, 28))
     assert all(f"| Prop. {n}" in AUDIT for n in range(1, 8))
+
+
+def test_every_table_and_figure_has_a_row_with_a_verdict_and_a_command():
+    body = AUDIT.split("## Errata")[0]
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in body.splitlines() if line[:2] == "| "]
+    claims = [row for row in rows if len(row) == 5 and row[0] != "where"]
+    verdicts = ("reproduced", "repaired", "refuted", "answered")
+    assert len(claims) > 80
+    for where, _, verdict, evidence, command in claims:
+        assert verdict.startswith(verdicts) and evidence and command.startswith("`"), where
+    places = " ".join(row[0] for row in claims)
+    assert all(f"Figure {n}" in places for n in range(1, 8)) and all(f"Table {n}" in places for n in range(1, 4))
+    assert "Algorithm 1" in places and "Definition 1" in places

@@ -71,6 +71,11 @@ def test_a_figure_is_what_its_script_draws(script: Path, tmp_path: Path):
     assert all(f"figures/{name})" in pages for name in drawn)
 
 
+def test_every_benchmark_is_on_the_page_of_benchmarks():
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert all(f"python benchmarks/{script.name}" in page for script in (ROOT / "benchmarks").glob("*.py"))
+
+
 def test_the_benchmark_runs():
     command = [sys.executable, ROOT / "benchmarks" / "scaling.py", "--quick", "--sizes", "6", "12", "--family", "chain"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
