@@ -39,7 +39,7 @@ def rate(dtype: torch.dtype, tf32: bool = False, n: int = 8192) -> float:
 
 def operations(trainer: Trainer) -> float:
     """Of one iteration of one run, at the present lengths of trajectories."""
-    tau = trainer.rollout(trainer._uniform(trainer.plan.batch, trainer.walk.longest))  # pyright: ignore[reportPrivateUsage]
+    tau = trainer.rollout(trainer.fresh)
     rows = tau.length.double().sum(1).mean().item()
     parts = trainer.shape.parts
     first = 2 * parts["input"][0] * parts["input"][1]
@@ -53,7 +53,7 @@ def timed(runs: int, height: int, seconds: float = 5.0) -> tuple[float, float, f
     trainer = Trainer([Run(seed=i) for i in range(runs)], [grid] * runs, Plan(), "cuda")
     trainer.parts["heads_bias"][:, grid.actions] = EXIT_BIAS
     trainer.adam.rates.learning.zero_()
-    for _ in range(5):
+    for _ in range(20):  # kernels are compiled, launches recorded
         trainer.step()
     torch.cuda.synchronize()
     began, done = time.perf_counter(), 0
@@ -64,7 +64,7 @@ def timed(runs: int, height: int, seconds: float = 5.0) -> tuple[float, float, f
             torch.cuda.synchronize()
     torch.cuda.synchronize()
     speed = runs * done / (time.perf_counter() - began)
-    tau = trainer.rollout(trainer._uniform(1024, grid.longest))  # pyright: ignore[reportPrivateUsage]
+    tau = trainer.rollout(trainer.fresh)
     return speed, speed * operations(trainer), tau.length.double().mean().item()
 
 

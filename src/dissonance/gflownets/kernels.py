@@ -156,7 +156,7 @@ def _log_probabilities(z, may):
 
 @triton.jit
 def _score(
-    states, moves, undone, active, allowed, w_in, b_in, w, b, w_out, b_out, x_out, h_out, z_out, score, rows,
+    states, moves, undone, real, active, allowed, w_in, b_in, w, b, w_out, b_out, x_out, h_out, z_out, score, rows,
     MOVES: tl.constexpr, K: tl.constexpr, INPUTS: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr,
     OUT: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -165,11 +165,18 @@ def _score(
     i = tl.arange(0, HALF)
     o = tl.arange(0, OUT)
     WIDTH: tl.constexpr = 2 * HALF
+    to = x_out + at[:, None] * INPUTS + tl.arange(0, INPUTS)[None, :]
+    keep = h_out + at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
+    if tl.program_id(0) * ROWS >= tl.load(real + run):  # nothing but padding
+        tl.store(to, tl.zeros([ROWS, INPUTS], tl.float16))
+        for k in tl.static_range(2 * LAYERS + 2):
+            tl.store(keep + k * HALF, tl.zeros([ROWS, HALF], tl.float16))
+        tl.store(score + at, tl.zeros([ROWS], tl.float32))
+        return
     state = tl.load(states + at)
     x = _inputs(state, active, K, INPUTS)
-    tl.store(x_out + at[:, None] * INPUTS + tl.arange(0, INPUTS)[None, :], x)
+    tl.store(to, x)
     left, right = _first(x, w_in + run * INPUTS * WIDTH, b_in + run * WIDTH, INPUTS, HALF)
-    keep = h_out + at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
     tl.store(keep, left)
     tl.store(keep + HALF, right)
     w += run * LAYERS * WIDTH * WIDTH
@@ -194,7 +201,8 @@ def _score(
 
 @triton.jit(do_not_specialize=["blocks"])  # it changes from batch to batch
 def _score_gradient(
-    gradient, scale, states, moves, undone, allowed, z_in, h_in, wt, wt_out, dz_out, dh_out, db_out, db, rows, blocks,
+    gradient, scale, states, moves, undone, real, allowed, z_in, h_in, wt, wt_out, dz_out, dh_out, db_out, db,
+    rows, blocks,
     MOVES: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr, OUT: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
@@ -203,6 +211,17 @@ def _score_gradient(
     i = tl.arange(0, HALF)
     o = tl.arange(0, OUT)
     WIDTH: tl.constexpr = 2 * HALF
+    to_z = dz_out + at[:, None] * COLUMNS + o[None, :]
+    here = at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
+    db_out += block * COLUMNS
+    db += block * (LAYERS + 1) * WIDTH
+    if tl.program_id(0) * ROWS >= tl.load(real + run):  # nothing but padding
+        tl.store(to_z, tl.zeros([ROWS, OUT], tl.float16), mask=(o < COLUMNS)[None, :])
+        tl.store(db_out + o, tl.zeros([OUT], tl.float32), mask=o < COLUMNS)
+        for k in tl.static_range(2 * LAYERS + 2):
+            tl.store(dh_out + k * HALF + here, tl.zeros([ROWS, HALF], tl.float16))
+            tl.store(db + k * HALF + i, tl.zeros([HALF], tl.float32))
+        return
     g = tl.load(gradient + at) * tl.load(scale + run)
     z = tl.load(z_in + at[:, None] * COLUMNS + o[None, :], mask=(o < COLUMNS)[None, :], other=0.0)
     may = _allowed(allowed, tl.load(states + at), OUT)
@@ -213,15 +232,13 @@ def _score_gradient(
     of_f = tl.where(o[None, :] == move[:, None], 1.0, 0.0) - p_f
     of_b = tl.where(o[None, :] == MOVES + back[:, None], 1.0, 0.0) - p_b
     dz = g[:, None] * tl.where(o[None, :] < MOVES, of_f, tl.where(back[:, None] >= 0, -of_b, 0.0))
-    tl.store(db_out + block * COLUMNS + o, tl.sum(dz, 0), mask=o < COLUMNS)
+    tl.store(db_out + o, tl.sum(dz, 0), mask=o < COLUMNS)
     dz = _bounded(dz)
-    tl.store(dz_out + at[:, None] * COLUMNS + o[None, :], dz, mask=(o < COLUMNS)[None, :])
+    tl.store(to_z, dz, mask=(o < COLUMNS)[None, :])
     to = wt_out + run * OUT * WIDTH + o[:, None] * WIDTH + i[None, :]
     left = tl.dot(dz, tl.load(to))
     right = tl.dot(dz, tl.load(to + HALF))
-    here = at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
     wt += run * LAYERS * WIDTH * WIDTH
-    db += block * (LAYERS + 1) * WIDTH
     for k in tl.static_range(LAYERS + 1):
         which = LAYERS - k
         left = tl.where(tl.load(h_in + which * WIDTH + here) > 0, left, 0.0)
@@ -292,7 +309,7 @@ def _sizes(parts: Parts, walk: Walk) -> dict[str, int]:
 
 @torch.no_grad()
 def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
-    """`rollout.rollout` in one launch: a block of trajectories walks until the last of them has ended."""
+    """`plain.rollout` in one launch: a block of trajectories walks until the last of them has ended."""
     runs, count, longest = uniform.shape
     tables = _tables(walk)
     states = torch.zeros(runs, count, longest, dtype=torch.int32, device=uniform.device)
@@ -320,7 +337,7 @@ class _Score(torch.autograd.Function):
         z = torch.empty(runs, count, COLUMNS.value, device=device)
         score = torch.empty(runs, count, device=device)
         _score[(count // ROWS, runs)](
-            rows.states, rows.moves, rows.undone, tables.active, tables.allowed, *weights, x, h, z, score,
+            rows.states, rows.moves, rows.undone, rows.real, tables.active, tables.allowed, *weights, x, h, z, score,
             count, MOVES=walk.exit + 1, ROWS=ROWS, num_warps=WARPS, **sizes,
         )  # fmt: skip
         ctx.save_for_backward(x, h, z, *weights)
@@ -340,7 +357,7 @@ class _Score(torch.autograd.Function):
         db_out = torch.empty(runs, blocks, COLUMNS.value, device=x.device)
         db = torch.empty(runs, blocks, layers, width, device=x.device)
         _score_gradient[(blocks, runs)](
-            gradient, scale, rows.states, rows.moves, rows.undone, _tables(walk).allowed, z, h,
+            gradient, scale, rows.states, rows.moves, rows.undone, rows.real, _tables(walk).allowed, z, h,
             w.transpose(-1, -2).contiguous(), w_out.transpose(-1, -2).contiguous(), dz, dh, db_out, db,
             count, blocks, MOVES=walk.exit + 1, HALF=width // 2, LAYERS=layers - 1, OUT=OUTPUTS,
             ROWS=ROWS, num_warps=WARPS,

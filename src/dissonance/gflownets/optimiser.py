@@ -35,15 +35,16 @@ class AdamW:
     rates: Rates
     mean: Tensor
     square: Tensor
-    steps: int = 0
+    steps: Tensor  # taken so far, on the device
 
     @classmethod
     def fresh(cls, rates: Rates, theta: Tensor) -> AdamW:
         """No steps taken yet."""
-        return cls(rates, torch.zeros_like(theta), torch.zeros_like(theta))
+        steps = torch.zeros((), dtype=torch.float64, device=theta.device)
+        return cls(rates, torch.zeros_like(theta), torch.zeros_like(theta), steps)
 
     @torch.no_grad()
-    def step(self, theta: Tensor, gradient: Tensor, share: float) -> Tensor:
+    def step(self, theta: Tensor, gradient: Tensor, share: Tensor | float) -> Tensor:
         """Move theta in place, at this share of the learning rates; return which runs could (finite gradients)."""
         self.steps += 1
         rates = self.rates

@@ -17,13 +17,14 @@ class Replay:
     """The last `capacity` trajectories of each run; the oldest are overwritten first."""
 
     kept: Trajectories
-    written: int = 0
+    written: Tensor  # how many trajectories of a run were ever added, on the device
 
     @classmethod
     def empty(cls, runs: int, capacity: int, longest: int, device: torch.device | str) -> Replay:
         """Room for so many trajectories a run."""
-        states = torch.zeros(runs, capacity, longest, dtype=torch.int32, device=device)
-        return cls(Trajectories(states, torch.zeros_like(states), torch.ones_like(states[..., 0], dtype=torch.int64)))
+        return cls(
+            Trajectories.empty(runs, capacity, longest, device), torch.zeros((), dtype=torch.int64, device=device)
+        )
 
     @property
     def capacity(self) -> int:
@@ -41,22 +42,22 @@ class Replay:
 
     def draw(self, count: int, uniform: Tensor) -> Trajectories:
         """Trajectories kept, drawn without replacement by the largest of the uniform numbers (runs, capacity)."""
-        full = min(self.written, self.capacity)
-        return self.kept.at(uniform[:, :full].topk(count, dim=1).indices)
+        filled = torch.arange(self.capacity, device=uniform.device) < self.written
+        return self.kept.at(torch.where(filled, uniform, -1).topk(count, dim=1).indices)
 
     def state(self) -> dict[str, Any]:
         """What is kept, in little room: the moves tell the states."""
         return {
             "moves": self.kept.moves.to(torch.int16).cpu(),
             "length": self.kept.length.cpu(),
-            "written": self.written,
+            "written": int(self.written),
         }
 
     def restore(self, state: dict[str, Any], walk: Walk) -> None:
         """Walk the moves of a former state again."""
         self.kept.moves.copy_(state["moves"])
         self.kept.length.copy_(state["length"])
-        self.written = state["written"]
+        self.written.fill_(state["written"])
         here = torch.full_like(self.kept.length, walk.start)
         for t, move in enumerate(self.kept.moves.unbind(2)):
             self.kept.states[:, :, t] = torch.where(t < self.kept.length, here, 0).int()

@@ -23,13 +23,16 @@ from dissonance.gflownets.exact import Fit, Terminating
 from dissonance.gflownets.losses import Clamp, Kinds, loss_named
 from dissonance.gflownets.optimiser import AdamW, Rates
 from dissonance.gflownets.policy import Parts, Shape
+from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
-from dissonance.gflownets.trajectories import Rows, Trajectories
+from dissonance.gflownets.trajectories import BLOCK, Rows, Trajectories, padded
 from dissonance.gflownets.walk import Walk
 
 ALL = slice(None)
 ENTRIES = 1 << 27  # of P_F, tabulated at once
 LEAST = 0.01  # the learning rate falls to this share of itself
+FEW = 1 << 14  # trajectories of all runs; with fewer a GPU waits for launches, which are then recorded
+COARSE = 4096  # rows are padded to a multiple of it where every number of rows is recorded by itself
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,14 @@ class Trainer:
         self.visited = torch.zeros(len(runs), self.walk.states, dtype=torch.bool, device=self.device)
         self.stuck = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
         self.kernels = _kernels(self.parts, self.walk, kernels)
+        self.fresh = torch.empty(len(runs), self.plan.batch, self.walk.longest, device=self.device)
+        self.again = torch.empty(len(runs), self.plan.capacity, device=self.device)
+        self.tau = Trajectories.empty(len(runs), self.plan.batch, self.walk.longest, self.device)
         self.iteration = 0
+        waits = self.device.type == "cuda" and self.kernels is not None and len(runs) * self.plan.batch <= FEW
+        self._block = COARSE if waits else BLOCK
+        self._draw = Recorded(self._draw_now) if waits else self._draw_now
+        self._move = Recorded(self._move_now) if waits else self._move_now
 
     def _rates(self) -> Rates:
         columns = {
@@ -117,48 +127,64 @@ class Trainer:
 
     def step(self) -> Tensor:
         """One iteration of every run: draw, replay, score, move; the losses, (runs,)."""
-        tau = self.batch()
-        loss, gradient = self.gradient(tau)
-        share = 1 - (1 - LEAST) * self.iteration / self.plan.iterations
-        fine = self.adam.step(self.theta, gradient, share)
-        self.stuck += ~fine
+        self._shake()
+        rows = padded(int(self._draw()), self._block)
+        loss = self._move(rows).clone()
         self.iteration += 1
         return loss
 
     def batch(self) -> Trajectories:
         """Fresh trajectories of each run, part of them replaced by replayed ones."""
-        fresh = self.rollout(self._uniform(self.plan.batch, self.walk.longest))
-        self.visited.scatter_(1, fresh.ends(), True)
-        again = int(self.plan.batch * self.plan.replayed)
-        if not self.plan.capacity or not again:
-            return fresh
-        self.replay.add(fresh)
-        replayed = self.replay.draw(again, self._uniform(self.plan.capacity))
-        return fresh.replaced(self.plan.batch - again, replayed)
+        self._shake()
+        self._draw_now()
+        return self.tau
+
+    def _shake(self) -> None:
+        """New uniform numbers of each run, from its own generator."""
+        for fresh, again, generator in zip(self.fresh, self.again, self.generators, strict=True):
+            fresh.uniform_(generator=generator)
+            if self._replayed:
+                again.uniform_(generator=generator)
+
+    @property
+    def _replayed(self) -> int:
+        """How many trajectories of a batch are replayed."""
+        return int(self.plan.batch * self.plan.replayed) if self.plan.capacity else 0
+
+    def _draw_now(self) -> Tensor:
+        """Draw trajectories by the uniform numbers, and replay some; the most transitions that a run has."""
+        tau = self.rollout(self.fresh)
+        self.visited.scatter_(1, tau.ends(), True)
+        if self._replayed:
+            self.replay.add(tau)
+            replayed = self.replay.draw(self._replayed, self.again)
+            tau = tau.replaced(self.plan.batch - self._replayed, replayed)
+        self.tau.copy_(tau)
+        return tau.most()
+
+    def _move_now(self, rows: int) -> Tensor:
+        """Move the policies against their gradients on the trajectories drawn; the losses."""
+        loss, gradient = self.gradient(self.tau, rows)
+        share = 1 - (1 - LEAST) * self.adam.steps / self.plan.iterations
+        self.stuck += ~self.adam.step(self.theta, gradient, share)
+        return loss
 
     def rollout(self, uniform: Tensor) -> Trajectories:
         """Trajectories from P_F of each run, for uniform numbers (runs, trajectories, longest)."""
         return (self.kernels or plain).rollout(self.parts, self.walk, uniform)
 
-    def gradient(self, tau: Trajectories) -> tuple[Tensor, Tensor]:
+    def gradient(self, tau: Trajectories, rows: int | None = None) -> tuple[Tensor, Tensor]:
         """The loss of each run on these trajectories, and its gradient in the parameters (runs, size)."""
         leaves = {name: part.detach().requires_grad_() for name, part in self.parts.items()}
-        loss = self.losses(leaves, tau)
+        loss = self.losses(leaves, tau, rows)
         found = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
         return loss.detach(), torch.cat([g.reshape(len(self.runs), -1) for g in found], 1)
 
-    def losses(self, parts: Parts, tau: Trajectories) -> Tensor:
-        """The loss of each run on these trajectories."""
-        rows = Rows.of(self.walk, tau)
-        scores = (self.kernels or plain).transition_scores(parts, self.walk, rows)
-        return self.kinds(rows.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
-
-    def _uniform(self, *shape: int) -> Tensor:
-        """Uniform numbers of each run, from its own generator."""
-        numbers = torch.empty(len(self.runs), *shape, device=self.device)
-        for row, generator in zip(numbers, self.generators, strict=True):
-            row.uniform_(generator=generator)
-        return numbers
+    def losses(self, parts: Parts, tau: Trajectories, rows: int | None = None) -> Tensor:
+        """The loss of each run on these trajectories, whose transitions may be padded to so many rows."""
+        laid = Rows.of(self.walk, tau, rows)
+        scores = (self.kernels or plain).transition_scores(parts, self.walk, laid)
+        return self.kinds(laid.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
 
     def terminating(self) -> Tensor:
         """The exact terminating distribution of each run, (runs, states) in float64."""
@@ -226,7 +252,8 @@ class Trainer:
         for what, value in self._identity().items():
             if state[what] != value:
                 raise FormatError(f"the checkpoint is of other {what} than asked for; give its own, or another folder.")
-        self.iteration = self.adam.steps = state["iteration"]
+        self.iteration = state["iteration"]
+        self.adam.steps.fill_(self.iteration)
         for name, to in (("theta", self.theta), ("mean", self.adam.mean), ("square", self.adam.square)):
             to.copy_(state[name])
         self.replay.restore(state["replay"], self.walk)

@@ -45,7 +45,7 @@ def test_samples_fall_as_the_terminating_distribution_says():
     trainer = Trainer([Run(seed=1)], [grid], Plan(width=32, depth=2))
     expected = trainer.terminating()[0]
     n = 20_000
-    ends = trainer.rollout(trainer._uniform(n, grid.longest)).ends()[0]
+    ends = trainer.rollout(torch.rand(1, n, grid.longest, generator=trainer.generators[0])).ends()[0]
     counts = torch.bincount(ends, minlength=grid.states).double()
     big = expected * n >= 5
     chi_square = ((counts - expected * n).square() / (expected * n))[big].sum()

@@ -10,8 +10,9 @@ from dissonance.gflownets import plain
 from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.policy import Shape
+from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.trainer import Plan, Run, Trainer
-from dissonance.gflownets.trajectories import Rows
+from dissonance.gflownets.trajectories import Rows, padded
 from dissonance.gflownets.walk import Walk
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -47,7 +48,7 @@ def test_scores_and_their_gradients_are_the_plain_ones_within_float16(dags, dept
     shape = Shape.of(dags[0], width=32, depth=depth)
     parts = shape.split(shape.fresh([0, 1]).to(DEVICE) * 2)
     tau = plain.rollout(parts, walk, uniform(2, 40, walk.longest))
-    rows = Rows.of(walk, tau)
+    rows = Rows.of(walk, tau, padded(int(tau.most())) + 256)  # whole blocks of padding
     leaves = {name: part.clone().requires_grad_() for name, part in parts.items() if name != "log_z" and part.numel()}
     rest = {name: part for name, part in parts.items() if name not in leaves}
     expected = rows.total(plain.transition_scores(leaves | rest, walk, rows))
@@ -65,6 +66,21 @@ def test_a_trainer_with_kernels_follows_the_one_without():
     fast, slow = (Trainer(runs, GRIDS, plan, DEVICE, kernels=k) for k in (True, False))
     for _ in range(5):
         torch.testing.assert_close(fast.step(), slow.step(), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="no GPU to record launches on")
+def test_recorded_launches_do_what_fresh_ones_do(monkeypatch: pytest.MonkeyPatch):
+    runs, plan = [Run("ModTB", 0), Run("LPV", 1)], Plan(iterations=12, batch=32, capacity=64, width=32)
+    recorded = Trainer(runs, GRIDS, plan, DEVICE)
+    monkeypatch.setattr("dissonance.gflownets.trainer.FEW", 0)
+    fresh = Trainer(runs, GRIDS, plan, DEVICE)
+    assert isinstance(recorded._move, Recorded) and not isinstance(fresh._move, Recorded)
+    for _ in range(12):
+        torch.testing.assert_close(recorded.step(), fresh.step(), rtol=1e-3, atol=1e-3)
+    assert recorded._move.graphs[(4096,)] is not None
+    assert recorded.adam.steps == recorded.iteration == 12 and recorded.replay.written == 12 * 32
+    torch.testing.assert_close(recorded.theta, fresh.theta, rtol=1e-2, atol=1e-3)
+    assert torch.equal(recorded.visited, fresh.visited)
 
 
 def test_huge_policies_saturate_and_never_leave_the_graph():
