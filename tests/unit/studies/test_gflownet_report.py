@@ -76,6 +76,8 @@ def test_a_spread_is_the_median_and_the_interquartile_range():
     assert (Spread.of(values).median, Spread.of(values).iqr) == pytest.approx((middle, high - low))
     assert Spread.of([*values, math.nan]) == Spread.of(values)
     assert Spread.of([0.5]) == Spread(0.5, 0.0)
+    assert Spread.of([1.0, 2.0, 3.0, 4.0, math.inf]) == Spread(3.0, 2.0)
+    assert Spread.of([1.0, 2.0, math.inf]) == Spread(2.0, math.inf)
     assert math.isnan(Spread.of([math.nan]).median)
 
 

@@ -19,6 +19,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "ModLPV": {"color": "#D55E00", "linestyle": "-", "marker": "s", "hollow": False},
 }
 """A colour for each family (told apart also by those who see fewer colours); the modified losses are drawn solid."""
+LEAST = 7.5
+"""Inches that a title needs."""
 CLAMPS = {"none": "no clamp", "trajectory": "clamp of each trajectory", "batch": "clamp of the batch, as published"}
 SETTINGS: dict[Any, Any] = {"svg.hashsalt": "dissonance", "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 10}
 """The same study gives the same file."""
@@ -52,7 +54,7 @@ def _panels(results: Results, size: tuple[float, float]) -> tuple[Any, list[tupl
     from matplotlib.figure import Figure
 
     rewards = results.settings.rewards
-    figure = Figure(figsize=(size[0] * len(rewards), size[1]), layout="constrained")
+    figure = Figure(figsize=(max(LEAST, size[0] * len(rewards)), size[1]), layout="constrained")
     axes = list(figure.subplots(1, len(rewards), squeeze=False).flat)
     for axis, reward in zip(axes, rewards, strict=True):
         axis.set_title(reward)

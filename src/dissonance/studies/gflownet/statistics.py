@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 
 import torch
 from torch import Tensor
@@ -29,8 +29,7 @@ class Spread:
         known = [v for v in values if not math.isnan(v)]
         if not known:
             return cls(math.nan, math.nan)
-        first, _, third = quantiles(known, n=4, method="inclusive") if len(known) > 1 else known * 3
-        return cls(median(known), third - first)
+        return cls(median(known), _quantile(known, 0.75) - _quantile(known, 0.25))
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,13 @@ class Ratio(Interval):
         means = torch.tensor(logs, dtype=torch.float64)[drawn].mean(1)
         low, high = means.quantile(_ends()).tolist() if count > 1 else (math.nan, math.nan)
         return cls(math.exp(fmean(logs)), math.exp(low), math.exp(high), smaller, count)
+
+
+def _quantile(values: Sequence[float], q: float) -> float:
+    """Interpolated between the values beside it, of which one may be infinite."""
+    ordered, place = sorted(values), q * (len(values) - 1)
+    below, part = int(place), place % 1
+    return ordered[below] if part == 0 else (1 - part) * ordered[below] + part * ordered[below + 1]
 
 
 def _ends() -> Tensor:
