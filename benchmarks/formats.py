@@ -2,7 +2,7 @@
 
     python benchmarks/formats.py [mildew ...]
 
-The networks come with pgmpy (pip install 'dissonance[bench]'); where it cannot be imported, only our time is printed.
+The networks come with pgmpy (pip install 'dissonance[pgmpy]'); where it cannot be imported, only our time is printed.
 """
 
 from __future__ import annotations

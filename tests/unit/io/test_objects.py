@@ -36,7 +36,7 @@ CLINIC = bif.read(BIF.encode(), False)[0]
 def pgmpy():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("pgmpy.models", exc_type=ImportError, reason="pgmpy is in the bench extra only")
+        pytest.importorskip("pgmpy.models", exc_type=ImportError, reason="the pgmpy extra")
         yield pytest.importorskip("pgmpy")
 
 
@@ -197,7 +197,7 @@ def test_other_objects_are_not_taken_for_models():
 
 def test_without_pgmpy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pgmpy", None)
-    with pytest.raises(CapabilityError, match=r"dissonance\[bench\]"):
+    with pytest.raises(CapabilityError, match=r"dissonance\[pgmpy\]"):
         to_pgmpy(CLINIC)
 
 
