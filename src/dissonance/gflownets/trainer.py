@@ -106,14 +106,13 @@ class Trainer:
         self.visited = torch.zeros(len(runs), self.walk.states, dtype=torch.bool, device=self.device)
         self.stuck = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
         self.kernels = _kernels(self.parts, self.walk, kernels)
-        self.fresh = torch.empty(len(runs), self.plan.batch, self.walk.longest, device=self.device)
-        self.again = torch.empty(len(runs), self.plan.capacity, device=self.device)
-        self.tau = Trajectories.empty(len(runs), self.plan.batch, self.walk.longest, self.device)
+        self.fresh = torch.empty(len(runs), self.plan.batch, self.walk.longest, device=self.device)  # uniform, to draw
+        self.again = torch.empty(len(runs), self.plan.capacity, device=self.device)  # uniform, to replay
+        self.tau = Trajectories.empty(len(runs), self.plan.batch, self.walk.longest, self.device)  # the latest batch
         self.iteration = 0
         waits = self.device.type == "cuda" and self.kernels is not None and len(runs) * self.plan.batch <= FEW
         self._block = COARSE if waits else BLOCK
-        self._draw = Recorded(self._draw_now) if waits else self._draw_now
-        self._move = Recorded(self._move_now) if waits else self._move_now
+        self._drawing, self._moving = Recorded(waits), Recorded(waits)
 
     def _rates(self) -> Rates:
         columns = {
@@ -128,15 +127,15 @@ class Trainer:
     def step(self) -> Tensor:
         """One iteration of every run: draw, replay, score, move; the losses, (runs,)."""
         self._shake()
-        rows = padded(int(self._draw()), self._block)
-        loss = self._move(rows).clone()
+        rows = padded(int(self._drawing(self._draw)), self._block)
+        loss = self._moving(self._move, rows).clone()
         self.iteration += 1
         return loss
 
     def batch(self) -> Trajectories:
-        """Fresh trajectories of each run, part of them replaced by replayed ones."""
+        """Fresh trajectories of each run, part of them replaced by replayed ones; the next batch takes their place."""
         self._shake()
-        self._draw_now()
+        self._draw()
         return self.tau
 
     def _shake(self) -> None:
@@ -151,7 +150,7 @@ class Trainer:
         """How many trajectories of a batch are replayed."""
         return int(self.plan.batch * self.plan.replayed) if self.plan.capacity else 0
 
-    def _draw_now(self) -> Tensor:
+    def _draw(self) -> Tensor:
         """Draw trajectories by the uniform numbers, and replay some; the most transitions that a run has."""
         tau = self.rollout(self.fresh)
         self.visited.scatter_(1, tau.ends(), True)
@@ -162,7 +161,7 @@ class Trainer:
         self.tau.copy_(tau)
         return tau.most()
 
-    def _move_now(self, rows: int) -> Tensor:
+    def _move(self, rows: int) -> Tensor:
         """Move the policies against their gradients on the trajectories drawn; the losses."""
         loss, gradient = self.gradient(self.tau, rows)
         share = 1 - (1 - LEAST) * self.adam.steps / self.plan.iterations

@@ -10,7 +10,6 @@ from dissonance.gflownets import plain
 from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.policy import Shape
-from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.trainer import Plan, Run, Trainer
 from dissonance.gflownets.trajectories import Rows, padded
 from dissonance.gflownets.walk import Walk
@@ -74,10 +73,10 @@ def test_recorded_launches_do_what_fresh_ones_do(monkeypatch: pytest.MonkeyPatch
     recorded = Trainer(runs, GRIDS, plan, DEVICE)
     monkeypatch.setattr("dissonance.gflownets.trainer.FEW", 0)
     fresh = Trainer(runs, GRIDS, plan, DEVICE)
-    assert isinstance(recorded._move, Recorded) and not isinstance(fresh._move, Recorded)
+    assert recorded._moving.active and not fresh._moving.active
     for _ in range(12):
         torch.testing.assert_close(recorded.step(), fresh.step(), rtol=1e-3, atol=1e-3)
-    assert recorded._move.graphs[(4096,)] is not None
+    assert recorded._moving.graphs[4096,] is not None
     assert recorded.adam.steps == recorded.iteration == 12 and recorded.replay.written == 12 * 32
     torch.testing.assert_close(recorded.theta, fresh.theta, rtol=1e-2, atol=1e-3)
     assert torch.equal(recorded.visited, fresh.visited)

@@ -1,5 +1,6 @@
 """Runs trained side by side: each as if alone, resumable, and at last where the reward is."""
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,3 +201,11 @@ def test_the_whole_network_is_evaluated_where_states_are_few_and_at_rows_where_t
 def test_bad_settings_are_refused(make, message: str):
     with pytest.raises(DissonanceError, match=message):
         make()
+
+
+def test_a_trainer_that_nobody_holds_leaves_its_memory_at_once():
+    trainer = Trainer([Run()], [GRID], SMALL)
+    trainer.step()
+    gone = weakref.ref(trainer)
+    del trainer
+    assert gone() is None
