@@ -48,7 +48,9 @@ class Extended(CliqueTree):
         return tuple(self._calibrated(self.tree, self.parts, self.ends))
 
     def _marginal(self, names: tuple[str, ...]) -> Tensor:
-        first = self._part.get(names[0]) if names else None
+        if not names:
+            return torch.ones((), dtype=numerics.DTYPE)
+        first = self._part.get(names[0])
         if first is not None and all(self._part.get(n) is first for n in names):
             return first._marginal(names)
         if "tables" in self.__dict__ or self.tree.cells <= min(self._worked, self._most):
