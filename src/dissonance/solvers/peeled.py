@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
 
 import networkx as nx
 import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.distributions import Tree
-from dissonance.distributions.messages import calibrate
 from dissonance.distributions.tree import decompose
 from dissonance.pdg import Theta
-from dissonance.problem import Attended, Component, check_bytes
+from dissonance.problem import Attended, Component
 from dissonance.solvers.base import Solution, Solver, infinite
-from dissonance.solvers.exact import select
 from dissonance.solvers.extended import Extended
 
 LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
-
-COPIES = 8
-"""Tables of the size of mu that putting it together holds at its peak."""
 
 
 def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
@@ -66,31 +59,6 @@ def cells_left(component: Component) -> int:
     return decompose({n: k for n, k in component.sizes.items() if n in mentioned}, [a.scope for a in kept]).cells
 
 
-class _Later(Sequence[Tensor]):
-    """Tables that are made when somebody looks: the bounds do not need them."""
-
-    def __init__(self, solution: PeeledSolution, chosen: Sequence[Sequence[Tensor]]) -> None:
-        self._solution, self._chosen = solution, chosen
-
-    @cached_property
-    def _made(self) -> list[Tensor]:
-        return self._solution.extended(self._chosen)
-
-    @overload
-    def __getitem__(self, index: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
-    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
-        return self._made[index]
-
-    def __len__(self) -> int:
-        assert self._solution.tree is not None
-        return len(self._solution.tree.clusters)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self._made)
-
-
 @dataclass(frozen=True)
 class PeeledSolution(Solution):
     """Solutions of the parts that matter, extended along the loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
@@ -114,48 +82,6 @@ class PeeledSolution(Solution):
         for s in self.parts:
             total = total + s.surrogate(theta)
         return total
-
-    def selected(self) -> tuple[list[Tensor], float]:
-        """The tables of the gamma -> 0+ choice, and how far off they may be."""
-        chosen: list[Sequence[Tensor]] = []
-        error = 0.0
-        for s in self.parts:
-            tables, off = select(s) if s.converged and s.component.pinned is None else (s.tables, 0.0)
-            chosen.append(tables)
-            error = max(error, off)
-        return self.extended(chosen), error
-
-    def extended(self, chosen: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-        """The cluster marginals of the whole, from those of the parts."""
-        tree = self.tree
-        assert tree is not None
-        check_bytes(tree, 8 * COPIES * tree.cells, self.budget)
-        logs = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
-
-        def add(log_p: Tensor, scope: Sequence[str]) -> None:
-            home = tree.home(scope)
-            assert home is not None
-            inside = [v for v in tree.clusters[home] if v in scope]
-            ordered = log_p.permute([scope.index(v) for v in inside])
-            logs[home] = logs[home] + ordered.reshape([tree.sizes[v] if v in scope else 1 for v in tree.clusters[home]])
-
-        for s, tables in zip(self.parts, chosen, strict=True):
-            assert s.tree is not None
-            for i, table in enumerate(tables):
-                add(_conditional(s.tree, i, table.detach()), s.tree.clusters[i])
-        for a in self.ends:
-            add(torch.from_numpy(a.log_p), a.scope)
-        return calibrate(tree, [x.expand(s) for x, s in zip(logs, tree.shapes, strict=True)])[1]
-
-
-def _conditional(tree: Tree, i: int, table: Tensor) -> Tensor:
-    """log mu(cluster | its separator)."""
-    if tree.parent[i] < 0:
-        return numerics.log(table)
-    inside = set(tree.separators[i])
-    rest = [k for k, v in enumerate(tree.clusters[i]) if v not in inside]
-    mass = table.sum(rest, keepdim=True) if rest else table
-    return numerics.log(torch.where(mass > 0, table / torch.where(mass > 0, mass, 1.0), 0.0))
 
 
 @dataclass(frozen=True)
@@ -182,7 +108,7 @@ class Peeled:
         if any(s.lower == torch.inf for s in parts):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
-        found = PeeledSolution(
+        return PeeledSolution(
             component,
             sum(s.lower for s in parts),
             sum(s.upper for s in parts),
@@ -198,7 +124,6 @@ class Peeled:
             ends=tuple(ends),
             budget=self.budget,
         )
-        return replace(found, tables=_Later(found, [s.tables for s in parts]))
 
     def _named(self, parts: Sequence[Solution]) -> str:
         return " + ".join(sorted({self.name, *(s.solver for s in parts)}))
