@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+
+if TYPE_CHECKING:
+    import pandas
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 matplotlib = pytest.importorskip("matplotlib")
+needs_networks = pytest.mark.skipif(
+    not importlib.util.find_spec("pgmpy"), reason="the networks of pgmpy: pip install --no-deps pgmpy"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +71,43 @@ def test_two_hospitals_disagree_about_prevalence_most_and_can_agree(
     printed = capsys.readouterr().out
     assert printed.index("A: prevalence") < printed.index("A: diagnosis") < printed.index("B: Concavity")
     assert (tmp_path / "h.json").is_file()
+
+
+def like_the_network(sachs: ModuleType, count: int) -> pandas.DataFrame:
+    """Measurements of cells drawn from the network: its levels as numbers, with noise that keeps their order."""
+    pandas = pytest.importorskip("pandas")
+    pdg = sachs.network()
+    levels = sachs.drawn(pdg, count)
+    noise = np.random.default_rng(0).uniform(size=levels.shape)
+    codes = {v.name: [v.finite.index(x) for x in levels[v.name]] for v in pdg.variables}
+    return pandas.DataFrame(codes) + noise
+
+
+@needs_networks
+def test_cells_drawn_from_the_network_agree_with_it_and_blame_finds_the_protein_that_is_disturbed():
+    sachs = importlib.import_module("sachs")
+    pdg, raw = sachs.network(), like_the_network(sachs, 800)
+    quiet, _ = sachs.dispute(sachs.against(pdg, sachs.cut(pdg, raw)))
+    assert quiet < 0.15
+    disturbed = sachs.cut(pdg, raw).assign(Mek="HIGH")
+    nats, saved = sachs.dispute(sachs.against(pdg, disturbed))
+    assert nats > 5 * quiet and next(iter(saved)) == "Mek"
+
+
+@needs_networks
+def test_the_network_and_nine_experiments_are_scored_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sachs = importlib.import_module("sachs")
+    count = sum(n for n, _ in sachs.EXPERIMENTS.values())
+    theirs = {ours: name for name, ours in sachs.CALLED.items()}
+    like_the_network(sachs, count).rename(columns=theirs).to_csv(tmp_path / "cells.csv", index=False)
+    where = {key: str(tmp_path / name) for key, name in (("data", "cells.csv"), ("figure", "s.svg"), ("out", "s.json"))}
+    with matplotlib.rc_context():
+        sachs.main([word for key, path in where.items() for word in (f"--{key}", path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 22 and lines[6].startswith("+ U0126") and float(lines[6].split()[4]) < 0.15
+    assert (tmp_path / "s.svg").read_text().count("<image") >= 1 and (tmp_path / "s.json").is_file()
+
+
+def test_a_missing_network_is_named_with_the_command_that_brings_it():
+    with pytest.raises(SystemExit, match=r"no cells\.csv here: pip install --no-deps no-such-package"):
+        importlib.import_module("sachs").file_of("no-such-package", "cells.csv")
