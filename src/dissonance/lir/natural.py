@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -76,17 +76,19 @@ class Natural:
 
 def _groups(local: Local) -> list[tuple[list[int], list[str]]]:
     """Arcs that share parameters, with their names; without those that only others in attention can move."""
-    found: list[tuple[list[int], list[str]]] = []
+    group_of: dict[str, tuple[list[int], list[str]]] = {}
     for i, arc in enumerate(local.parameters.arcs):
         if local.idle(i):
             continue
         arcs, keys = [i], local.parameters.keys(arc)
-        for other in [g for g in found if set(g[1]) & set(keys)]:
-            found.remove(other)
+        for other in _distinct(group_of[k] for k in keys if k in group_of):
             arcs, keys = other[0] + arcs, list(dict.fromkeys(other[1] + keys))
-        if keys:
-            found.append((arcs, keys))
-    return found
+        group_of |= dict.fromkeys(keys, (arcs, keys))
+    return _distinct(group_of.values())
+
+
+def _distinct(groups: Iterable[tuple[list[int], list[str]]]) -> list[tuple[list[int], list[str]]]:
+    return list({id(g): g for g in groups}.values())
 
 
 def _exactly(

@@ -102,3 +102,6 @@ class Extended(CliqueTree):
         for a in ends:
             add(torch.from_numpy(a.log_p), a.scope)
         return calibrate(tree, [x.expand(s) for x, s in zip(logs, tree.shapes, strict=True)])[1]
+
+    def __repr__(self) -> str:
+        return f"Extended({len(self.variables)} variables, {len(self.parts)} parts, {len(self.ends)} loose ends)"

@@ -62,7 +62,7 @@ def test_entropy_and_samples_are_those_of_the_joint():
 def test_only_what_leads_to_a_marginal_is_put_together():
     mu, _ = made()
     mu.marginal("A", "B")
-    assert mu._worked == 0
+    assert mu._worked == 0 and repr(mu) == "Extended(7 variables, 2 parts, 3 loose ends)"
     mu.marginal("F")  # over B, F and the part A, B
     assert mu._worked <= 6 + 9 and "tables" not in vars(mu)
     for _ in range(10):
