@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,3 +95,29 @@ def test_every_command_reads_every_format(tmp_path: Path, model: Path, capsys: p
     out = tmp_path / "resolved.bif"
     assert run(["resolve", str(model), "--out", str(out), "--steps", "1"]) == 0
     assert [a.name for a in load(out)[0]] == ["A", "B"]
+
+
+def test_a_model_goes_to_standard_output(model: Path, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path):
+    assert run(["convert", str(model), "-", "--to", "bif"]) == 0
+    assert capsysbinary.readouterr().out.decode() == BIF
+    assert run(["convert", str(model), "-"]) == 0
+    assert [a.name for a in load(io.BytesIO(capsysbinary.readouterr().out))[0]] == ["A", "B"]
+    assert run(["convert", str(model), "-", "--json"]) == 2
+    assert run(["resolve", str(model), "--out", "-"]) == 2
+    captured = capsysbinary.readouterr()
+    assert captured.out == b"" and captured.err.count(b"\n") == 2
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is no /dev/stdout")
+def test_a_model_goes_through_a_pipe(model: Path):
+    command = [sys.executable, "-m", "dissonance", "convert", str(model), "/dev/stdout", "--to", "bif"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, BIF), done.stderr
+
+
+def test_evidence_in_place_of_a_model_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "m.uai.evid"
+    path.write_text("1 1 0\n")
+    assert run(["score", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert message.count("m.uai.evid") == 1 and "is evidence, not a model" in message

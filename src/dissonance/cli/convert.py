@@ -15,7 +15,10 @@ from dissonance.cli.output import log, write_json
 
 def convert(
     model: Annotated[str, typer.Argument(metavar="IN", help="The file of beliefs; - is standard input.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where it goes; the suffix says in which format.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="Where it goes; the suffix says in which format; - is standard output."),
+    ],
     to: Annotated[
         str | None,
         typer.Option(
@@ -37,8 +40,11 @@ def convert(
     Nothing is lost, or nothing is written: what OUT cannot hold is an error. UAI alone drops names, and says so.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.errors import DissonanceError
     from dissonance.io import load, load_evidence, save, uai
 
+    if as_json and str(out) == "-":
+        raise DissonanceError("OUT - and --json both want standard output: give a file, or leave --json out.")
     began = time.perf_counter()
     pdg, focus = load(model)
     if evidence is not None:

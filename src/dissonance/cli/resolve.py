@@ -75,10 +75,13 @@ def resolve(
     The control values of the file say which arcs may move; if it has none and --control is not given, all may.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.errors import DissonanceError
     from dissonance.io import load, save
     from dissonance.lir import lir
 
     began = time.perf_counter()
+    if str(out) == "-":
+        raise DissonanceError("--out -: expected a file; standard output is for what was resolved.")
     if plot is not None:
         _check_plot(plot)
     pdg, given = load(model, learnable=True)

@@ -86,6 +86,8 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
 def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, format: str | None = None) -> None:
     """Write a PDG and a focus (by default: every arc attended with weight 1), all of the file or nothing.
 
+    "-" is standard output.
+
     The suffix says which format, unless `format` does; without a known one it is JSON. Every cpd is written as a table.
     What the format cannot hold is a FormatError: BIF and XMLBIF hold Bayesian networks, UAI also factor graphs.
 
@@ -96,8 +98,9 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
     >>> load(path)[0].variables
     (X{no, yes},)
     """
-    chosen = _by_suffix(path) or FORMATS["json"] if format is None else _named(format)
+    named = None if format is None else _named(format)
     try:
+        chosen = named or _by_suffix(path) or FORMATS["json"]
         if focus is None:
             factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
             focus = Focus(Attention.uniform(pdg, gamma=1.0 if factors else 0.0))
@@ -140,9 +143,7 @@ def _by_suffix(path: str | os.PathLike[str]) -> Format | None:
     if suffixes[-1:] == [".gz"]:
         suffixes.pop()
     if suffixes[-1:] == [".evid"]:
-        raise FormatError(
-            f"{path}: is evidence, not a model: give the model, and this with --evidence (load_evidence)."
-        )
+        raise FormatError("is evidence, not a model: give the model, and this with --evidence (load_evidence).")
     return next((f for f in FORMATS.values() if suffixes and suffixes[-1] in f.suffixes), None)
 
 

@@ -51,19 +51,31 @@ def _unpacked(content: bytes, where: str) -> bytes:
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file all at once: it holds either what it held before or all of the content (compressed, if .gz)."""
+    """Write a file all at once: it holds either what it held before or all of the content (compressed, if .gz).
+
+    "-" is standard output.
+    """
+    if str(path) == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+        return
     try:
         if Path(path).suffix.lower() == ".gz":
             content = gzip.compress(content, mtime=0)
-        _replace(Path(path).resolve(), content)
+        if _is_stream(Path(path)):  # there is nothing to replace
+            Path(path).write_bytes(content)
+        else:
+            _replace(Path(path).resolve(), content)
     except (OSError, ValueError, RuntimeError) as error:
         raise FormatError(one_line(f"{path}: cannot be written: {_reason(error)}.")) from None
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether the path is a pipe or a device, perhaps by a link."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def _replace(path: Path, content: bytes) -> None:
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: there is nothing to replace
-        path.write_bytes(content)
-        return
     beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
     try:
         beside.write_bytes(content)
