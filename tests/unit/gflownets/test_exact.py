@@ -7,6 +7,7 @@ import torch
 
 from dissonance.gflownets.exact import Fit, sampled
 from dissonance.gflownets.grids import hyper_grid
+from dissonance.gflownets.paths import terminating
 from dissonance.gflownets.plain import forward_logits
 from dissonance.gflownets.trainer import Plan, Run, Trainer
 
@@ -96,3 +97,33 @@ def test_a_policy_of_the_true_flows_terminates_at_the_reward():
                 policy[state, move] = flow[child] / (grid.before[child] >= 0).sum() / flow[state]
         policy[state, -1] = reward[state] / flow[state]
     torch.testing.assert_close(brute_force(grid, policy), grid.target)
+    torch.testing.assert_close(terminating(grid, lambda states: policy[states].log()), grid.target)
+
+
+def test_the_fit_of_each_run_is_that_to_its_own_reward():
+    grids = [hyper_grid(2, 8, "original"), hyper_grid(2, 8, "cosine")]
+    trainer = Trainer([Run("TB"), Run("ModLPV")], grids, Plan(batch=4, capacity=0, width=16, depth=2))
+    trainer.theta[:, -1] = 2.5
+    found = trainer.fit()
+    ends = trainer.terminating()
+    for i, grid in enumerate(grids):
+        assert found["l1"][i] == pytest.approx(float((ends[i] - grid.target).abs().sum()))
+        assert found["mode_mass"][i] == pytest.approx(float(ends[i][grid.modes].sum() / grid.target[grid.modes].sum()))
+    assert found["log_z_error"][0] == pytest.approx(2.5 - grids[0].log_partition)
+    assert found["log_z_error"][1].isnan()  # its loss has no log Z
+
+
+def test_coverage_is_the_share_of_modes_that_training_ended_in():
+    grid = hyper_grid(2, 8, "original")
+    trainer = Trainer([Run(seed=s) for s in (1, 2)], [grid, grid], Plan(batch=40, capacity=40, width=16, depth=2))
+    assert trainer.fit()["coverage"].tolist() == [0, 0]
+    ended: list[set[int]] = [set(), set()]
+    for _ in range(3):
+        trainer._shake()
+        for seen, ends in zip(ended, trainer.rollout(trainer.fresh).ends().tolist(), strict=True):
+            seen.update(ends)
+        trainer._draw()
+    modes = set(grid.modes.nonzero().flatten().tolist())
+    expected = [len(seen & modes) / len(modes) for seen in ended]
+    assert trainer.fit()["coverage"].tolist() == pytest.approx(expected)
+    assert 0 < min(expected) <= max(expected) < 1

@@ -287,6 +287,37 @@ def test_control_may_include_the_backward_policy_and_differ_for_log_z():
     assert fixed.log_partition == 0 and torch.equal(fixed.pdg["B"].cpd.logits, backward.logits)
 
 
+def test_attention_is_held_unless_it_is_not_to_be():
+    """The first step is chi times one half of the gradient of the loss, or all of it."""
+    dag = hyper_grid(2, 3, "cosine")
+    half, default, whole = (
+        flow_network(dag, control=0.1, **held).answer(1).pdg["F"].cpd.logits.detach()
+        for held in ({"held": True}, {}, {"held": False})
+    )
+    assert half.abs().max() > 1e-3
+    torch.testing.assert_close(default, half, rtol=0, atol=0)
+    torch.testing.assert_close(whole, 2 * half, rtol=1e-12, atol=1e-12)
+
+
+def test_who_explores_walks_uniformly_so_often():
+    """With a policy that exits at once, longer walks are those of uniform choices alone."""
+    dag = hyper_grid(2, 3, "cosine")
+    logits = torch.zeros(dag.states, dag.actions + 1, dtype=torch.float64)
+    logits[:, -1] = 50.0
+    allowed = torch.cat([dag.after >= 0, dag.exits[:, None]], 1)
+    for explore in (0.0, 0.3, 1.0):
+        for batch in (None, 4000):
+            instance = flow_network(dag, forward=Forward(dag, logits), explore=explore, batch=batch)
+            generator = torch.Generator().manual_seed(0)
+            context = instance.refocus.context(instance.pdg, None, generator)
+            rows = context["at.rows"] if batch else instance.pdg["at"].cpd.get_buffer("rows")
+            q = context["Q.p"] if batch is None else torch.full((batch,), 1 / batch)
+            at_once = float(q[lengths(dag, rows) == 1].sum())
+            uniform = 1 / float(allowed[dag.start].sum())
+            expected = 1 - explore + explore * uniform
+            assert at_once == pytest.approx(expected, abs=1e-9 if batch is None else 0.03)
+
+
 @each_balance
 def test_policies_in_balance_are_consistent_and_stay(name):
     """P_F(s'|s) = F(s') P_B(s|s') / F(s), with flows added up backwards from the reward."""

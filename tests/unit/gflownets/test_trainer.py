@@ -13,9 +13,10 @@ from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES
 from dissonance.gflownets.optimiser import AdamW, Rates
 from dissonance.gflownets.policy import Shape, logits
+from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trainer import Plan, Run, Trainer
 from dissonance.gflownets.training import train
-from dissonance.gflownets.trajectories import Rows
+from dissonance.gflownets.trajectories import Rows, Trajectories
 
 GRID = hyper_grid(2, 6, "original")
 SMALL = Plan(iterations=30, batch=32, capacity=100, width=16, depth=2)
@@ -109,6 +110,56 @@ def test_the_optimiser_is_adamw_after_a_clip_of_the_norm():
     torch.testing.assert_close(theta, torch.stack([p.data for p in theirs]), rtol=1e-5, atol=1e-6)
 
 
+def test_log_z_learns_at_its_own_rate():
+    columns = {"learning": [1e-2], "beta2": [0.99], "clip": [1e9], "log_z": [50.0], "decay": [0.1]}
+    theta = torch.randn(1, 4, generator=torch.Generator().manual_seed(0))
+    weights, log_z = torch.nn.Parameter(theta[0, :-1].clone()), torch.nn.Parameter(theta[0, -1:].clone())
+    theirs = torch.optim.AdamW(
+        [{"params": [weights]}, {"params": [log_z], "lr": 0.5}], lr=1e-2, betas=(0.9, 0.99), weight_decay=0.1
+    )
+    ours = AdamW.fresh(Rates.of(columns, "cpu"), theta)
+    for k in range(5):
+        gradient = torch.randn(1, 4, generator=torch.Generator().manual_seed(k + 1))
+        ours.step(theta, gradient, 1.0)
+        weights.grad, log_z.grad = gradient[0, :-1].clone(), gradient[0, -1:].clone()
+        theirs.step()
+    torch.testing.assert_close(theta[0], torch.cat([weights, log_z]).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_gradient_that_is_not_finite_is_passed_over():
+    columns = {"learning": [1e-2] * 2, "beta2": [0.9] * 2, "clip": [1.0] * 2, "log_z": [1.0] * 2, "decay": [0.1] * 2}
+    theta = torch.ones(2, 3)
+    adam = AdamW.fresh(Rates.of(columns, "cpu"), theta)
+    for k, last in enumerate((1.0, float("inf"), float("nan"), 1.0)):
+        before = theta.clone()
+        moved = adam.step(theta, torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, last]]), 1.0)
+        assert moved.tolist() == [True, k in (0, 3)]
+        assert (theta[1] != before[1]).any() == (k in (0, 3))
+        assert (theta[0] != before[0]).all()
+    assert theta.isfinite().all() and adam.mean.isfinite().all() and adam.square.isfinite().all()
+
+
+def test_the_learning_rate_falls_like_that_of_torch(monkeypatch: pytest.MonkeyPatch):
+    plan = replace(SMALL, iterations=5)
+    shares: list[float] = []
+    step = AdamW.step
+
+    def noted(self: AdamW, theta: torch.Tensor, gradient: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        shares.append(float(share))
+        return step(self, theta, gradient, share)
+
+    monkeypatch.setattr(AdamW, "step", noted)
+    train([Run()], GRID, plan)
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.01, total_iters=plan.iterations)
+    expected: list[float] = []
+    for _ in range(plan.iterations):
+        expected.append(schedule.get_last_lr()[0])
+        optimiser.step()
+        schedule.step()
+    assert shares == pytest.approx(expected)
+
+
 def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
     runs = [Run("ModTB", 1), Run("LPV", 2)]
     whole, record = train(runs, GRID, SMALL, every=10)
@@ -135,16 +186,27 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
 
 
 def test_replay_holds_the_latest_and_repeats_none_of_them():
-    trainer = Trainer([Run(seed=0)], [GRID], Plan(iterations=9, batch=40, capacity=100, width=16))
-    for _ in range(4):
-        trainer.batch()
-    kept = trainer.replay.kept
-    assert trainer.replay.written == 160
-    marked = torch.arange(100).unsqueeze(0)
-    drawn = marked.gather(1, torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).topk(20).indices)
-    assert len(set(drawn[0].tolist())) == 20
-    again = trainer.replay.draw(100, torch.rand(1, 100))
-    assert sorted(map(tuple, again.moves[0].tolist())) == sorted(map(tuple, kept.moves[0].tolist()))
+    replay = Replay.empty(2, 10, 1, "cpu")
+    generator = torch.Generator().manual_seed(0)
+    for first in range(0, 20, 4):
+        marked = torch.arange(first, first + 4, dtype=torch.int32).expand(2, -1).unsqueeze(-1)
+        replay.add(Trajectories(marked, marked, torch.ones(2, 4, dtype=torch.int64)))
+        there = set(range(max(0, first - 6), first + 4))
+        some, all_of_them = (replay.draw(n, torch.rand(2, 10, generator=generator)) for n in (3, min(10, first + 4)))
+        for run in range(2):
+            assert set(all_of_them.states[run, :, 0].tolist()) == there
+            assert len(set(some.states[run, :, 0].tolist())) == 3
+
+
+def test_the_share_that_is_replayed_comes_from_former_policies():
+    trainer = Trainer([Run(seed=0)], [GRID], replace(SMALL, batch=40, replayed=0.25))
+    trainer.batch()
+    former = set(map(tuple, trainer.replay.kept.moves[0, :40].tolist()))
+    trainer.parts["heads_bias"][:, trainer.walk.exit] += 100  # from now on every walk exits at once
+    tau = trainer.batch()
+    assert tau.length[0, :30].eq(1).all()
+    assert tau.length[0, 30:].gt(1).any()
+    assert set(map(tuple, tau.moves[0, 30:][tau.length[0, 30:] > 1].tolist())) <= former
 
 
 def test_trajectories_follow_the_moves_allowed_and_rows_lay_them_end_to_end():
