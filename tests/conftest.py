@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.load_profile("fixed")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that started this in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # commands that tests interrupt would inherit it
 torch.set_num_threads(1)
 torch.set_warn_always(True)  # a warning that torch gives once would fail whichever test came first
 

@@ -160,6 +160,41 @@ def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_pat
         other.search(machine)
 
 
+def test_a_search_that_was_begun_elsewhere_is_not_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    begun = Folder(tmp_path / "s", replace(SETTINGS, losses=("TB",)))
+    url = f"sqlite:///{tmp_path}/trials.db"
+
+    def killed(done: float, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begun.search(Machine(storage=url), killed)
+    assert run(study(tmp_path / "s")) == 2
+    said = capsys.readouterr().err
+    assert f"its trials are kept in sqlite:///{tmp_path}/trials.db: give that as --storage." in said
+    assert said.count("\n") == 1 and not (tmp_path / "s" / "search.journal").exists()
+    begun.search(Machine(storage=url))
+    assert len(begun.trials()) == 4
+    with pytest.raises(KeyboardInterrupt):
+        Folder(tmp_path / "t", SETTINGS).search(Machine(), killed)
+    assert run(study(tmp_path / "t", "--storage", url)) == 2
+    assert "search.journal: holds trials of this study: give no --storage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://me:s:e/c@host:5432/trials", "postgresql://me@host:5432/trials"),
+        ("postgresql+psycopg://host/trials?password=a&user=b", "postgresql+psycopg://host/trials?user=b"),
+        ("postgresql://host/trials?password=a", "postgresql://host/trials"),
+        ("postgresql://host:5432/trials", "postgresql://host:5432/trials"),
+        ("sqlite:////a/b.db", "sqlite:////a/b.db"),
+    ],
+)
+def test_a_password_is_not_shown(url: str, words: str):
+    assert searching.shown(url) == words
+
+
 def test_progress_goes_up_to_the_end(tmp_path: Path):
     folder = Folder(tmp_path, replace(SETTINGS, trials=2, search_iterations=3, iterations=4, every=2))
     for part, total in ((folder.search, 4), (folder.confirm, 6)):
@@ -221,6 +256,23 @@ def test_a_storage_out_of_reach_is_one_line_without_the_password(tmp_path: Path,
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert "cannot be used: " in said and "secret" not in said
+
+
+def test_a_storage_without_its_driver_says_which_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(DissonanceError, match=r"trials cannot be used: it needs the package 'psycopg', which is not"):
+        Search.at(SETTINGS, "postgresql+psycopg://me@localhost:1/trials")
+
+
+def test_a_data_base_that_is_lost_on_the_way_is_one_line(tmp_path: Path):
+    folder, data = Folder(tmp_path / "s", replace(SETTINGS, losses=("TB",))), tmp_path / "trials.db"
+
+    def breaks(done: float, total: int) -> None:
+        data.write_bytes(b"no data base " * 10_000)
+
+    with pytest.raises(DissonanceError, match=r"trials.db was lost: .*; the same command goes on from here.$") as said:
+        folder.search(Machine(storage=f"sqlite:///{data}"), breaks)
+    assert "\n" not in str(said.value)
 
 
 def test_a_journal_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

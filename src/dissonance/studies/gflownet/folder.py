@@ -15,9 +15,11 @@ from dissonance.errors import DissonanceError
 from dissonance.gflownets.trainer import Run
 from dissonance.studies.gflownet.confirmation import Confirmation, Outcome, Point, Progress, jobs
 from dissonance.studies.gflownet.rows import read_rows, write_rows, write_whole
-from dissonance.studies.gflownet.search import Found, Search
+from dissonance.studies.gflownet.search import Found, Search, reachable, shown
 from dissonance.studies.gflownet.settings import Pair, Settings
 
+ELSEWHERE = "search.storage"
+"""The file that names the data base of a search which is not kept in the folder."""
 TOGETHER = {"cuda": 128, "cpu": 32}
 """How many runs are trained at once: on a GPU more of them take hardly longer."""
 
@@ -101,10 +103,23 @@ class Folder:
         """Run the trials that are missing and keep what they found in search.csv."""
         machine = machine or Machine()
         if not self._searched():
-            storage = machine.storage or self.path / "search.journal"
-            with closing(Search.at(self.settings, storage, machine.device, machine.at_once)) as search:
+            storage = self._storage(machine.storage)
+            begun = Search.at(self.settings, storage, machine.device, machine.at_once)
+            with reachable(storage), closing(begun) as search:
+                if machine.storage:
+                    self.write(ELSEWHERE, f"{shown(storage)}\n".encode())
                 search(progress)
                 self.keep(search.found())
+
+    def _storage(self, given: str | None) -> str | Path:
+        """Where the trials are kept; a search that was begun in another place is refused, not begun again."""
+        journal, elsewhere = self.path / "search.journal", self.path / ELSEWHERE
+        if given and journal.exists():
+            raise DissonanceError(f"{journal}: holds trials of this study: give no --storage, or delete the file.")
+        if not given and elsewhere.exists():
+            kept = elsewhere.read_text().strip()
+            raise DissonanceError(f"{self.path}: its trials are kept in {kept}: give that as --storage.")
+        return given or journal
 
     def confirm(self, machine: Machine | None = None, progress: Progress | None = None) -> None:
         """Run what is missing of the confirmation; the search must be finished."""

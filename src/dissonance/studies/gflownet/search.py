@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 from zlib import crc32
 
 import torch
@@ -198,9 +199,28 @@ def _storage(where: str | Path) -> Any:
         return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path), lock))
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        secret = urlsplit(str(where)).password
-        said = f"the storage {where} cannot be used: {reason.rstrip('.')}."
-        raise DissonanceError(said.replace(f":{secret}@", "@") if secret else said) from None
+        if isinstance(error.__cause__, ModuleNotFoundError):
+            reason = f"it needs the package {error.__cause__.name!r}, which is not installed"
+        reason = reason.rstrip(".").replace(str(where), shown(where))
+        raise DissonanceError(f"the storage {shown(where)} cannot be used: {reason}.") from None
+
+
+@contextmanager
+def reachable(storage: str | Path) -> Generator[None, None, None]:
+    """Say it in one line if the data base is lost on the way."""
+    lost = (_optuna().exceptions.StorageInternalError, import_module("sqlalchemy.exc").SQLAlchemyError)
+    try:
+        yield
+    except lost as error:
+        reason = str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
+        raise DissonanceError(
+            f"the storage {shown(storage)} was lost: {reason}; the same command goes on from here."
+        ) from None
+
+
+def shown(storage: str | Path) -> str:
+    """Where trials are kept, without a password."""
+    return re.sub(r"(?<=://)([^:/@]*):[^@]*(?=@)|(?<=[?&])password=[^&]*&?", r"\1", str(storage)).rstrip("?&")
 
 
 def _mend(journal: Path) -> None:
