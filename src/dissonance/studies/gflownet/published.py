@@ -5,7 +5,6 @@ from __future__ import annotations
 from dissonance.studies.gflownet.statistics import Spread
 
 LOSSES = ("TB", "ModTB", "LPV", "ModLPV")
-SEARCHED, TRAINED = "batch", "batch"
 GRID, SAMPLES = (4, 24), 1_000_000
 """Dimensions and height; samples of the metrics."""
 

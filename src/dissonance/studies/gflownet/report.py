@@ -9,7 +9,7 @@ from statistics import median
 from dissonance.studies.gflownet.published import CLIPS, PUBLISHED
 from dissonance.studies.gflownet.results import ALL, Results
 from dissonance.studies.gflownet.statistics import Spread
-from dissonance.studies.gflownet.verdict import UNDER, bounds, verdict
+from dissonance.studies.gflownet.verdict import UNDER, bounds, differs, verdict
 from dissonance.studies.written import markdown_table
 
 Rows = Iterator[Sequence[str]]
@@ -54,8 +54,9 @@ def report(results: Results, drawn: Sequence[str]) -> str:
             markdown_table(_compared(results), words=3),
             "## What the clamp explains",
             "By how much the L1 of the original loss exceeds that of the modified one: as published (of samples), and "
-            "here (exact medians). *Explained* is the part of the gap with the clamp of the batch that is gone "
-            "without; *frozen* counts runs whose loss that clamp cut off in more than half of the iterations.",
+            "here (exact medians; brackets are 95 % intervals by bootstrap over the seeds). *Explained* is the part of "
+            "the gap with the clamp of the batch that is gone without; *frozen* counts runs whose loss that clamp cut "
+            "off in more than half of the iterations.",
             markdown_table(_explained(results), words=2),
         ]
     blocks += [
@@ -128,7 +129,7 @@ def _explained(results: Results) -> Rows:
     yield "reward", "gap", "published", *s.clamps, "explained", "frozen"
     for e in results.explained():
         share = "-" if math.isnan(e.share) else f"{100 * min(max(e.share, 0), 1):.0f} %"
-        gaps = [_number(e.gaps[clamp], 4) for clamp in s.clamps]
+        gaps = ["-" if math.isnan(e.gaps[clamp].mean) else differs(e.gaps[clamp], 4) for clamp in s.clamps]
         frozen = f"{e.original} {e.frozen[1]}, {e.modified} {e.frozen[0]}" if "batch" in s.clamps else "-"
         yield e.reward, f"{e.original} - {e.modified}", _number(e.published, 3), *gaps, share, frozen
 

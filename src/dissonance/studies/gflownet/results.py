@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, geometric_mean, median
+from statistics import fmean, geometric_mean
 
 import torch
 
@@ -49,14 +49,15 @@ class Explained:
     modified: str
     original: str
     published: float  # of samples
-    gaps: dict[str, float]  # exact, by clamp
+    gaps: dict[str, Interval]  # of exact medians, by clamp
+    change: Interval  # the gap under the clamp of the batch, less that without one; nan unless both were run
     frozen: tuple[int, int]  # runs of the modified and of the original loss that the clamp of the batch froze
 
     @property
     def share(self) -> float:
         """The part of the gap under the published clamp that is gone without a clamp; nan if there is no gap."""
-        with_clamp, without = self.gaps.get("batch", math.nan), self.gaps.get("none", math.nan)
-        return 1 - without / with_clamp if with_clamp > GAP else math.nan
+        with_clamp = self.gaps["batch"].mean if "batch" in self.gaps else math.nan
+        return self.change.mean / with_clamp if with_clamp > GAP else math.nan
 
 
 @dataclass(frozen=True)
@@ -163,17 +164,20 @@ class Results:
         for modified, original in self.families:
             for reward in self.settings.rewards:
                 theirs = PUBLISHED["sampled_l1"]
-                gaps = {
-                    clamp: self._middle(clamp, reward, original) - self._middle(clamp, reward, modified)
-                    for clamp in self.settings.clamps
-                }
+                gaps = {clamp: self._gap((clamp,), reward, modified, original) for clamp in self.settings.clamps}
+                change = self._gap(("batch", "none"), reward, modified, original)
                 frozen = [sum(o.frozen > FROZEN for o in self.runs("batch", reward, x)) for x in (modified, original)]
                 published = theirs[reward, original].median - theirs[reward, modified].median
-                yield Explained(reward, modified, original, published, gaps, (frozen[0], frozen[1]))
+                yield Explained(reward, modified, original, published, gaps, change, (frozen[0], frozen[1]))
 
-    def _middle(self, clamp: str, reward: str, loss: str) -> float:
-        values = self._values(clamp, reward, loss, "l1").values()
-        return median(values) if values else math.nan
+    def _gap(self, clamps: Sequence[str], reward: str, modified: str, original: str) -> Interval:
+        """By how much the median L1 of the original loss is the larger one under the first clamp, less that under the
+        second if there is one; seeds are resampled."""
+        pairs = [(clamp, loss) for clamp in clamps for loss in (original, modified)]
+        columns = [self._values(clamp, reward, loss, "l1") for clamp, loss in pairs]
+        seeds = [seed for seed in self.settings.seeds if all(seed in column for column in columns)]
+        signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)[: len(pairs)]
+        return Interval.over([[c[seed] for c in columns] for seed in seeds], lambda x: x.quantile(0.5, -2) @ signs)
 
     # -- the search ----------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Interval:
-    """A ratio, and where 95 % of the ratios lie that resampling gives."""
+    """A ratio or a difference, and where 95 % of those lie that resampling gives."""
 
     mean: float
     low: float
@@ -42,7 +42,7 @@ class Interval:
 
     @property
     def verdict(self) -> str:
-        """What the interval says: smaller, larger, or neither."""
+        """What the interval of a ratio says: smaller, larger, or neither."""
         if self.high < 1:
             return "smaller"
         return "larger" if self.low > 1 else "unclear"
@@ -57,6 +57,17 @@ class Interval:
         drawn = [v[torch.randint(len(v), (RESAMPLED, len(v)), generator=generator)] for v in values]
         low, high = (of(drawn[0]) / of(drawn[1])).quantile(_ends()).tolist()
         return cls((of(values[0]) / of(values[1])).item(), low, high)
+
+    @classmethod
+    def over(cls, rows: Sequence[Sequence[float]], of: Callable[[Tensor], Tensor]) -> Interval:
+        """A statistic `of` rows (..., rows, columns), which are resampled whole; one row alone has no interval."""
+        if not rows:
+            return cls(math.nan, math.nan, math.nan)
+        values = torch.tensor(rows, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(0)
+        drawn = values[torch.randint(len(values), (RESAMPLED, len(values)), generator=generator)]
+        low, high = of(drawn).quantile(_ends()).tolist() if len(values) > 1 else (math.nan, math.nan)
+        return Interval(of(values).item(), low, high)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,9 @@ def _comparisons(results: Results) -> Iterator[dict[str, Any]]:
 def _clamps(results: Results) -> Iterator[dict[str, Any]]:
     for e in results.explained():
         row: dict[str, Any] = {"reward": e.reward, "modified": e.modified, "original": e.original}
-        row |= {"published_gap": e.published} | {f"gap_{clamp}": gap for clamp, gap in e.gaps.items()}
+        row |= {"published_gap": e.published}
+        for name, gap in ({f"gap_{clamp}": gap for clamp, gap in e.gaps.items()} | {"change": e.change}).items():
+            row |= {name: gap.mean, f"{name}_low": gap.low, f"{name}_high": gap.high}
         yield row | {"explained": e.share, "frozen_modified": e.frozen[0], "frozen_original": e.frozen[1]}
 
 

@@ -40,7 +40,7 @@ def verdict(results: Results) -> Iterator[str]:
         yield f"**The clamp.** {_frozen(results)}"
         yield _list(_explained(results))
     if {"LPV", "ModLPV"} <= set(results.settings.losses):
-        yield f"**Clips.** {_clips(results)}"
+        yield f"**Clips.** {' '.join(_clips(results))}"
 
 
 def _list(items: Iterable[str]) -> str:
@@ -51,6 +51,12 @@ def bounds(ratio: Interval) -> str:
     """A ratio with its interval, if it has one."""
     interval = "" if math.isnan(ratio.low) else f" [{_digits(ratio.low)}, {_digits(ratio.high)}]"
     return f"{_digits(ratio.mean)}{interval}"
+
+
+def differs(gap: Interval, digits: int = 3) -> str:
+    """A difference with its interval, if it has one."""
+    interval = "" if math.isnan(gap.low) else f" [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
+    return f"{gap.mean:.{digits}f}{interval}"
 
 
 def _digits(x: float) -> str:
@@ -119,36 +125,36 @@ def _explained(results: Results) -> Iterator[str]:
     none: list[str] = []
     for e in results.explained():
         ours, without = e.gaps["batch"], e.gaps["none"]
-        if max(e.published, ours) <= GAP:
+        if max(e.published, ours.mean) <= GAP:
             none.append(f"{e.original} - {e.modified} on {e.reward}")
             continue
         gap = (
             f"On {e.reward} the L1 of {e.original} exceeds that of {e.modified} by {e.published:.3f} as published, "
-            f"by {ours:.3f} here with the clamp of the batch, and by {without:.3f} without: "
+            f"by {differs(ours)} here with the clamp of the batch, and by {differs(without)} without: "
         )
         if math.isnan(e.share):
             yield gap + "the gap is not there with that clamp either."
-        elif e.share <= 0:
-            yield gap + "the clamp explains none of it."
-        else:
-            yield gap + f"the clamp explains {100 * min(e.share, 1):.0f} %."
+            continue
+        part = "none of it" if e.share <= 0 else f"{100 * min(e.share, 1):.0f} %"
+        yield gap + f"the clamp explains {part}, by medians; it changes the gap by {differs(e.change)}."
     if none:
         yield f"No gap above {GAP}, as published or here with the clamp: {', '.join(none)}."
 
 
-def _clips(results: Results) -> str:
-    """Whether ModLPV wants larger clips than LPV."""
+def _clips(results: Results) -> Iterator[str]:
+    """Whether ModLPV wants larger clips than LPV, in each search."""
     s = results.settings
-    clamp = s.searched[0]
-    ratios: dict[str, float] = {}
-    for reward in s.rewards:
-        first, second = (results.best(clamp, reward, loss) for loss in ("LPV", "ModLPV"))
-        if first and second:
-            ratios[reward] = median(t.clip for t in second) / median(t.clip for t in first)
-    larger = sum(r > 1 for r in ratios.values())
-    theirs = sum(CLIPS[r][1] > CLIPS[r][0] for r in ratios)
-    named = ", ".join(f"{reward} {ratio:.2g}" for reward, ratio in ratios.items())
-    return (
-        f"In the best fifth of its trials ModLPV has a larger median clip than LPV on {larger} of {len(ratios)} "
-        f"rewards (ratios: {named}); as published it is on {theirs}."
-    )
+    for clamp in s.searched:
+        ratios: dict[str, float] = {}
+        for reward in s.rewards:
+            first, second = (results.best(clamp, reward, loss) for loss in ("LPV", "ModLPV"))
+            if first and second:
+                ratios[reward] = median(t.clip for t in second) / median(t.clip for t in first)
+        larger = sum(r > 1 for r in ratios.values())
+        theirs = sum(CLIPS[r][1] > CLIPS[r][0] for r in ratios)
+        named = ", ".join(f"{reward} {ratio:.2g}" for reward, ratio in ratios.items())
+        under = f" under the clamp {clamp}" if len(s.searched) > 1 else ""
+        yield (
+            f"In the best fifth of its trials{under} ModLPV has a larger median clip than LPV on {larger} of "
+            f"{len(ratios)} rewards (ratios: {named}); as published it is on {theirs}."
+        )
