@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dissonance.errors import FormatError
+from dissonance.errors import DissonanceError, FormatError
 from dissonance.gflownets.dag import Dag
 from dissonance.gflownets.trainer import Plan, Run, Trainer
 
@@ -72,10 +72,15 @@ def train(
 def _keep(path: Path, trainer: Trainer, record: Record) -> None:
     """Write the checkpoint beside itself first, so that a kill leaves the former one whole."""
     state = trainer.state() | {"losses": record.losses.cpu(), "at": record.iterations, "fits": record.fits}
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".part")
-    torch.save(state, beside)
-    beside.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            torch.save(state, file)
+        beside.replace(path)
+    except (OSError, RuntimeError) as error:  # torch turns some of the former into the latter
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise DissonanceError(f"{path}: the checkpoint cannot be written: {reason.lower()}.") from None
 
 
 def _restore(path: Path, trainer: Trainer, record: Record) -> None:

@@ -185,6 +185,13 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
         train(runs, GRID, SMALL, checkpoint=tmp_path / "c.pt")
 
 
+def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DissonanceError, match=r"c.pt: the checkpoint cannot be written: \w.*\.$") as said:
+        train([Run()], GRID, replace(SMALL, iterations=1), checkpoint=tmp_path / "file" / "c.pt")
+    assert "\n" not in str(said.value)
+
+
 def test_replay_holds_the_latest_and_repeats_none_of_them():
     replay = Replay.empty(2, 10, 1, "cpu")
     generator = torch.Generator().manual_seed(0)

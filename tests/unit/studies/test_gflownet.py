@@ -18,11 +18,13 @@ import torch
 from dissonance.cli.app import run
 from dissonance.errors import DissonanceError
 from dissonance.gflownets import hyper_grid
+from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.training import Record
 from dissonance.studies.gflownet import search as searching
-from dissonance.studies.gflownet.confirmation import Outcome
+from dissonance.studies.gflownet.confirmation import Outcome, _outcomes, _points, jobs
 from dissonance.studies.gflownet.folder import Folder, Machine
-from dissonance.studies.gflownet.search import Search
-from dissonance.studies.gflownet.settings import Settings
+from dissonance.studies.gflownet.search import Found, Search
+from dissonance.studies.gflownet.settings import Job, Pair, Settings
 
 pytest.importorskip("optuna")
 
@@ -73,6 +75,58 @@ def test_the_best_trial_of_each_search_is_confirmed(done: Folder):
         assert trials[0] == best
         assert {o.learning_rate for o in done.outcomes() if o.loss == loss} == {best.learning_rate}
         assert len({t.learning_rate for t in trials}) == 4
+
+
+def test_every_clamp_is_confirmed_with_what_was_found_under_it_or_under_none():
+    settings = replace(SETTINGS, clamps=("none", "trajectory", "batch"), searched=("none", "batch"), top=2)
+    rates = {"none": 1e-3, "batch": 5e-3}
+    found = [
+        Found(pair, trial, Run(pair.loss, 7, learning_rate=rates[clamp] * (1 + trial), clamp=clamp), 0.1 + trial)
+        for clamp in settings.searched
+        for pair in settings.pairs(clamp)
+        for trial in range(3)
+    ]
+    made = jobs(settings, found)
+    assert len(made) == 3 * 2 * 2 * 3  # clamps, losses, ranks, seeds
+    for job in made:
+        source = "batch" if job.pair.clamp == "batch" else "none"
+        assert (job.run.loss, job.run.clamp) == (job.pair.loss, job.pair.clamp)
+        assert job.run.learning_rate == rates[source] * (1 + job.rank)
+    assert {job.run.seed for job in made} == {1, 2, 3}
+
+
+def test_outcomes_are_read_off_the_losses_and_the_policies():
+    grid = hyper_grid(2, 4, "cosine")
+    pairs = [Pair("TB", "cosine", clamp) for clamp in ("batch", "none")]
+    some = [Job(pair, 0, Run(pair.loss, seed=1, clamp=pair.clamp)) for pair in pairs]
+    trainer = Trainer([job.run for job in some], [grid] * 2, Plan(iterations=200, batch=4, capacity=0, width=8))
+    losses = torch.cat([torch.full((60,), 100.0), torch.full((40,), 8.0), torch.full((100,), 4.0)])
+    record = Record(losses.expand(2, -1), [50, 200], [trainer.fit()] * 2)
+    for outcome, frozen in zip(_outcomes(some, trainer, record, 1, 0.5), (0.3, 0.0), strict=True):
+        assert (outcome.final_loss, outcome.to_twice_final) == pytest.approx((4.0, 0.3))
+        assert outcome.frozen == pytest.approx(frozen)  # only the clamp of the batch freezes
+        assert outcome.l1 == pytest.approx(trainer.fit()["l1"][0].item())
+        at = 1 - outcome.sampled_l1 / 2  # one sample is all at one state
+        assert min(abs(at - p) for p in grid.target.tolist()) < 1e-9
+    points = _points(some, record)
+    assert [p.iteration for p in points] == [50, 200] * 2
+    assert [p.training_loss for p in points[:2]] == pytest.approx([100, (10 * 100 + 40 * 8 + 100 * 4) / 150])
+
+
+def test_only_losses_with_a_partition_function_search_its_rate(done: Folder, tmp_path: Path):
+    assert len({t.log_z_rate for t in done.trials()}) == len(done.trials())
+    assert all(10 <= t.log_z_rate <= 1000 and 1e-5 <= t.learning_rate <= 0.1 for t in done.trials())
+    other = Folder(tmp_path, replace(SETTINGS, losses=("LPV",), search_iterations=1))
+    other.search()
+    assert {t.log_z_rate for t in other.trials()} == {Run().log_z_rate}
+    assert {t.beta2 for t in done.trials()} <= set(searching.BETA2)
+
+
+def test_a_trial_that_is_not_a_number_is_the_worst_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Search, "_l1", lambda self, runs, rewards, watch: [float("nan")] * len(runs))
+    folder = Folder(tmp_path, replace(SETTINGS, losses=("TB",)))
+    folder.search()
+    assert [t.l1 for t in folder.trials()] == [2.0] * 4
 
 
 @pytest.mark.slow
@@ -275,6 +329,18 @@ def test_a_data_base_that_is_lost_on_the_way_is_one_line(tmp_path: Path):
     assert "\n" not in str(said.value)
 
 
+def test_two_commands_that_search_in_one_folder_are_told_apart(tmp_path: Path):
+    settings = replace(SETTINGS, losses=("TB",), search_iterations=1)
+    other = Search.at(settings, tmp_path / "journal")
+
+    def meanwhile(done: float, total: int) -> None:
+        other()
+
+    with pytest.raises(DissonanceError, match=r"^trial 0 of TB-cosine-none: .*; another command searches in the same"):
+        Search.at(settings, tmp_path / "journal")(meanwhile)
+    assert len(other.found()) == 4
+
+
 def test_a_journal_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "search.journal").write_text("this is\nnot a journal\n")
     assert run(study(tmp_path, *WORDS)) == 2
@@ -314,6 +380,10 @@ def test_a_table_that_is_not_one_is_one_line(done: Folder, tmp_path: Path, capsy
     (tmp_path / "runs.csv").write_text("a,b\n1,2\n")
     assert run(study(tmp_path)) == 2
     assert "is not a table of this study" in capsys.readouterr().err
+    (tmp_path / "runs.csv").unlink()
+    (tmp_path / "runs.csv").mkdir()
+    assert run(study(tmp_path)) == 2
+    assert "runs.csv: cannot be read: is a directory." in capsys.readouterr().err
 
 
 def test_a_study_is_computed_with_torch_and_optuna_alone():

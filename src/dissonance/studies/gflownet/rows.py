@@ -45,5 +45,7 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     try:
         with path.open(newline="") as lines:
             return [kind(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}.") from None
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path}: is not a table of this study ({error}); give another folder.") from None

@@ -120,7 +120,13 @@ class Search:
 
     def _tell(self, batch: Sequence[tuple[Pair, int, Run]], l1: Sequence[float]) -> None:
         for (pair, number, _), value in zip(batch, l1, strict=True):
-            self._study(pair).tell(number, value if value == value else 2.0)  # 2 is the worst L1 there is
+            try:
+                self._study(pair).tell(number, value if value == value else 2.0)  # 2 is the worst L1 there is
+            except ValueError as error:  # it has been told already
+                raise DissonanceError(
+                    f"trial {number} of {pair.name}: {str(error).rstrip('.').lower()}; another command searches in the "
+                    "same storage: let it finish first."
+                ) from None
 
     def _finished(self, pair: Pair) -> int:
         return len(self._study(pair).get_trials(deepcopy=False, states=(_optuna().trial.TrialState.COMPLETE,)))
@@ -207,8 +213,8 @@ def _storage(where: str | Path) -> Any:
 
 @contextmanager
 def reachable(storage: str | Path) -> Generator[None, None, None]:
-    """Say it in one line if the data base is lost on the way."""
-    lost = (_optuna().exceptions.StorageInternalError, import_module("sqlalchemy.exc").SQLAlchemyError)
+    """Say it in one line if the data base is lost on the way, or the file cannot be written."""
+    lost = (_optuna().exceptions.StorageInternalError, import_module("sqlalchemy.exc").SQLAlchemyError, OSError)
     try:
         yield
     except lost as error:
