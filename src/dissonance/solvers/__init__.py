@@ -14,11 +14,12 @@ from dissonance.solvers.base import FEASIBLE, Solution, Solver
 from dissonance.solvers.batch import alike
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProduct
-from dissonance.solvers.exact import CliqueTree, Joint, Newton, select
+from dissonance.solvers.exact import CliqueTree, Joint, Newton
 from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.sampled import Sampled
+from dissonance.solvers.selection import select
 
 _log = logging.getLogger(__name__)
 

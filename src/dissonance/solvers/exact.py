@@ -21,7 +21,7 @@ from dissonance.solvers.batch import Arcs, Batch, structure
 from dissonance.solvers.bounds import Bounds as BatchBounds
 from dissonance.solvers.bounds import certify as certify_batch
 from dissonance.solvers.bounds import contradiction as contradiction_batch
-from dissonance.solvers.certificate import Bounds, agree, certify, contradiction
+from dissonance.solvers.certificate import Bounds, certify, contradiction
 from dissonance.solvers.conic import conic
 from dissonance.solvers.interior import cold as cold_batch
 from dissonance.solvers.interior import interior
@@ -277,29 +277,6 @@ def dense(program: Program, mu: Array) -> list[Tensor]:
         table[states] = mu[program.offsets[i] : program.offsets[i + 1]]
         tables.append(torch.from_numpy(table.reshape(shape)))
     return tables
-
-
-def select(solution: Solution, gamma: float = 1e-6) -> tuple[list[Tensor], float]:
-    """The gamma -> 0+ minimiser at gamma = 0, and how far off it may be (largest total variation over the clusters).
-
-    Among the minimisers of OInc it minimises SDef. The minimiser mu_g of OInc + g SDef is within O(g) of it, and linear
-    in g near 0: solve at g and 2g, extrapolate 2 mu_g - mu_2g, and report the distance from mu_g as the error.
-    """
-    component, tree = solution.component, solution.tree
-    assert tree is not None
-    small = min((a.beta / a.alpha for a in component.arcs if a.alpha > 0 and a.beta > 0), default=1.0)
-    gamma *= min(1.0, small)
-    found: list[Array] = []
-    program: Program | None = None
-    for g in (gamma, 2 * gamma):
-        program = assemble(replace(component, gamma=g), tree)
-        assert program is not None
-        now = newton(program, cold(program), 1e-6 * g, settle=1e-9)
-        found.append(certify(program, now).mu)
-    assert program is not None
-    mu = agree(program, 2 * found[0] - found[1])
-    away = np.add.reduceat(np.abs(mu - found[0]), program.offsets[:-1])
-    return dense(program, mu), 0.5 * float(away.max(initial=0.0))
 
 
 def _not_convex(component: Component, name: str) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency, structural_deficiency
-from dissonance.solvers import CliqueTree
+from dissonance.distributions import Tree
+from dissonance.solvers import CliqueTree, Newton
+from dissonance.solvers.base import Solution
+from dissonance.solvers.newton import Iterate, newton
+from dissonance.solvers.selection import near_zero, select
 from reference import convex
 from strategies import Style, random_case
 
@@ -65,10 +71,10 @@ def test_only_the_least_inconsistent_rows_carry_mass():
 def test_the_weight_of_an_arc_does_not_change_what_is_selected():
     """The selection depends on the set of minimisers and on alpha, not on the scale of beta."""
     p = rows(3, 3, 4)
-    for scale in (1e-3, 1.0, 1e3):
+    for scale in (1e-6, 1.0, 1e6):
         mu = inconsistency(PDG(Arc("p", X, Y, p)), Attention({"p": scale}, {"p": 0.3})).mu
         weight = np.exp(0.7 * entropies(p))
-        np.testing.assert_allclose(mu.marginal("X"), weight / weight.sum(), atol=1e-4)
+        np.testing.assert_allclose(mu.marginal("X"), weight / weight.sum(), atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -122,3 +128,78 @@ def test_it_is_computed_only_when_asked(monkeypatch: pytest.MonkeyPatch):
     assert math.isfinite(result.upper)
     with pytest.raises(AssertionError, match="without being asked"):
         _ = result.mu
+
+
+def tree_of(solution: Solution) -> Tree:
+    assert solution.tree is not None
+    return solution.tree
+
+
+def conflicted(seed: int, count: int = 28) -> PDG:
+    """A loopy Bayesian network, each variable with the two before as parents, and two experts who disagree about the
+    last: everything leads to it, so that nothing can be left out."""
+    rng = np.random.default_rng(seed)
+    v = [Variable(f"V{i}", 3) for i in range(count)]
+    arcs = [Arc(f"p{i}", v[max(0, i - 2) : i], v[i], rows(seed + i, *[3] * min(i, 2), 3)) for i in range(count)]
+    sure = np.array([0.9, 0.05, 0.05])
+    experts = Arc("one", (), v[-1], sure), Arc("other", (), v[-1], rng.permutation(sure[::-1]))
+    return PDG(*arcs, *experts)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_in_a_network_with_a_conflict_it_takes_one_short_run(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """It agrees with what another implementation finds at two small gammas, extrapolated, within the error it gives."""
+    pdg, steps = conflicted(seed), list[int]()
+
+    def counted(*args: Any, **options: Any) -> Iterate:
+        found = newton(*args, **options)
+        steps.append(found.steps)
+        return found
+
+    result = inconsistency(pdg)
+    assert result.method == "batched" and sum(t.cells for t in map(tree_of, result.solutions)) > 600
+    monkeypatch.setattr("dissonance.solvers.selection.newton", counted)
+    error = result.mu_error
+    assert len(steps) == 1 and steps[0] <= 30
+    assert error < 1e-5
+    near = [inconsistency(pdg, result.attention.replace(gamma=g), solver=Newton(tol=1e-9)) for g in (1e-6, 2e-6)]
+    assert near[0].method == "batched"
+    for cluster in tree_of(result.solutions[0]).clusters:
+        first, second = (x.mu.marginal(*cluster) for x in near)
+        there, here = 2 * first - second, result.mu.marginal(*cluster)
+        assert 0.5 * float((here - there).abs().sum()) <= error + 1e-6
+        assert 0.5 * float((here - first).abs().sum()) <= 20 * error + 1e-6  # this gamma is ten times as large
+
+
+def test_a_tenth_of_gamma_is_a_tenth_of_the_error_and_the_error_is_an_upper_bound():
+    s = inconsistency(conflicted(2, 12)).solutions[0]
+    found = [near_zero(s.component, tree_of(s), g) for g in (1e-5, 1e-6, 1e-7)]
+    for x, better in itertools.pairwise(found):
+        assert better.error == pytest.approx(0.1 * x.error, rel=0.2, abs=1e-7)
+        assert (
+            max(0.5 * float((a - b).abs().sum()) for a, b in zip(x.tables, better.tables, strict=True)) < 0.1 * x.error
+        )
+
+
+def test_a_smaller_gamma_is_tried_where_the_error_is_large():
+    """A = 1 costs 5e-7 more than A = 0: it has mass at gamma = 1e-7, and none at 1e-8."""
+    a, b = Variable("A", 2), Variable("B", 2)
+    arcs = (Arc("p", a, b, np.full((2, 2), 0.5)), Arc("q", a, b, [[0.5, 0.5], [0.5 + 7e-4, 0.5 - 7e-4]]))
+    s = inconsistency(PDG(*arcs), solver=Newton(tol=1e-12)).solutions[0]
+    assert near_zero(s.component, tree_of(s), 1e-7).error > 1e-3
+    mu, error = select(s)
+    assert error < 1e-4
+    np.testing.assert_allclose(mu[0].sum(1), [1.0, 0.0], atol=error)
+
+
+def test_a_larger_gamma_is_tried_where_rounding_counts():
+    """Weights of 1e6 round to 1e-10, and a gamma of 1e-7 is there for a weight of 1: the error says what that costs."""
+    p, z = rows(5, 3, 4), Variable("Z", 2)
+    pdg = PDG(Arc("p", X, Y, p), Arc("weak", Y, z, rows(6, 4, 2)))
+    result = inconsistency(pdg, Attention({"p": 1e6, "weak": 1.0}, {"p": 0.3, "weak": 1.0}))
+    s = result.solutions[0]
+    first = near_zero(s.component, tree_of(s), 1e-7)
+    assert first.rounding > first.slope and first.error > 1e-4
+    assert result.mu_error < first.error
+    weight = np.exp(0.7 * entropies(p))
+    np.testing.assert_allclose(result.mu.marginal("X"), weight / weight.sum(), atol=result.mu_error)

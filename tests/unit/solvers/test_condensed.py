@@ -1,0 +1,46 @@
+"""The condensed Newton system solves all of Newton's equations, those it leaves out included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dissonance.problem import prepare
+from dissonance.solvers.assemble import assemble
+from dissonance.solvers.condensed import Condensed
+from dissonance.solvers.newton import cold, newton
+from strategies import Style, random_case
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1e-4, 0.3])
+@pytest.mark.parametrize("largest", [0, 400], ids=["sparse", "dense"])
+def test_the_direction_solves_newtons_equations(gamma: float, largest: int, monkeypatch: pytest.MonkeyPatch):
+    """d slack by differences, complementarity, mu's equations and the stationarity of every term, at odd iterates."""
+    monkeypatch.setattr(Condensed, "DENSE", largest)
+    seen = 0
+    for seed in range(12):
+        case = random_case(seed, Style(zeros=0.1, hard=0.1))
+        for component in (replace(c, gamma=gamma) for c in prepare(case.pdg, case.attention).components):
+            program = assemble(component, component.tree)
+            if program is None or any(w < 0 for w in component.weights.values()):
+                continue
+            at = newton(program, cold(program), 1e-10, steps=3)
+            mu = at.mu * np.random.default_rng(seed).uniform(0.5, 2, len(at.mu))
+            log_q = program.log_softmax(at.l)
+            q, r, target = np.exp(log_q), program.slack(log_q, at.u) - at.z, 0.1 * mu * at.z
+            dl, du, dz, after = Condensed(program).at(mu, at.z, q).direction(target, r)
+
+            ahead, behind = (program.slack(program.log_softmax(log_q + t * dl), at.u + t * du) for t in (1e-6, -1e-6))
+            np.testing.assert_allclose(dz, (ahead - behind) / 2e-6 + r, atol=1e-5 * (1 + np.abs(dz).max()))
+            np.testing.assert_allclose(mu * dz + at.z * after, target, atol=1e-12)
+            np.testing.assert_allclose(program.A @ after, program.b, atol=1e-9)
+
+            m, m_after = program.T @ mu, program.T @ after
+            s, k = program.along_rows(m), program.structural
+            curved = 0.5 * (s * q + m) * dl
+            curved[:k] -= (0.5 * (q + m / s) * program.along_rows(curved))[:k]  # here l is free up to a shift
+            np.testing.assert_allclose(m_after - q * program.along_rows(m_after), curved, atol=1e-9)
+            seen += 1
+    assert seen >= 8
