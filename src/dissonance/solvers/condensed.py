@@ -15,6 +15,9 @@ separator, with an l of its own. These are not among the unknowns, but eliminate
     P = diag(z/mu) + gamma V diag(1/f) V',     V = 1 - 1 q' in every separator state,     dl = (mu+ - q mu+(s)) / f
 
 is diagonal plus rank two, so is M, and K is as small as at gamma = 0.
+
+J of a term has every cell of its row, for the softmax. Where rows are long and K is sparse, J has only the term's own
+cells instead, an equation q' dl = 0 holds the row, and its multiplier is one more unknown.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import splu
@@ -37,6 +41,9 @@ Solve = Callable[[Array], Array]
 RIDGE = 1e-14
 """Added to the diagonal of K, scaled to 1: redundant equations make K singular."""
 
+HELD = 1e-8
+"""Taken from the diagonal of the multipliers of long rows, scaled to 1."""
+
 TINY = 1e-300
 
 
@@ -47,25 +54,29 @@ class Condensed:
     others K is dense if it would be nearly full, as for one wide cluster, and J too, as for a joint.
     """
 
-    DENSE = 400
+    DENSE, FULLER, FULL, LONG = 400, 0.01, 0.1, 16
 
     def __init__(self, program: Program) -> None:
         self.program = program
         k = program.structural
-        self.row, self.W = program.row[:k], program.W[:k]
+        self.row, self.W, self.terms = program.row[:k], program.W[:k], program.T[:k]
         self.starts = np.flatnonzero(np.diff(self.row, prepend=-1)).astype(np.int64)
-        in_row = sp.csr_matrix((np.ones(k), (self.row, np.arange(k))), shape=(len(self.starts), k))
-        weights, self.terms = sp.diags(self.W), program.T[:k]
-        self.T: Any = weights @ self.terms
-        self.spread: Any = weights @ (in_row.T @ (in_row @ self.terms))  # term x cell: the cell is in its row
-        self.minus_A: Any = -program.A
         self.size = n = k + len(program.b)
-        per_cell = np.diff(self.spread.tocsc().indptr) + np.diff(program.A.tocsc().indptr)
-        work = float(per_cell @ per_cell)  # of a sparse product, about a hundred times slower than a dense one
-        self.dense = n <= self.DENSE or work > 0.01 * n * n * len(program.c)
-        self.full = self.dense or work > 0.1 * n * n
+        long = np.diff(np.append(self.starts, k))[self.row] >= self.LONG if k else np.zeros(0, dtype=np.bool_)
+        spread = self._rows(np.ones_like(long))
+        per_cell, equations = np.diff(spread.tocsc().indptr), np.diff(program.A.tocsc().indptr)
+        work = float((per_cell + equations) @ (per_cell + equations))  # a sparse product's, each a hundred dense ones'
+        self.dense = n <= self.DENSE or (work > self.FULLER * n * n * len(program.c) and not long.any())
+        if long.any() and not self.dense:
+            spread = self._rows(~long)
+            per_cell = np.diff(spread.tocsc().indptr) + np.diff(self.terms[long].tocsc().indptr)
+            work = float((per_cell + equations) @ (per_cell + equations))
+        self.full = self.dense or work > self.FULL * n * n
+        self.long = np.flatnonzero(long) if not self.full else np.zeros(0, dtype=np.int64)
+        self.spread: Any = spread if not self.full else self._rows(np.ones_like(long))
+        self.own: Any = sp.vstack([sp.diags(self.W) @ self.terms, -program.A]).tocsr()
         if self.dense:
-            self.T, self.spread, self.minus_A = (x.toarray() for x in (self.T, self.spread, self.minus_A))
+            self.own, self.spread = self.own.toarray(), self.spread.toarray()
         self.first, self.second = self._pairs()
         self.cell = program.T.indices[program.T.indptr[k] :]  # of the terms that are not the arcs'
         self.state = np.zeros(len(program.c), dtype=np.int64)  # of its separator, for every cell
@@ -74,15 +85,26 @@ class Condensed:
             self.state[self.cell] = program.row[k:] - program.row[k]
             self.states = int(self.state.max()) + 1
 
+    def _rows(self, some: npt.NDArray[np.bool_]) -> Any:
+        """W where a cell is in the row of a term, for some of the terms, (unknowns, cells)."""
+        k = len(self.W)
+        in_row = sp.csr_matrix((np.ones(k), (self.row, np.arange(k))), shape=(len(self.starts), k))
+        spread = sp.diags(self.W * some) @ (in_row.T @ (in_row @ self.terms))
+        spread.eliminate_zeros()
+        return sp.vstack([spread, sp.csr_matrix((self.size - k, spread.shape[1]))]).tocsr()
+
     def _pairs(self) -> tuple[Ints, Ints]:
-        """All pairs of terms in one row."""
+        """All pairs of terms in one row; in a long row, of a term with itself."""
         starts, row = self.starts, self.row
         if not len(row):
             return row, row
         length = np.diff(np.append(starts, len(row)))[row]
+        length[self.long] = 1
+        start = starts[row]
+        start[self.long] = self.long
         first = np.repeat(np.arange(len(row)), length)
         within = np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
-        return first, starts[row][first] + within
+        return first, start[first] + within
 
     def total(self, cells: Array) -> Array:
         """Sums over the cells of every separator state."""
@@ -92,22 +114,28 @@ class Condensed:
         """The system at an iterate, factored; LinAlgError or RuntimeError if K is singular to working precision."""
         k, n = len(self.W), self.size
         M, B = self._inverse(mu, z, q[k:]), self._curvature(mu, q[:k])
+        padded = np.concatenate([q[:k], np.zeros(n - k)])
         if self.dense:
-            J = np.concatenate([self.T - q[:k, None] * self.spread, self.minus_A])
+            J = self.own - padded[:, None] * self.spread
             K: Any = (J * M.a) @ J.T
             K[self.first, self.second] += B
         else:
-            J = sp.vstack([self.T - sp.diags(q[:k]) @ self.spread, self.minus_A]).tocsr()
+            J = self.own - sp.diags(padded) @ self.spread
             K = J @ sp.diags(M.a) @ J.T + sp.csr_matrix((B, (self.first, self.second)), shape=(n, n))
-        up, down = (self._by_state(J, x) for x in (M.up, M.down))
+        ranks = [self._by_state(J, x) for x in (M.up, M.down)] if self.states else []
         if self.full:
-            solve = _dense(_array(K) + _array(up @ up.T) - _array(down @ down.T) if self.states else _array(K))
-        elif self.states:  # the ranks as unknowns of their own: their products would fill K
-            unit = sp.identity(self.states)
-            solve = _sparse(sp.bmat([[K, up, down], [up.T, -unit, None], [down.T, None, unit]]), n)
-        else:
-            solve = _sparse(K, n)
-        return Factored(self, solve, J, M, mu, z)
+            K = _array(K)
+            for x, sign in zip(ranks, (1.0, -1.0), strict=False):
+                K = K + sign * _array(x @ x.T)
+            return Factored(self, _dense(K), J, M, mu, z)
+        # The ranks as unknowns of their own: their products would fill K.
+        border = [(x, sign * sp.identity(self.states)) for x, sign in zip(ranks, (-1.0, 1.0), strict=False)]
+        if len(self.long):
+            _, row = np.unique(self.row[self.long], return_inverse=True)
+            count = int(row.max()) + 1
+            held = sp.csr_matrix(((self.W * q[:k])[self.long], (self.long, row)), shape=(n, count))
+            border.append((held, sp.csr_matrix((count, count))))
+        return Factored(self, _sparse(_bordered(K, border), n), J, M, mu, z)
 
     def _curvature(self, mu: Array, q: Array) -> Array:
         """The entries of B at the pairs."""
@@ -117,7 +145,9 @@ class Condensed:
         s = np.add.reduceat(m, self.starts)[self.row]
         qt = 0.5 * (q + m / np.maximum(s, TINY))
         i, j = self.first, self.second
-        return (self.W * s)[i] * (np.where(i == j, qt[i], 0.0) - qt[i] * qt[j] + 1.0)
+        free = np.ones_like(q)
+        free[self.long] = 0.0
+        return (self.W * s)[i] * (np.where(i == j, qt[i], 0.0) - free[i] * (qt[i] * qt[j] - 1.0))
 
     def _inverse(self, mu: Array, z: Array, q: Array) -> Inverse:
         """M at mu, z and q(x|s), without cancellation.
@@ -143,8 +173,6 @@ class Condensed:
 
     def _by_state(self, J: Any, x: Array) -> Any:
         """J times the cells of every separator state, (unknowns, states)."""
-        if not self.states:
-            return None
         E = sp.csr_matrix((x, (np.arange(len(x)), self.state)), shape=(len(x), self.states))
         return (E.T @ J.T).T if self.dense else J @ E
 
@@ -205,10 +233,28 @@ def _dense(K: Array) -> Solve:
     return _refined(lambda x: cho_solve(factor, x, check_finite=False), K, scale, RIDGE)
 
 
+def _bordered(K: Any, border: list[tuple[Any, Any]]) -> Any:
+    """K with more unknowns, each block of them coupled to K's and to itself."""
+    if not border:
+        return K
+    corner = sp.block_diag([own for _, own in border])
+    side = sp.hstack([x for x, _ in border])
+    return sp.bmat([[K, side], [side.T, corner]])
+
+
 def _sparse(K: Any, n: int) -> Solve:
-    """A solver for the first n unknowns of K, where the right side of the others is 0."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(K.diagonal()), 1e-200))
-    ridge = np.where(np.arange(len(scale)) < n, RIDGE, 0.0)
+    """A solver for the first n unknowns of K, where the right side of the others is 0.
+
+    One without a diagonal may be eliminated before what it is coupled to: a little of one, refined away, makes that
+    possible.
+    """
+    K = K.tocsc()
+    diagonal = np.abs(K.diagonal())
+    none = diagonal == 0
+    if none.any():
+        diagonal = np.where(none, K.multiply(K).T @ np.where(none, 0.0, 1 / np.maximum(diagonal, TINY)), diagonal)
+    scale = 1 / np.sqrt(np.maximum(diagonal, 1e-200))
+    ridge = np.where(none, -HELD, np.where(np.arange(len(scale)) < n, RIDGE, 0.0))
     K = (sp.diags(scale) @ K @ sp.diags(scale) + sp.diags(ridge)).tocsc()
     lu = splu(K, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     solve = _refined(lu.solve, K, scale, ridge)

@@ -45,8 +45,8 @@ HEAVY = 1_000_000
 """Pairs of unknowns from which a dual is slow, however few cells there are."""
 
 WIDE = 1024
-"""At gamma = 0, cells of the widest cluster the batched solver takes: its work grows with their cube, Clarabel's does
-not. At gamma > 0 every cell has a curvature of its own, and Clarabel is no better."""
+"""At gamma = 0, cells of the widest cluster the batched solver takes: its work grows with their cube, that of the dual
+does not. At gamma > 0 every cell has a curvature of its own."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Newton:
         if program is None:
             return infinite(component, self.name)
         last: Iterate | None = None
-        for method in self.methods(tree, component.gamma > 0):
+        for method in self.methods():
             tol = 1e-4 * self.tol
             if method == "dual":
                 last = newton(program, cold(program), tol)
@@ -178,9 +178,9 @@ class Newton:
         assert best is not None
         return best
 
-    def methods(self, tree: Tree, curved: bool) -> list[str]:
+    def methods(self) -> list[str]:
         """What to try on a single component, in this order, until the bounds are close enough."""
-        return ["conic", "polish", "dual"] if _wide(tree, curved) else ["dual", "conic", "polish"]
+        return ["dual", "conic", "polish"]
 
     def _solution(
         self,
@@ -246,7 +246,7 @@ class CliqueTree(Newton):
         """Straight to Clarabel, one by one."""
         return 0
 
-    def methods(self, tree: Tree, curved: bool) -> list[str]:
+    def methods(self) -> list[str]:
         """Clarabel first."""
         return ["conic", "polish", "dual"]
 

@@ -57,7 +57,7 @@ def warm(program: Program, near: Iterate, gap: float) -> Iterate:
     return Iterate(mu, z, np.maximum(log_q, -60.0), near.u)
 
 
-def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.inf, steps: int = 60) -> Iterate:
+def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.inf, steps: int = 100) -> Iterate:
     """Iterate until complementarity and both residuals are below `tol`: the proof is then as tight.
 
     `tol` is relative to max(1, |value|). Within 100 `tol`, it also stops when a step no longer helps. With `settle` it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,13 @@ from strategies import Style, random_case
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1e-4, 0.3])
-@pytest.mark.parametrize("largest", [0, 400], ids=["sparse", "dense"])
-def test_the_direction_solves_newtons_equations(gamma: float, largest: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("form", ["dense", "full", "sparse", "long"])
+def test_the_direction_solves_newtons_equations(gamma: float, form: str, monkeypatch: pytest.MonkeyPatch):
     """d slack by differences, complementarity, mu's equations and the stationarity of every term, at odd iterates."""
-    monkeypatch.setattr(Condensed, "DENSE", largest)
+    monkeypatch.setattr(Condensed, "DENSE", 400 if form == "dense" else 0)
+    monkeypatch.setattr(Condensed, "FULLER", math.inf)
+    monkeypatch.setattr(Condensed, "FULL", 0.0 if form == "full" else math.inf)
+    monkeypatch.setattr(Condensed, "LONG", 3 if form == "long" else math.inf)
     seen = 0
     for seed in range(12):
         case = random_case(seed, Style(zeros=0.1, hard=0.1))
@@ -30,7 +34,9 @@ def test_the_direction_solves_newtons_equations(gamma: float, largest: int, monk
             mu = at.mu * np.random.default_rng(seed).uniform(0.5, 2, len(at.mu))
             log_q = program.log_softmax(at.l)
             q, r, target = np.exp(log_q), program.slack(log_q, at.u) - at.z, 0.1 * mu * at.z
-            dl, du, dz, after = Condensed(program).at(mu, at.z, q).direction(target, r)
+            system = Condensed(program)
+            assert (system.dense, system.full) == (form == "dense", form in ("dense", "full"))
+            dl, du, dz, after = system.at(mu, at.z, q).direction(target, r)
 
             ahead, behind = (program.slack(program.log_softmax(log_q + t * dl), at.u + t * du) for t in (1e-6, -1e-6))
             np.testing.assert_allclose(dz, (ahead - behind) / 2e-6 + r, atol=1e-5 * (1 + np.abs(dz).max()))
@@ -40,7 +46,9 @@ def test_the_direction_solves_newtons_equations(gamma: float, largest: int, monk
             m, m_after = program.T @ mu, program.T @ after
             s, k = program.along_rows(m), program.structural
             curved = 0.5 * (s * q + m) * dl
-            curved[:k] -= (0.5 * (q + m / s) * program.along_rows(curved))[:k]  # here l is free up to a shift
+            held = np.bincount(program.row)[program.row] >= Condensed.LONG
+            share = np.where(held, q, 0.5 * (q + m / s))
+            curved[:k] -= (share * program.along_rows(curved))[:k]  # here l is free up to a shift
             np.testing.assert_allclose(m_after - q * program.along_rows(m_after), curved, atol=1e-9)
             seen += 1
     assert seen >= 8
