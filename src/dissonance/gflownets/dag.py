@@ -247,4 +247,5 @@ def log_rewards(reward: Tensor, exits: Tensor, *, floor: float = FLOOR, name: st
 def check_size(states: int, name: str) -> None:
     """Raise before tables of too many states are made."""
     if states > LIMIT:
-        raise SizeError(f"the {name} has {states} states, more than {LIMIT} that tables can hold: make it smaller.")
+        count = str(states) if states < 10**18 else "10^18 or more"
+        raise SizeError(f"the {name} has {count} states, more than {LIMIT} that tables can hold: make it smaller.")

@@ -137,3 +137,5 @@ def test_what_cannot_be_a_grid_is_said_in_one_line(options, words):
 def test_a_grid_too_large_for_tables_says_how_large_it_is():
     with pytest.raises(SizeError, match=f"{24**6} states"):
         hyper_grid(6, 24)
+    with pytest.raises(SizeError, match=r"has 10\^18 or more states"):
+        hyper_grid(20_000, 2)
