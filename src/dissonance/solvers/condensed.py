@@ -54,7 +54,7 @@ class Condensed:
     others K is dense if it would be nearly full, as for one wide cluster, and J too, as for a joint.
     """
 
-    DENSE, FULLER, FULL, LONG = 400, 0.01, 0.1, 16
+    DENSE, FULLER, FULL, LONG = 400, 0.01, 0.3, 16
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -63,18 +63,19 @@ class Condensed:
         self.starts = np.flatnonzero(np.diff(self.row, prepend=-1)).astype(np.int64)
         self.size = n = k + len(program.b)
         long = np.diff(np.append(self.starts, k))[self.row] >= self.LONG if k else np.zeros(0, dtype=np.bool_)
-        spread = self._rows(np.ones_like(long))
-        per_cell, equations = np.diff(spread.tocsc().indptr), np.diff(program.A.tocsc().indptr)
-        work = float((per_cell + equations) @ (per_cell + equations))  # a sparse product's, each a hundred dense ones'
-        self.dense = n <= self.DENSE or (work > self.FULLER * n * n * len(program.c) and not long.any())
-        if long.any() and not self.dense:
-            spread = self._rows(~long)
-            per_cell = np.diff(spread.tocsc().indptr) + np.diff(self.terms[long].tocsc().indptr)
-            work = float((per_cell + equations) @ (per_cell + equations))
-        self.full = self.dense or work > self.FULL * n * n
-        self.long = np.flatnonzero(long) if not self.full else np.zeros(0, dtype=np.int64)
-        self.spread: Any = spread if not self.full else self._rows(np.ones_like(long))
         self.own: Any = sp.vstack([sp.diags(self.W) @ self.terms, -program.A]).tocsr()
+        spread = self._rows(np.ones_like(long))
+        per_cell = np.diff(spread.tocsc().indptr) + np.diff(program.A.tocsc().indptr)
+        work = float(per_cell @ per_cell)  # of a sparse product, about a hundred times slower than a dense one
+        self.dense = n <= self.DENSE or work > self.FULLER * n * n * len(program.c)
+        self.full, self.long = True, np.zeros(0, dtype=np.int64)
+        if not self.dense:
+            short = self._rows(~long)
+            pattern = abs(self.own) + short
+            self.full = (pattern @ pattern.T).nnz > self.FULL * n * n
+            if not self.full:
+                spread, self.long = short, np.flatnonzero(long)
+        self.spread: Any = spread
         if self.dense:
             self.own, self.spread = self.own.toarray(), self.spread.toarray()
         self.first, self.second = self._pairs()
