@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from dissonance.studies.gflownet.settings import Settings
 
 
+LONG = 10**8
+"""Trajectories that keep a CPU busy for more than an hour."""
+
+
 class Preset(StrEnum):
     """Where settings come from that are not given."""
 
@@ -107,6 +111,10 @@ def gflownet(
     folder = Folder(out, settings)
     with resumable():
         if not folder.finished:
+            if machine.device == "cpu" and settings.trajectories > LONG:
+                log.info(
+                    f"{settings.trajectories:.1e} trajectories take very long without a GPU; --preset tiny does not."
+                )
             with progress("search") as show:
                 folder.search(machine, show)
             with progress("confirmation") as show:

@@ -180,9 +180,27 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
     assert again.last("l1") == record.last("l1")
     with pytest.raises(FormatError, match="other runs"):
         train([replace(runs[0], seed=9), runs[1]], GRID, SMALL, checkpoint=tmp_path / "c.pt")
+    with pytest.raises(FormatError, match="other plan"):
+        train(runs, GRID, replace(SMALL, iterations=40), checkpoint=tmp_path / "c.pt")
+    with pytest.raises(FormatError, match="other graphs"):
+        train(runs, hyper_grid(2, 6, "cosine"), SMALL, checkpoint=tmp_path / "c.pt")
     (tmp_path / "c.pt").write_bytes(b"torn")
     with pytest.raises(FormatError, match="not a checkpoint"):
         train(runs, GRID, SMALL, checkpoint=tmp_path / "c.pt")
+
+
+def test_a_trainer_that_is_restored_has_the_state_it_was_given():
+    first, second = (Trainer([Run("TB", 1), Run("LPV", 2)], [GRID] * 2, SMALL) for _ in range(2))
+    for _ in range(3):
+        first.step()
+    first.stuck += torch.tensor([0, 2])
+    known = first.state()
+    second.restore(known)
+    for name in ("iteration", "theta", "mean", "square", "replay", "generators", "visited", "stuck"):
+        torch.testing.assert_close(second.state()[name], known[name], rtol=0, atol=0)
+    inside = torch.arange(GRID.longest) < first.replay.kept.length.unsqueeze(-1)
+    assert torch.equal(second.replay.kept.states[inside], first.replay.kept.states[inside])
+    assert second.adam.steps == 3 and 0 < int(known["visited"].sum()) < known["visited"].numel()
 
 
 def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path):

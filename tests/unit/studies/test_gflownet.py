@@ -296,6 +296,21 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "s").exists()
 
 
+def test_a_study_that_is_too_much_for_a_cpu_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Folder, "search", stopped)
+    assert run(study(tmp_path / "long", "--device", "cpu")) == 130
+    assert (
+        "note: 1.6e+09 trajectories take very long without a GPU; --preset tiny does not.\n" in capsys.readouterr().err
+    )
+    assert run(study(tmp_path / "tiny", "--preset", "tiny", "--device", "cpu")) == 130
+    assert "without a GPU" not in capsys.readouterr().err
+
+
 def test_no_gpu_where_one_is_asked_for_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

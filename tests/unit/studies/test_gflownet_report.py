@@ -127,6 +127,13 @@ def test_a_ratio_compares_the_runs_of_one_seed():
     assert (ratio.smaller, ratio.verdict) == (1, "unclear")
 
 
+def test_the_average_over_the_training_is_over_all_evaluations():
+    one = made(better, SMALL)  # at the two points a modified loss has 3 and 1 times its value, like the other
+    slow = [replace(p, l1=5 * p.l1) if (p.loss, p.iteration) == ("TB", 50) else p for p in one.points]
+    found = {c.measure: c.ratio.mean for c in replace(one, points=slow).comparisons()}
+    assert found == pytest.approx({"l1": 0.5, "mean_l1": 0.5 * (3 + 1) / (15 + 1)})
+
+
 def test_all_hyperparameters_that_were_confirmed_are_compared_together():
     one = made(better)
     lucky = [replace(o, rank=1, l1=o.l1 / 16 if o.loss == "TB" else o.l1) for o in one.outcomes]

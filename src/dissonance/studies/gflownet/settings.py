@@ -129,6 +129,14 @@ class Settings:
         """Every loss on every reward, under this clamp."""
         return (Pair(loss, reward, clamp) for loss, reward in product(self.losses, self.rewards))
 
+    @property
+    def trajectories(self) -> int:
+        """How many trajectories all trials and runs are trained on."""
+        pairs = len(self.losses) * len(self.rewards)
+        searched = pairs * len(self.searched) * self.trials * self.search_iterations
+        confirmed = pairs * len(self.clamps) * self.top * len(self.seeds) * self.iterations
+        return (searched + confirmed) * self.batch
+
     def source(self, pair: Pair) -> Pair:
         """The pair whose search gives this one its hyperparameters."""
         return pair if pair.clamp in self.searched else Pair(pair.loss, pair.reward, "none")
