@@ -86,7 +86,7 @@ def test_rewards_and_modes_are_those_of_a_loop_over_the_states(reward, dimension
 
 def test_the_tiers_of_xor_come_apart_on_a_line_of_more_than_64_states():
     grid = hyper_grid(1, 1025, "xor")
-    for s in (0, 1, 63, 64, 128, 255, 256, 1023, 1024):
+    for s in range(1025):
         value, mode = xor((s,), 1025)
         assert float(grid.log_reward[s].exp()) == pytest.approx(value, rel=1e-12)
         assert bool(grid.modes[s]) == mode

@@ -33,6 +33,15 @@ def test_a_rollout_does_not_depend_on_which_trajectories_meet(few: int, monkeypa
         assert torch.equal(together.states[:, i : i + 1], alone.states)
 
 
+def test_a_move_that_is_not_allowed_is_never_chosen():
+    """Even if rounding makes the uniform number times the sum of probabilities that very sum."""
+    probabilities = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]])
+    last = torch.tensor([1, 1, 2])
+    assert plain.choose(probabilities, last, torch.ones(3)).tolist() == [1, 1, 2]
+    assert plain.choose(probabilities, last, torch.zeros(3)).tolist() == [0, 1, 0]
+    assert plain.choose(probabilities, last, torch.full((3,), 0.5)).tolist() == [1, 1, 2]
+
+
 def test_scores_are_those_of_one_trajectory_at_a_time():
     tau = plain.rollout(PARTS, WALK, torch.rand(3, 8, WALK.longest, generator=torch.Generator().manual_seed(1)))
     assert Rows.of(WALK, tau).states.shape[1] < WALK.states and len(tau.states.unique()) < tau.length.sum()
