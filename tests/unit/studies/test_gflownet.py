@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -414,6 +414,12 @@ def test_a_study_is_computed_with_torch_and_optuna_alone():
 def test_settings_come_back_from_what_identifies_them():
     for settings in (Settings(), Settings.tiny(), SETTINGS):
         assert Settings.of(json.loads(json.dumps(settings.identity))) == settings
+
+
+def test_a_storage_is_told_all_that_a_trial_depends_on():
+    which = {"losses", "rewards", "searched", "trials"}  # searches that there are, each with its own name
+    after = {"clamps", "iterations", "seeds", "top", "every", "samples"}  # of the confirmation
+    assert set(searching.IDENTITY) == {f.name for f in fields(Settings)} - which - after
 
 
 def test_the_base_reward_is_that_of_every_state():
