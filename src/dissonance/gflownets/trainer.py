@@ -94,6 +94,8 @@ class Trainer:
         if len(runs) != len(dags) or not runs:
             raise DissonanceError(f"{len(runs)} runs and {len(dags)} graphs; give each run its graph.")
         self.runs, self.plan, self.device = tuple(runs), plan or Plan(), torch.device(device)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
         self.dags = tuple(dags)
         self.walk = Walk.of(dags, self.device)
         self.shape = Shape.of(dags[0], self.plan.width, self.plan.depth)

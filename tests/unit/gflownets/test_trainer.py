@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dissonance.errors import DissonanceError, FormatError
+from dissonance.errors import CapabilityError, DissonanceError, FormatError
 from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES
@@ -288,6 +288,12 @@ def test_the_whole_network_is_evaluated_where_states_are_few_and_at_rows_where_t
 def test_bad_settings_are_refused(make, message: str):
     with pytest.raises(DissonanceError, match=message):
         make()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(CapabilityError, match="no CUDA device"):
+        Trainer([Run()], [GRID], SMALL, "cuda")
 
 
 def test_a_trainer_that_nobody_holds_leaves_its_memory_at_once():
