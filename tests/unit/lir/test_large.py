@@ -124,7 +124,8 @@ def test_loose_ends_under_control_stay_where_they_are(flow, monkeypatch: pytest.
     loose = inconsistency(both).loose_ends
     assert len(loose) > 80
     seen = Seen(monkeypatch)
-    run = lir(both, steps=1, flow=flow, trace=Record(globally=False, distortion=0), progress=False)
+    chi = Control(dict.fromkeys([*loose, "expert 1"], 1.0))
+    run = lir(both, steps=1, flow=flow, control=chi, trace=Record(globally=False, distortion=0), progress=False)
     start = both.theta
     still = {n for n in loose if torch.equal(run.theta[f"{n}.logits"], start[f"{n}.logits"])}
     assert still == loose and seen.cells == 0
