@@ -22,6 +22,9 @@ from dissonance.solvers.program import Program
 OFF = 1e-7
 """How far a mu that has settled may be from its equations: agreeing clusters are made of it afterwards."""
 
+PATIENCE = 20
+"""Steps without a better iterate, after which rounding is all that there is left."""
+
 ROUGH = 1e-3
 """What rounding alone may move mu by."""
 
@@ -62,12 +65,14 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
 
     `tol` is relative to max(1, |value|). Within 100 `tol`, it also stops when a step no longer helps. With `settle` it
     is mu that counts and not the proof: until a step moves it by less, or by no less than the one before for rounding.
-    Gives up after `steps` steps, or when K is singular to working precision.
+    Gives up after `steps` steps, after PATIENCE of them that led nowhere, or when K is singular to working precision:
+    the best iterate stands.
     """
     system = Condensed(program)
     mu, z, l, u = start.mu, start.z, start.l, start.u  # noqa: E741
     runaway = 1e7 * (1 + np.abs(program.c).max(initial=0.0))  # only contradictory hard arcs push u that far
-    before = earlier = moved = np.inf
+    before = earlier = moved = least = np.inf
+    best = start
     rounding = 1e-15 * np.abs(program.c).max(initial=1.0)
     for step in range(1, steps + 1):
         log_q = program.log_softmax(l)
@@ -84,12 +89,17 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
         else:
             done = merit < target and off < max(tol, 1e-12 * len(mu))
             done |= merit < 100 * target and merit > 0.5 * before and off < 1e-8
+        stand = Iterate(mu, z, l, u, step - 1, moved)
         if done:
-            return Iterate(mu, z, l, u, step - 1, moved)
+            return stand
+        if merit + off < least or settle < np.inf:
+            least, best = merit + off, stand
+        elif step - 1 > best.steps + PATIENCE:
+            break
         before = merit
         try:
             here = system.at(mu, z, np.exp(log_q))
-        except (LinAlgError, RuntimeError):  # singular to working precision: the last iterate stands
+        except (LinAlgError, RuntimeError):  # singular to working precision
             break
         _, _, dz, mu_next = here.direction(np.zeros_like(mu), r)
         dmu = mu_next - mu
@@ -105,9 +115,7 @@ def newton(program: Program, start: Iterate, tol: float, *, settle: float = np.i
         mu, z = mu + primal * dmu, z + dual * dz
         earlier, moved = moved, primal * float(np.abs(dmu).sum())
         l, u = l + dual * dl, u + dual * du  # noqa: E741
-    else:
-        step = steps
-    return Iterate(mu, z, l, u, step, moved)
+    return best
 
 
 SOFT = 1e-4

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dissonance.problem import prepare
+from dissonance.problem import Array, prepare
 from dissonance.solvers.assemble import assemble
-from dissonance.solvers.condensed import Condensed
-from dissonance.solvers.newton import cold, newton
+from dissonance.solvers.certificate import certify
+from dissonance.solvers.condensed import Condensed, Factored
+from dissonance.solvers.newton import PATIENCE, cold, newton
 from strategies import Style, random_case
 
 
@@ -52,3 +53,25 @@ def test_the_direction_solves_newtons_equations(gamma: float, form: str, monkeyp
             np.testing.assert_allclose(m_after - q * program.along_rows(m_after), curved, atol=1e-9)
             seen += 1
     assert seen >= 8
+
+
+def test_when_rounding_takes_over_the_best_iterate_stands(monkeypatch: pytest.MonkeyPatch):
+    case = random_case(3, Style())
+    component = prepare(case.pdg, case.attention).components[0]
+    program = assemble(component, component.tree)
+    assert program is not None
+    good_steps = certify(program, newton(program, cold(program), 1e-14, steps=8)).gap
+    at, calls = Condensed.at, 0
+
+    def worse(self: Condensed, mu: Array, z: Array, q: Array) -> Factored:
+        """From the tenth step on, solutions are off by as much as they are long."""
+        nonlocal calls
+        calls += 1
+        good = at(self, mu, z, q)
+        noise = np.random.default_rng(calls)
+        return good if calls < 10 else replace(good, solve=lambda x: good.solve(x) * noise.uniform(-1, 3, len(x)))
+
+    monkeypatch.setattr(Condensed, "at", worse)
+    found = newton(program, cold(program), 1e-14)
+    assert found.steps < calls <= found.steps + PATIENCE + 2 < 60
+    assert certify(program, found).gap <= good_steps
