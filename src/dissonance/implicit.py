@@ -32,9 +32,6 @@ from dissonance.focus import Attention
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Attended, prepare
 from dissonance.solvers import Newton, Solution
-from dissonance.solvers.batch import TINY, Arcs, structure
-from dissonance.solvers.elimination import Elimination
-from dissonance.solvers.interior import curve, hessian
 
 BARRIER = 1e-11
 """Keeps the Hessian regular where a whole separator state could move; refinement removes its trace."""
@@ -116,20 +113,16 @@ def adjoint(solution: Solution, gradients: Sequence[Tensor]) -> tuple[Tensor, li
     """From d/d(cluster tables) to d/d gamma, d/d(log p of each arc), d/d(beta of each), d/d(alpha of each)."""
     component, tree = solution.component, solution.tree
     assert tree is not None
-    batch = Arcs.of([component]).batch(structure(component, tree))[0]
-    s = batch.structure
-    mu = batch.masked(s.flat(solution.tables)[None], 0.0)
-    m = batch.misfit(mu)[0]
-    q = torch.where(m > 0, m / s.rows.total(m).clamp(min=TINY), 0.0)
-    system = Elimination(batch, hessian(batch, q, curve(batch, m, q), BARRIER / torch.where(mu > 0, mu, 1.0)))
-    step = system.solve(batch.masked(s.flat(gradients)[None], 0.0), 4, mass=0.0)
-    parts = s.tables(step.mu[0])
+    from dissonance.solvers.convex.program import Arcs, by_support
+    from dissonance.solvers.convex.steps import adjoint_step
+
+    arcs = Arcs.of([component])
+    ((s, _),) = by_support(component, tree, arcs)
+    assert s is not None
+    x, lam = adjoint_step(s.layout, s.fronts, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
+    parts = s.tables(x)
     w = CliqueTree(component.variables, tree, parts)
-    nu = {
-        a.name: step.lam[0, at : at + a.log_p.size]
-        for a, at in zip(component.arcs, s.hard_at.tolist(), strict=True)
-        if a.hard
-    }
+    nu = {component.arcs[a].name: m for a, m in s.multipliers(lam)}
     each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
     logs, betas, alphas = ([x[i] for x in each] for i in range(3))
     gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))

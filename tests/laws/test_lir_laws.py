@@ -80,7 +80,7 @@ def attentions() -> list[Attention]:
 
 def test_the_batch_of_all_foci_agrees_with_the_front_door_run_by_run():
     parameters = Parameters(PDGS)
-    batched, each = inner_for(parameters, Auto(), 1e-7, Attention.uniform(PDGS[0])), Each(parameters, Auto(1e-9))
+    batched, each = inner_for(parameters, Auto(), Attention.uniform(PDGS[0])), Each(parameters, Auto(1e-9))
     names = [a.name for a in parameters.arcs]
     a = Attentions.of(attentions(), names)
     for _ in range(2):  # cold, then from memory

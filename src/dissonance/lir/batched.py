@@ -10,10 +10,11 @@ import copy
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,15 +25,15 @@ from dissonance.lir.inner import TENSORS, Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc
-from dissonance.problem import Attended, Component, front_bytes, prepare
-from dissonance.solvers import Auto
-from dissonance.solvers.base import FEASIBLE, State
-from dissonance.solvers.batch import Arcs, Batch, structure
-from dissonance.solvers.bounds import Bounds, certify
-from dissonance.solvers.interior import cold, interior
-from dissonance.solvers.nearby import solve_nearby
+from dissonance.problem import Attended, Component, prepare
+from dissonance.solvers import Auto, Newton
+from dissonance.solvers.base import FEASIBLE
+from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, structure
+from dissonance.solvers.convex.selection import extrapolate
+from dissonance.solvers.convex.solve import Outcome
+from dissonance.solvers.convex.steps import Point, point
+from dissonance.solvers.convex.support import support
 from dissonance.solvers.peeled import LARGE, cells_left
-from dissonance.solvers.structure import Structure
 
 WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster that is solved in a batch, and in a batch of one."""
@@ -40,26 +41,27 @@ WIDE, WIDE_ALONE = 1024, 128
 FEW = 0.25
 """The share of the cells below which the arcs that matter are better off without the others."""
 
-Group = tuple[tuple[bool, ...], bool]
-"""Which arcs are hard, and whether gamma > 0: what the structure of a problem depends on beside the PDG."""
+Group = tuple[tuple[bool, ...], bool, str]
+"""Which arcs are hard, whether gamma > 0, and which table entries are impossible (bits, in hexadecimal; none: ""): what
+the structure of a problem depends on beside the PDG."""
 
 
 @dataclass
 class Memory:
-    """The last problems of a group, their states and solutions; `known` (P,) says of which runs."""
+    """The last problems of a group, where their solution stopped, and what was found; `known` (P,): of which runs."""
 
     known: Tensor
     log_p: Tensor
     attention: Attentions
-    state: State
+    at: Point
     solved: Solved
 
     @property
     def tensors(self) -> list[Tensor]:
         """All of it."""
-        parts = (*self.attention.tensors, *vars(self.state).values())
+        points = [torch.from_numpy(x) for x in self.at]
         own = [getattr(self.solved, name) for name in TENSORS]
-        return [self.known, self.log_p, *parts, *own]
+        return [self.known, self.log_p, *self.attention.tensors, *points, *own]
 
     def copy(self) -> Memory:
         """Another one."""
@@ -67,7 +69,7 @@ class Memory:
             self.known.clone(),
             self.log_p.clone(),
             self.attention.clone(),
-            State(*(x.clone() for x in vars(self.state).values())),
+            Point(*(x.copy() for x in self.at)),
             Solved(*(getattr(self.solved, name).clone() for name in TENSORS)),
         )
 
@@ -84,11 +86,12 @@ class Batched:
     do not meet goes through the front door, alone.
     """
 
-    def __init__(self, parameters: Parameters, tol: float = 1e-7) -> None:
-        self._parameters, self.tol = parameters, tol
+    def __init__(self, parameters: Parameters, solver: Newton) -> None:
+        self._parameters, self.solver = parameters, solver
         self.memory: dict[Group, Memory] = {}
         self.names = [a.name for a in parameters.arcs]
-        self.other = Each(parameters, Auto(tol))
+        self.other = Each(parameters, Auto(solver.tol, solver.budget, solver.device))
+        self._structures: dict[Group, Structure | None] = {}
 
     @property
     def parameters(self) -> Parameters:
@@ -97,7 +100,7 @@ class Batched:
 
     def alone(self, k: int) -> Batched:
         """The same for run k by itself."""
-        return Batched(self.parameters.one(k), self.tol)
+        return Batched(self.parameters.one(k), self.solver)
 
     def fork(self) -> Batched:
         """The same, knowing the same, with a memory of its own from here on."""
@@ -113,9 +116,9 @@ class Batched:
         """The inverse of `dump`."""
         self.memory = {}
         for key, tensors in known.items():
-            hard, structural = json.loads(key)
-            group = (tuple(hard), structural)
-            blank = self.memory[group] = self._blank(self.structure(group))
+            hard, structural, dead = json.loads(key)
+            group = (tuple(hard), structural, dead)
+            blank = self.memory[group] = self._blank(self._possible(group))
             for mine, theirs in zip(blank.tensors, tensors, strict=True):
                 mine.copy_(theirs)
 
@@ -123,7 +126,7 @@ class Batched:
 
     def component(self, group: Group) -> Component:
         """All arcs of the PDG as one component; the weights stand for nothing but the group."""
-        hard, structural = group
+        hard, structural, _ = group
         log_p = [a.log_table().detach().numpy() for a in self.parameters.arcs]
         arcs = [
             Attended(a, table, math.inf if h else 1.0, 0.0)
@@ -133,10 +136,22 @@ class Batched:
         variables = tuple(v for v in self.parameters.pdgs[0].variables if v.name in seen)
         return Component(variables, tuple(arcs), 1.0 if structural else 0.0)
 
-    def structure(self, group: Group) -> Structure:
-        """What all problems of a group share."""
-        found = self.component(group)
-        return structure(found, found.tree, len(self.parameters))
+    def structure(self, group: Group) -> Structure | None:
+        """What all problems of a group share; None if nothing is possible."""
+        if group not in self._structures:
+            component = self.component(group)
+            found = structure(component, component.tree)
+            if group[2]:
+                bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8))
+                alive, possible = support(found.layout, bits[: len(self.parameters.arc_at)].astype(np.bool_))
+                found = structure(component, component.tree, EVERY if alive.all() else alive) if possible else None
+            self._structures[group] = found
+        return self._structures[group]
+
+    def _possible(self, group: Group) -> Structure:
+        found = self.structure(group)
+        assert found is not None
+        return found
 
     def fits(self) -> bool:
         """Whether the junction tree of the whole PDG is one for batches.
@@ -144,7 +159,9 @@ class Batched:
         A single run whose clusters are not small is better off with what its foci attend to.
         """
         wide = WIDE if len(self.parameters) > 1 else WIDE_ALONE
-        return max(math.prod(s) for s in self.tree.shapes) <= wide and front_bytes(self.tree) <= Auto().budget
+        if max(math.prod(s) for s in self.tree.shapes) > wide:
+            return False
+        return self._possible(((False,) * len(self.names), False, "")).bytes <= self.solver.budget
 
     def loose(self, base: Attention) -> bool:
         """Whether this is a single run, large, and most of it loose ends under the attention its foci choose from."""
@@ -156,17 +173,22 @@ class Batched:
     @cached_property
     def tree(self) -> Tree:
         """The junction tree of the whole PDG."""
-        return self.component(((False,) * len(self.names), False)).tree
+        return self.component(((False,) * len(self.names), False, "")).tree
 
-    def groups(self, attention: Attentions) -> dict[Group, Tensor]:
+    def groups(self, log_p: Tensor, attention: Attentions) -> dict[Group, Tensor]:
         """Runs by group."""
         hard, structural = attention.beta == math.inf, attention.gamma > 0
+        zero = log_p == -math.inf
         everyone = torch.arange(len(attention))
-        if not hard.any() and (not structural.any() or structural.all()):
-            return {((False,) * hard.shape[1], bool(structural[:1].any())): everyone}
+        if not hard.any() and not zero.any() and (not structural.any() or structural.all()):
+            return {((False,) * hard.shape[1], bool(structural[:1].any()), ""): everyone}
+        dead = [""] * len(attention)
+        if zero.any():
+            bits = np.packbits((zero & (attention.beta > 0)[:, self.parameters.arc_at]).numpy(), axis=1)
+            dead = [row.tobytes().hex() if row.any() else "" for row in bits]
         found: dict[Group, list[int]] = {}
         for k, (h, g) in enumerate(zip(hard.tolist(), structural.tolist(), strict=True)):
-            found.setdefault((tuple(h), g), []).append(k)
+            found.setdefault((tuple(h), g, dead[k]), []).append(k)
         return {group: torch.tensor(runs) for group, runs in found.items()}
 
     # -- solving ---------------------------------------------------------------------------------------------------
@@ -176,7 +198,7 @@ class Batched:
         with torch.no_grad():
             log_p = self.parameters.log_tables(theta)
         found = Solved.blank(len(attention), log_p.shape[1])
-        for group, runs in self.groups(attention).items():
+        for group, runs in self.groups(log_p, attention).items():
             odd = self._odd(group, log_p[runs], attention.take(runs))
             if odd.any():
                 found.put(runs[odd], self.other.tables(log_p[runs[odd]], attention.take(runs[odd])))
@@ -190,40 +212,67 @@ class Batched:
         span = self.parameters.spans[arc.name]
         found = torch.zeros_like(log_p[:, span])
         rest = runs.clone()
-        for where, s, mu in self.clusters(log_p, attention, runs):
-            found[where] = s.arcs.sums(mu)[:, span]
+        for where, s, arcs in self._batches(log_p, attention, runs):
+            mu, fine = self._settled(s, arcs)
+            where = where[fine]
+            found[where] = torch.from_numpy(s.joint(mu[fine.numpy()]))[:, span]
             rest[where] = False
         return found + self.other.sharp(log_p, attention, rest, arc) if rest.any() else found
 
-    def clusters(
-        self, log_p: Tensor, attention: Attentions, runs: Tensor, tol: float = 1e-12, settle: float = 1e-9
-    ) -> Iterator[tuple[Tensor, Structure, Tensor]]:
-        """mu (runs, cells), group by group, of those runs that can be batched; found from a cold start."""
-        for group, some in self.groups(attention).items():
+    def near_zero(self, log_p: Tensor, attention: Attentions) -> tuple[Structure, np.ndarray] | None:
+        """mu (P, cells) at gamma -> 0+, extrapolated from the gamma given; None unless all runs are of one group."""
+        parts = list(self._batches(log_p, attention, torch.ones(len(attention), dtype=torch.bool)))
+        if len(parts) != 1 or len(parts[0][0]) != len(attention):
+            return None
+        found = extrapolate(parts[0][1], parts[0][2])
+        return found.structure, found.mu
+
+    def settled(self, log_p: Tensor, attention: Attentions) -> tuple[Structure, np.ndarray] | None:
+        """mu (P, cells) of unique minimisers (gamma > 0); None unless all runs are of one group."""
+        parts = list(self._batches(log_p, attention, torch.ones(len(attention), dtype=torch.bool)))
+        if len(parts) != 1 or len(parts[0][0]) != len(attention):
+            return None
+        mu, fine = self._settled(*parts[0][1:])
+        return (parts[0][1], mu) if fine.all() else None
+
+    def _batches(
+        self, log_p: Tensor, attention: Attentions, runs: Tensor
+    ) -> Iterator[tuple[Tensor, Structure, Arcs]]:
+        """Some runs, group by group, those that can be batched."""
+        for group, some in self.groups(log_p, attention).items():
             some = some[runs[some]]
             if len(some):
                 some = some[~self._odd(group, log_p[some], attention.take(some))]
-            if not len(some):
-                continue
-            s, a = self.structure(group), attention.take(some)
-            with torch.inference_mode():
-                batch, possible = Arcs(log_p[some], a.beta, a.alpha, a.gamma).batch(s)
-                tight = torch.where(possible, tol, math.inf).to(DTYPE)
-                found = certify(batch, interior(batch, cold(batch), tight, settle=settle, steps=30))
-                if any(group[0]):  # else mu is some distribution at least; here it may break hard arcs
-                    near = found.gap <= self.tol * found.upper.abs().clamp(min=1.0)
-                    possible = possible & near & (found.residual <= FEASIBLE)
-            yield some[possible.clone()], s, found.mu.clone()[possible.clone()]
+            s = self.structure(group)
+            if len(some) and s is not None:
+                yield some, s, _arcs(log_p[some], attention.take(some))
+
+    def _settled(self, s: Structure, arcs: Arcs) -> tuple[np.ndarray, Tensor]:
+        """mu (runs, cells) whose last step moved it by next to nothing, and for which runs it is fine, (runs,)."""
+        from dissonance.solvers.convex.interior import settle
+        from dissonance.solvers.convex.steps import Compiled
+
+        count = len(arcs.gamma)
+        at, every = point(s.layout, count), np.arange(count)
+        steps = Compiled(s.layout, s.fronts, s.numbers(arcs), at)
+        steps.cold(every)
+        settle(steps, every, np.full(count, 1e-12), 1e-9, 30)
+        mu, bounds = np.zeros_like(at.mu), np.zeros((count, 3))
+        steps.certify(every, mu, bounds)
+        fine = np.ones(count, dtype=np.bool_)
+        if steps.hard:  # else mu is some distribution at least; here it may break hard arcs
+            near = bounds[:, 1] - bounds[:, 0] <= self.solver.tol * np.maximum(1.0, np.abs(bounds[:, 1]))
+            fine = near & (bounds[:, 2] <= FEASIBLE)
+        return mu, torch.from_numpy(fine)
 
     def _odd(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:
         """Which runs need another solver: not convex, or determined by their hard arcs."""
         odd = torch.zeros(len(a), dtype=torch.bool)
         if group[1] or (a.beta < 0).any():
-            s = self.structure(group)
-            none = torch.where(s.is_hard, 0.0, a.beta - a.gamma[:, None] * a.alpha)
-            weight = none.new_zeros(len(none), int(s.term_of.max()) + 1).index_add_(1, s.term_of, none)
-            scale = torch.where(s.is_hard, 0.0, a.beta).abs().amax(1, keepdim=True)
-            odd |= (weight < -1e-12 * scale).any(1)
+            whole = self._possible((group[0], group[1], ""))
+            arcs = _arcs(log_p, a)
+            scale = np.abs(np.where(whole.layout.hard, 0.0, arcs.beta)).max(1, keepdims=True)
+            odd |= torch.from_numpy((whole.weights(arcs) < -1e-12 * scale).any(1))
             odd |= ((log_p == -math.inf) & (a.beta < 0)[:, self.parameters.arc_at]).any(1)
         if any(group[0]):
             for k, theta in enumerate(self.other.thetas(log_p)):
@@ -242,13 +291,14 @@ class Batched:
         else:
             runs_now, now = runs, a
         s = self.structure(group)
-        with torch.inference_mode():
-            batch, possible = Arcs(log_p, now.beta, now.alpha, now.gamma).batch(s)
-            state, bounds = self._run(batch, possible, memory, runs_now)
-            solved = self.read(s, log_p, now, possible, state, bounds)
-        state, solved = _own(state), _ordinary(solved)
-        gap = solved.upper - solved.lower
-        loose = possible.clone() & ~(gap <= self.tol * solved.upper.abs().clamp(min=1.0).nan_to_num(posinf=1.0))
+        if s is None:
+            found = Solved.blank(len(runs), log_p.shape[1])
+            return replace(found, lower=found.upper.clone())
+        arcs = _arcs(log_p, now)
+        outcome = self._run(Program(s, s.numbers(arcs)), memory, runs_now)
+        solved = self.read(s, log_p, now, outcome)
+        loose = ~(solved.upper - solved.lower <= self.solver.tol * solved.upper.abs().clamp(min=1.0))
+        loose &= solved.lower < math.inf
         if loose.any():
             solved.put(loose, self.other.tables(log_p[loose], now.take(loose)))
         if memory is None:
@@ -257,55 +307,47 @@ class Batched:
         memory.log_p[runs_now] = log_p
         for mine, theirs in zip(memory.attention.tensors, now.tensors, strict=True):
             mine[runs_now] = theirs
-        memory.state.put(runs_now, state)
+        for mine, theirs in zip(memory.at, outcome.at, strict=True):
+            mine[runs_now.numpy()] = theirs
         memory.solved.put(runs_now, solved)
         return memory.solved.take(runs)
 
     def _blank(self, s: Structure) -> Memory:
-        count, entries = len(self.parameters), len(self.parameters.arc_at)
+        count, entries, arcs = len(self.parameters), len(self.parameters.arc_at), len(self.names)
 
-        def zeros(n: int) -> Tensor:
-            return torch.zeros(count, n, dtype=DTYPE)
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=DTYPE)
 
-        steps = torch.zeros(count, dtype=torch.long)
-        free = (zeros(len(s.first)), zeros(len(s.roots)), zeros(len(s.hard_entry)))
-        state = State(zeros(s.cells), zeros(s.cells), *free, steps)
-        arcs = len(self.names)
-        attention = Attentions(zeros(arcs), zeros(arcs), torch.zeros(count, dtype=DTYPE))
+        attention = Attentions(zeros(count, arcs), zeros(count, arcs), zeros(count))
         known = torch.zeros(count, dtype=torch.bool)
-        return Memory(known, zeros(entries), attention, state, Solved.blank(count, entries))
+        return Memory(known, zeros(count, entries), attention, point(s.layout, count), Solved.blank(count, entries))
 
-    def _run(self, batch: Batch, possible: Tensor, memory: Memory | None, runs: Tensor) -> tuple[State, Bounds]:
-        """From the last state where there is one; afresh where that does not lead to a tight proof."""
-        tol = torch.where(possible, 1e-2 * self.tol, math.inf).to(DTYPE)  # mu is only as good as the root of the gap
-        if memory is None or not bool(memory.known[runs].all()):
-            state = interior(batch, cold(batch), tol)
-            return state, certify(batch, state)
-        enough = torch.where(possible, 0.5 * self.tol, math.inf)
-        return solve_nearby(batch, memory.state.take(runs), tol, enough)
+    def _run(self, program: Program, memory: Memory | None, runs: Tensor) -> Outcome:
+        """From the last point where there is one; afresh where that does not lead to a tight proof."""
+        tol = 1e-2 * self.solver.tol  # mu is only as good as the root of the gap
+        near, known = None, None
+        if memory is not None:
+            some = runs.numpy()
+            near, known = Point(*(x[some] for x in memory.at)), memory.known[runs].numpy()
+        return self.solver.run(program, tol, 0.5 * self.solver.tol, near, known)
 
-    def read(self, s: Structure, log_p: Tensor, a: Attentions, possible: Tensor, state: State, b: Bounds) -> Solved:
+    def read(self, s: Structure, log_p: Tensor, a: Attentions, outcome: Outcome) -> Solved:
         """Bounds, mu(s,t) and derivatives of what was solved."""
-        joint = s.arcs.sums(b.mu)
-        hard = s.is_hard[s.arc_of]
-        slope = -torch.where(hard, 0.0, a.beta[:, s.arc_of]) * joint
-        upper = torch.where(b.residual <= FEASIBLE, b.upper, math.inf)
+        joint, arc_of = torch.from_numpy(s.joint(outcome.mu)), torch.from_numpy(s.arc_of)
+        low, high, residual = torch.from_numpy(outcome.bounds).T
+        hard = torch.from_numpy(s.layout.hard)[arc_of]
+        slope = -torch.where(hard, 0.0, a.beta[:, arc_of]) * joint
+        upper = torch.where(residual <= FEASIBLE, high, math.inf)
         if hard.any():
-            mass = self.parameters.along_rows(joint)
-            slope[:, s.hard_entry] = (mass * log_p.exp())[:, s.hard_entry] * state.lam
+            mass, lam = self.parameters.along_rows(joint), torch.from_numpy(s.spread_multipliers(outcome.at.y))
+            slope = torch.where(hard, mass * log_p.exp() * lam, slope)
         plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
-        lower = torch.where(plain, b.lower.clamp(min=0.0), b.lower)
-        lower = torch.where(possible, torch.minimum(lower, upper), math.inf)
-        upper = torch.where(possible, upper, math.inf)
+        lower = torch.minimum(torch.where(plain, low.clamp(min=0.0), low), upper)
+        impossible = torch.from_numpy(outcome.contradiction > FEASIBLE)
+        lower, upper = (torch.where(impossible, math.inf, x) for x in (lower, upper))
         slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
-        return Solved(lower, upper, state.steps, joint, slope)
+        return Solved(lower, upper, torch.from_numpy(outcome.steps), joint, slope)
 
 
-def _own(state: State) -> State:
-    """The same outside inference mode."""
-    return State(*(x.clone() for x in vars(state).values()))
-
-
-def _ordinary(solved: Solved) -> Solved:
-    """The same outside inference mode."""
-    return Solved(*(getattr(solved, name).clone() for name in TENSORS))
+def _arcs(log_p: Tensor, a: Attentions) -> Arcs:
+    return Arcs(log_p.numpy(), a.beta.numpy(), a.alpha.numpy(), a.gamma.numpy())

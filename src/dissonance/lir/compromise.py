@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,17 +17,14 @@ from dissonance.lir.inner import Attentions, Inner
 from dissonance.lir.parameters import Stacked
 from dissonance.lir.published import Unconverged
 from dissonance.numerics import DTYPE
-from dissonance.solvers.batch import Arcs
-from dissonance.solvers.bounds import agree
+from dissonance.solvers.convex.program import Structure
 from dissonance.solvers.extended import Extended
-from dissonance.solvers.structure import Structure
 
 LARGEST = 2**16
 """Joint states up to which total variation is taken over the joint; beyond, it is the largest over the clusters."""
 
-GAMMA = 1e-6
-"""The gamma at which, and at twice which, minimisers are found to extrapolate to gamma -> 0+: to about 1e-5 in total
-variation."""
+GAMMA = 1e-7
+"""The gamma from which mu* is extrapolated to gamma -> 0+, times the least weight of an arc."""
 
 
 @dataclass(frozen=True)
@@ -64,35 +62,23 @@ def _batched(inner: Batched, theta: Stacked, a: Attentions) -> Compromise | None
     """For all runs at once; None if some need another solver."""
     with torch.no_grad():
         log_p = inner.parameters.log_tables(theta)
-    runs = torch.ones(len(a), dtype=torch.bool)
-    ratio = torch.where((a.alpha > 0) & (a.beta > 0), a.beta / a.alpha.clamp(min=1e-300), math.inf).amin(1)
-    small = GAMMA * ratio.clamp(max=1.0)
-    attended = torch.where(a.beta == 0, 0.0, a.alpha)
-    found: list[Tensor] = []
-    s: Structure | None = None
-    for times in (1, 2):
-        gamma = torch.where(a.gamma > 0, a.gamma, times * small)
-        alpha = torch.where((a.gamma > 0)[:, None], a.alpha, attended)
-        parts = list(inner.clusters(log_p, replace(a, gamma=gamma, alpha=alpha), runs, 1e-5 * GAMMA, math.inf))
-        if len(parts) != 1 or len(parts[0][0]) != len(a):
-            return None
-        s = parts[0][1]
-        found.append(parts[0][2])
-    assert s is not None
-    with torch.inference_mode():
-        batch, _ = Arcs(log_p, a.beta, attended, small).batch(s)
-        mu = agree(batch, 2 * found[0] - found[1])
-    return _flat(s, mu.clone())
+    if bool((a.gamma > 0).all()):
+        found = inner.settled(log_p, a)
+    elif bool((a.gamma > 0).any()):
+        return None
+    else:
+        ratio = torch.where((a.alpha > 0) & (a.beta > 0), a.beta / a.alpha.clamp(min=1e-300), math.inf).amin(1)
+        attended = torch.where(a.beta == 0, 0.0, a.alpha)
+        found = inner.near_zero(log_p, replace(a, gamma=GAMMA * ratio.clamp(max=1.0), alpha=attended))
+    return None if found is None else _flat(*found)
 
 
-def _flat(s: Structure, mu: Tensor) -> Compromise:
-    if math.prod(s.tree.sizes.values()) > LARGEST:
-        return Compromise(mu, s.cluster)
-    starts = s.cell_at.tolist()
-    tables = [
-        mu[:, at : at + math.prod(shape)].reshape(-1, *shape) for at, shape in zip(starts, s.tree.shapes, strict=True)
-    ]
-    return Compromise(joint(s.tree, tables).flatten(1))
+def _flat(s: Structure, mu: np.ndarray) -> Compromise:
+    lay, sizes = s.layout, s.tree.sizes
+    if math.prod(sizes.values()) > LARGEST:
+        return Compromise(torch.from_numpy(mu), torch.from_numpy(np.repeat(np.arange(len(lay.parent)), np.diff(lay.cell_at))))
+    each = [s.tables(row) for row in mu]
+    return Compromise(joint(s.tree, [torch.stack(tables) for tables in zip(*each, strict=True)]).flatten(1))
 
 
 def joint(tree: Tree, tables: list[Tensor]) -> Tensor:

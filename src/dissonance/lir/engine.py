@@ -35,6 +35,7 @@ from dissonance.lir.trace import BLANK, Record, Row, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton, Solver
 from dissonance.solvers import by_name as solver_by_name
+from dissonance.solvers.base import DEFAULT_TOL
 from dissonance.solvers.paper import Paper
 
 Callback = Callable[[int, Sequence[Trace]], bool | None]
@@ -55,20 +56,28 @@ def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -
     return focus
 
 
-def inner_for(parameters: Parameters, solver: Solver, tol: float, base: Attention) -> Inner:
+def inner_for(parameters: Parameters, solver: Solver, base: Attention) -> Inner:
     """The batched solver where it applies (attention that varies is nothing for it), the one asked for, run by run,
     where it does not."""
     whole = type(solver) is Newton
     if whole or isinstance(solver, Auto):
         if parameters.tabular and not base.varying:
-            batched = Batched(parameters, tol)
+            batched = Batched(parameters, Newton(solver.tol, solver.budget, solver.device))
             if batched.fits() and (whole or not batched.loose(base)):
                 return batched
-        return Each(parameters, replace(solver, tol=tol))
+        return Each(parameters, solver)
     if isinstance(solver, Paper) and parameters.tabular:
         own = {f.name: getattr(solver, f.name) for f in fields(Paper) if f.name != "spread"}
         return Unconverged(parameters, solver if isinstance(solver, Published) else Published(**own))
     return Each(parameters, solver)
+
+
+def solver_for(solver: Solver | str, tol: float | None) -> Solver:
+    """A solver by its name, with this tolerance if one is given; one that is passed keeps every option."""
+    if not isinstance(solver, str):
+        return solver
+    found: Any = solver_by_name(solver)
+    return found if tol is None or not isinstance(found, Auto | Newton) else replace(found, tol=tol)
 
 
 class Engine:
@@ -83,17 +92,18 @@ class Engine:
         flow: Flow,
         solver: Solver | str,
         *,
-        tol: float = 1e-7,
+        tol: float | None = None,
         record: Record | None = None,
     ) -> None:
         self.parameters, self.refocus, self.seeds = parameters, list(refocus), list(seeds)
-        self.flow, self.tol = flow, tol
+        self.flow = flow
         self.moves: Flow = flow.begin() if isinstance(flow, Descent) else flow
-        self.solver = solver_by_name(solver) if isinstance(solver, str) else solver
+        self.solver = solver_for(solver, tol)
+        self.tol = getattr(self.solver, "tol", DEFAULT_TOL) if tol is None else tol
         self.record = record or Record()
         self.names = [a.name for a in parameters.arcs]
         self.base = base.attention
-        self.inner = inner_for(parameters, self.solver, tol, self.base)
+        self.inner = inner_for(parameters, self.solver, self.base)
         self.attention = Attentions.of([base.attention] * len(parameters), self.names)
         self.generators = [torch.Generator().manual_seed(s) for s in seeds]
         self.traces = [Trace(base) for _ in seeds]
@@ -119,7 +129,7 @@ class Engine:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
-            again = inner_for(self.parameters, self.solver, self.tol, self.base)
+            again = inner_for(self.parameters, self.solver, self.base)
             self.inner = again  # the old one may know half a solution
         self._check()
         self.look(last=True)

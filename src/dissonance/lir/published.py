@@ -30,8 +30,7 @@ from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.pdg import Arc
 from dissonance.problem import check_size
-from dissonance.solvers.batch import Arcs
-from dissonance.solvers.paper import BIT, Dense, Paper
+from dissonance.solvers.paper import BIT, Arcs, Dense, Paper
 
 ADAM = Descent("Adam", 0.05 / 10, 10, {"eps": 1e-8 * BIT})
 """The outer loop of the published runs: Adam's epsilon is 1e-8 on gradients in bits."""

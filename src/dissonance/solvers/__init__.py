@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
-from dissonance.solvers.base import FEASIBLE, Solution, Solver
-from dissonance.solvers.batch import alike
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, alike
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton
@@ -19,7 +20,6 @@ from dissonance.solvers.gaussian import Gaussian
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.sampled import Sampled
-from dissonance.solvers.selection import select
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Auto:
     """The right solver for each component: direct where mu is known, exact where convex, local otherwise."""
 
-    tol: float = 1e-7
+    tol: float = DEFAULT_TOL
     budget: int = BUDGET
     device: str | None = None
     samples: int = 1
@@ -130,6 +130,13 @@ def _account(solver: Solver, solved: Sequence[Solution], seconds: float) -> str:
     gap = max((s.upper - s.lower for s in solved if s.upper < float("inf")), default=0.0)
     steps = sum(s.steps for s in solved)
     return f"{solver.name}: {problems}, {steps} steps, bounds {gap:.2g} apart, {seconds:.3g} s"
+
+
+def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
+    """mu* of a solution at gamma = 0, and how far off it may be; see `convex/selection.py`."""
+    from dissonance.solvers.convex.selection import select
+
+    return select(solution)
 
 
 SOLVERS: dict[str, type[Solver]] = {

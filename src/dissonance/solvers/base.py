@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -15,34 +15,15 @@ from dissonance.distributions import CliqueTree, Tree
 from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.scores import FEASIBLE as FEASIBLE
-from dissonance.solvers.structure import Structure
 from dissonance.variables import cells
 
+if TYPE_CHECKING:
+    from dissonance.solvers.convex.program import Structure
+    from dissonance.solvers.convex.steps import Point
 
-@dataclass(frozen=True)
-class State:
-    """Where the iteration stands, for P problems; `steps` (P,) counts its steps."""
 
-    mu: Tensor
-    z: Tensor
-    l: Tensor  # noqa: E741 - the letter of the formula
-    d: Tensor
-    lam: Tensor
-    steps: Tensor
-
-    def take(self, keep: Tensor) -> State:
-        """Some of the problems."""
-        return State(*(x[keep] for x in vars(self).values()))
-
-    def put(self, where: Tensor, other: State) -> None:
-        """Overwrite some of the problems, in place."""
-        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
-            mine[where] = theirs
-
-    @classmethod
-    def stacked(cls, states: Sequence[State]) -> State:
-        """Several side by side."""
-        return cls(*(torch.cat(x) for x in zip(*(vars(s).values() for s in states), strict=True)))
+DEFAULT_TOL = 1e-7
+"""The gap between the bounds that is aimed at, relative to max(1, |inconsistency|)."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +47,7 @@ class Solution:
     residual: float = 0.0
     memory: int = 0
     method: str = ""
-    near: tuple[Structure, State] | None = field(default=None, repr=False)
+    near: tuple[Structure, Point] | None = field(default=None, repr=False)
 
     @property
     def mu(self) -> CliqueTree:
@@ -111,3 +92,9 @@ class Solver(Protocol):
     def solve(self, component: Component) -> Solution:
         """Bounds, and a mu that attains the upper one."""
         ...
+
+
+def alike(component: Component) -> object:
+    """A key that components have in common when they differ in their numbers only."""
+    arcs = tuple([(a.sources, a.targets, a.log_p.shape, a.hard) for a in component.arcs])
+    return tuple(component.sizes.items()), arcs, component.gamma > 0

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from dissonance.problem import BUDGET, Array, Attended, Component, check_size
-from dissonance.solvers.assemble import assemble
+from dissonance.problem import BUDGET, Array, Component
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
-from dissonance.solvers.certificate import agree, contradiction
-from dissonance.solvers.exact import dense
-from dissonance.solvers.newton import cold, newton
-from dissonance.solvers.program import Program
-from dissonance.solvers.support import Ints, settings
+from dissonance.solvers.exact import Newton
+
+if TYPE_CHECKING:
+    from dissonance.solvers.convex.program import Structure
+    from dissonance.solvers.convex.steps import Numbers, Point
 
 
 @dataclass(frozen=True)
 class _Concave:
-    """A mechanism of negative weight w: the concave term w sum m log(m/s), on the cells of one cluster."""
+    """The mechanisms of negative weight: the concave terms w sum m log(m/s), w (terms,) <= 0."""
 
-    weight: float
-    cells: slice
-    term: Ints
-    row_of_term: Ints
+    structure: Structure
+    weight: Array
 
-    def log_conditional(self, mu: Array) -> Array:
-        """log mu(t|s) at every cell; mass that has vanished keeps a very negative number, so that it may return."""
-        m = np.bincount(self.term, mu[self.cells], len(self.row_of_term))
-        s = np.bincount(self.row_of_term, m)[self.row_of_term]
-        return np.log(np.maximum(m, 1e-30) / np.maximum(s, 1e-30))[self.term]
-
-    def value(self, mu: Array) -> float:
-        """w sum m log(m/s)."""
-        return self.weight * float(mu[self.cells] @ self.log_conditional(mu))
+    def log_conditionals(self, mu: Array) -> tuple[Array, Array]:
+        """w log mu(t|s), added up at every cell, and their mean; mass that has vanished may return."""
+        lay = self.structure.layout
+        cost, mean = np.zeros_like(mu), 0.0
+        for t in np.flatnonzero(self.weight).tolist():
+            k = int(np.searchsorted(lay.term_at, t, side="right")) - 1
+            cells = slice(int(lay.cell_at[k]), int(lay.cell_at[k + 1]))
+            entry = lay.entry[lay.term_cell[t] : lay.term_cell[t + 1]]
+            first = lay.entry_at[lay.row_at[t]]
+            m = np.bincount(entry - first, mu[cells])
+            row = lay.row[first : first + len(m)] - lay.row_at[t]
+            s = np.bincount(row, m)[row]
+            found = self.weight[t] * np.log(np.maximum(m, 1e-30) / np.maximum(s, 1e-30))[entry - first]
+            cost[cells] += found
+            mean += float(mu[cells] @ found)
+        return cost, np.float64(mean)
 
 
 @dataclass(frozen=True)
@@ -58,74 +62,73 @@ class ConcaveConvex:
 
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found."""
-        tree = component.tree
-        check_size(tree, self.budget, component.gamma > 0)
-        program = assemble(component, tree)
-        if program is None:
+        from dissonance.solvers.convex.program import Arcs
+
+        arcs = Arcs.of([component])
+        ((s, _),) = Newton(budget=self.budget).structures(component, component.tree, arcs)
+        if s is None:
             return infinite(component, self.name)
-        concave = [
-            _concave(program, a, w)
-            for a in {b.mechanism: b for b in component.arcs if not b.hard}.values()
-            if (w := component.weights.get(a.mechanism, 0.0)) < 0
-        ]
-        bottomless = np.isneginf(program.c)
-        finite = replace(program, c=np.where(bottomless, 0.0, program.c))
+        numbers = s.numbers(arcs)
+        bottomless = np.isneginf(numbers.c[0])
+        convex = numbers._replace(c=np.where(np.isneginf(numbers.c), 0.0, numbers.c))
+        concave = _Concave(s, np.minimum(s.weights(arcs)[0], 0.0))
         rng = np.random.default_rng(self.seed)
-        best: tuple[float, Array, Array] | None = None
+        best: tuple[float, Array, Point] | None = None
         steps = 0
         for start in range(self.starts):
-            tilt = np.zeros_like(program.c) if start == 0 else rng.gumbel(size=len(program.c))
-            first = newton(replace(finite, c=finite.c + tilt), cold(program), self.tol)
-            steps += first.steps
-            if contradiction(program, first.u):
+            tilt = np.zeros_like(bottomless) if start == 0 else rng.gumbel(size=len(bottomless))
+            at, mu, used, impossible = self._newton(s, convex, tilt)
+            steps += used
+            if impossible:
                 return infinite(component, self.name)
-            mu = agree(program, first.mu)
             if mu[bottomless].sum() > FEASIBLE:
                 return infinite(component, self.name, -math.inf)
-            value, mu, u, used = self._descend(finite, concave, mu)
+            value, mu, at, used = self._descend(s, convex, concave, mu, at)
             steps += used
             if best is None or value < best[0]:
-                best = value, mu, u
+                best = value, mu, at
         assert best is not None
-        value, mu, u = best
-        residual = float(np.abs(program.A[program.first_hard :] @ mu).max(initial=0.0))
+        value, mu, at = best
+        residual = s.broken(numbers.p, mu)
+        multipliers = s.multipliers(at.y[0])
         return Solution(
             component,
             -math.inf,
             value if residual <= FEASIBLE else math.inf,
             self.name,
             converged=False,
-            tree=tree,
-            tables=dense(program, mu),
-            multipliers={h.arc.name: torch.from_numpy(h.multipliers(u)) for h in program.hard},
+            tree=component.tree,
+            tables=s.tables(mu),
+            multipliers={component.arcs[a].name: m.view(component.arcs[a].log_p.shape) for a, m in multipliers},
             steps=steps,
             residual=residual,
         )
 
-    def _descend(self, program: Program, concave: list[_Concave], mu: Array) -> tuple[float, Array, Array, int]:
-        """Tangent, solve, repeat: the value, mu, the dual variables of the last tangent, and how many steps it took."""
-        value = program.objective(mu) + sum(t.value(mu) for t in concave)
-        u, steps = np.zeros(0), 0
+    def _newton(self, s: Structure, numbers: Numbers, tilt: Array) -> tuple[Point, Array, int, bool]:
+        """The minimiser of the convex part with some cost added: the point, its mu, steps, and whether hard arcs
+        contradict each other."""
+        from dissonance.solvers.convex.certificate import contradiction
+        from dissonance.solvers.convex.interior import newton
+        from dissonance.solvers.convex.steps import Compiled, point
+
+        one = np.zeros(1, dtype=np.int64)
+        at = point(s.layout, 1)
+        steps = Compiled(s.layout, s.fronts, numbers._replace(c=numbers.c + tilt), at)
+        steps.cold(one)
+        taken = newton(steps, one, np.array([self.tol]), 100)
+        impossible = bool(contradiction(s.layout, numbers.p, at.y, one)[0] > FEASIBLE)
+        return at, s.agreeing(at.mu)[0], int(taken[0]), impossible
+
+    def _descend(
+        self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Point
+    ) -> tuple[float, Array, Point, int]:
+        """Tangent, solve, repeat: the value, mu, the point of the last tangent, and how many steps it took."""
+        value, steps = s.value(numbers, mu) + concave.log_conditionals(mu)[1], 0
         for _ in range(self.rounds):
-            c = program.c.copy()
-            for t in concave:
-                c[t.cells] += t.weight * t.log_conditional(mu)
-            now = newton(replace(program, c=c), cold(program), self.tol)
-            u, steps = now.u, steps + now.steps
-            moved = agree(program, now.mu)
-            new = program.objective(moved) + sum(t.value(moved) for t in concave)
+            at, moved, used, _ = self._newton(s, numbers, concave.log_conditionals(mu)[0])
+            steps += used
+            new = s.value(numbers, moved) + concave.log_conditionals(moved)[1]
             if not new < value - self.tol * max(1.0, abs(value)):
                 break
             value, mu = new, moved
-        return value, mu, u, steps
-
-
-def _concave(program: Program, arc: Attended, weight: float) -> _Concave:
-    tree = program.tree
-    home = tree.home(arc.scope)
-    assert home is not None
-    width = math.prod(tree.sizes[t] for t in arc.targets)
-    used, term = np.unique(settings(tree, home, arc.scope)[program.states[home]], return_inverse=True)
-    _, row = np.unique(used // width, return_inverse=True)
-    cells = slice(int(program.offsets[home]), int(program.offsets[home + 1]))
-    return _Concave(weight, cells, term, row)
+        return float(value), mu, at, steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,9 +15,8 @@ from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import decompose, single
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
-from dissonance.problem import BUDGET, BYTES_PER_CELL, Attended, Component, check_size
+from dissonance.problem import BUDGET, BYTES_PER_CELL, Array, Attended, Component, check_size
 from dissonance.scores import incompatibility
-from dissonance.solvers.assemble import linear_cost
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.sampled import Sampled
 
@@ -41,6 +41,12 @@ def gather(component: Component, tree: Tree, tables: dict[str, Tensor]) -> list[
             assert home is not None
             found[home] = found[home] + spread(tables[a.name], a.arc, tree, home)
     return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
+
+
+def _weighted(arc: Attended, gamma: float) -> Array:
+    """beta log p of a soft arc, gamma alpha log p of a hard one; 0 where the weight is."""
+    weight = gamma * arc.alpha if arc.hard else arc.beta
+    return weight * arc.log_p if weight else np.zeros_like(arc.log_p)
 
 
 class _Product(CliqueTree):
@@ -157,7 +163,7 @@ class SumProduct:
             )
         tree, gamma = component.tree, component.gamma
         check_size(tree, self.budget, False)
-        logs = {a.name: torch.from_numpy(-linear_cost(a, None, gamma) / gamma) for a in component.arcs}
+        logs = {a.name: torch.from_numpy(_weighted(a, gamma) / gamma) for a in component.arcs}
         log_z, tables = calibrate(tree, gather(component, tree, logs))
         value = -gamma * float(log_z)
         if math.isinf(value):

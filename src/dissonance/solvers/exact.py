@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.numerics import DTYPE
-from dissonance.problem import BUDGET, Array, Component, check_size, dual_bytes, front_bytes, pairs
-from dissonance.solvers.assemble import assemble
-from dissonance.solvers.base import FEASIBLE, Solution, State, infinite
-from dissonance.solvers.batch import Arcs, Batch, structure
-from dissonance.solvers.bounds import Bounds as BatchBounds
-from dissonance.solvers.bounds import certify as certify_batch
-from dissonance.solvers.bounds import contradiction as contradiction_batch
-from dissonance.solvers.certificate import Bounds, certify, contradiction
-from dissonance.solvers.conic import conic
-from dissonance.solvers.interior import cold as cold_batch
-from dissonance.solvers.interior import interior
-from dissonance.solvers.nearby import solve_nearby
-from dissonance.solvers.newton import Iterate, cold, newton, warm
-from dissonance.solvers.program import Program
+from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, infinite
 
-KEPT = 1e-12
-"""How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
-
-SMALL = 80
-"""Cells below which a single problem is quicker through its dual, with small dense matrices."""
-
-SEVERAL = 4
-"""Small problems from which on they are quicker together."""
+if TYPE_CHECKING:  # Numba is imported where something is solved
+    from dissonance.solvers.convex.layout import Bools
+    from dissonance.solvers.convex.program import Arcs, Program, Structure
+    from dissonance.solvers.convex.solve import Outcome
+    from dissonance.solvers.convex.steps import Point
 
 LARGE = 4000
 """Problems from which on a batch is quicker on a GPU."""
 
-HEAVY = 1_000_000
-"""Pairs of unknowns from which a dual is slow, however few cells there are."""
-
-WIDE = 1024
-"""At gamma = 0, cells of the widest cluster the batched solver takes: its work grows with their cube, that of the dual
-does not. At gamma > 0 every cell has a curvature of its own."""
+BYTES_PER_CELL = 200
+"""What numbering a cell of a cluster's table takes, roughly, whether or not it can carry mass."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +37,7 @@ class Newton:
     `device`: where batches are solved; None: on a GPU if there is one and the batch is large.
     """
 
-    tol: float = 1e-7
+    tol: float = DEFAULT_TOL
     budget: int = BUDGET
     device: str | None = None
 
@@ -75,29 +55,36 @@ class Newton:
         return self.solve_many([component])[0]
 
     def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
-        """The same for components that differ in their numbers only, together: see `batch.alike`.
+        """The same for components that differ in their numbers only, together: see `alike`.
 
         `near`: solutions of almost the same components to start from. A start that does not lead to a tight proof is
         forgotten, and the problem solved afresh.
         """
+        from dissonance.solvers.convex.program import Arcs
+
         for c in components:
             if not c.convex:
                 raise CapabilityError(_not_convex(c, self.name))
-        tree = self.tree(components[0])
-        together = self.together(tree, components[0].gamma > 0, len(components))
-        if not together:
-            check_size(tree, self.budget, components[0].gamma > 0)
-            return [self._insist(c, tree) for c in components]
-        found: list[Solution | Component] = []
-        for at in range(0, len(components), together):
-            part = slice(at, at + together)
-            found += self._batched(components[part], tree, None if near is None else near[part])
-        return [self._insist(s, tree) for s in found]
+        tree, arcs = self.tree(components[0]), Arcs.of(components)
+        found: dict[int, Solution] = {}
+        for s, some in self.structures(components[0], tree, arcs):
+            here = [components[k] for k in some.tolist()]
+            if s is None:
+                found |= zip(some.tolist(), [infinite(c, self.name) for c in here], strict=True)
+            else:
+                before = [near[k] for k in some.tolist()] if near is not None else []
+                found |= zip(some.tolist(), self._solve(s, here, arcs.take(some), before), strict=True)
+        return [found[k] for k in range(len(components))]
 
-    def together(self, tree: Tree, curved: bool, count: int) -> int:
-        """How many problems to solve in one batch: as many as fit, if its overhead pays; 0: each by its dual."""
-        pays = count >= SEVERAL or tree.cells >= SMALL or pairs(tree, curved) > HEAVY
-        return min(count, self.budget // front_bytes(tree)) if pays and not _wide(tree, curved) else 0
+    def structures(self, component: Component, tree: Tree, arcs: Arcs) -> Iterator[tuple[Structure | None, np.ndarray]]:
+        """Problems by what can carry mass in them; SizeError before anything is allocated that would not fit."""
+        from dissonance.solvers.convex.program import by_support
+
+        check_bytes(tree, BYTES_PER_CELL * tree.cells, self.budget)
+        for s, some in by_support(component, tree, arcs):
+            if s is not None:
+                check_bytes(tree, s.bytes, self.budget)
+            yield s, some
 
     def on_gpu(self, count: int) -> bool:
         """Whether a batch of so many problems is solved on a GPU."""
@@ -105,105 +92,74 @@ class Newton:
             return self.device != "cpu"
         return count >= LARGE and torch.cuda.is_available()
 
-    def _batched(
-        self, components: Sequence[Component], tree: Tree, near: Sequence[Solution] | None
-    ) -> list[Solution | Component]:
-        count = len(components)
-        device = self.device or ("cuda" if self.on_gpu(count) else "cpu")
-        s = structure(components[0], tree, count, device)
-        with torch.inference_mode():
-            batch, possible = Arcs.of(components).to(device).batch(s)
-            state, bounds = self._run(batch, torch.where(possible, 1e-3 * self.tol, math.inf).to(DTYPE), near)
-            impossible = (~possible | contradiction_batch(batch, state.lam)).tolist()
-        mu, lam = (x.to("cpu", copy=True) for x in (bounds.mu, state.lam))  # ordinary tensors
-        lows, ups, residuals = bounds.lower.tolist(), bounds.upper.tolist(), bounds.residual.tolist()
-        memory = front_bytes(tree) * count
-        found: list[Solution | Component] = []
-        for k, (c, steps) in enumerate(zip(components, state.steps.tolist(), strict=True)):
-            if impossible[k]:
-                found.append(replace(infinite(c, self.name), steps=steps))
-                continue
-            multipliers = {
-                a.name: lam[k, at : at + a.log_p.size].reshape(a.log_p.shape)
-                for a, at in zip(c.arcs, s.hard_at.tolist(), strict=True)
-                if a.hard
-            }
-            bound = Bounds(lows[k], ups[k], np.zeros(0), residuals[k])
-            here = self._solution(c, bound, tree, s.tables(mu[k]), multipliers, steps, memory)
-            found.append(replace(here, method="batched", near=(s, state.take(torch.tensor([k], device=device)))))
-        return found
+    def _solve(
+        self, s: Structure, components: Sequence[Component], arcs: Arcs, near: Sequence[Solution]
+    ) -> list[Solution]:
+        from dissonance.solvers.convex.program import Program, point_of
 
-    def _run(self, batch: Batch, tol: Tensor, near: Sequence[Solution] | None) -> tuple[State, BatchBounds]:
-        """From where `near` stopped, where that is known."""
-        start = cold_batch(batch)
-        old = [x.near if x.near is not None and x.near[0] is batch.structure else None for x in near or ()]
-        known = torch.tensor([k for k, x in enumerate(old) if x is not None], dtype=torch.long, device=tol.device)
-        if len(known):
-            start.put(known, State.stacked([x[1] for x in old if x is not None]))
-            return solve_nearby(batch, start, tol, 10 * tol)
-        state = interior(batch, start, tol)
-        return state, certify_batch(batch, state)
+        program = Program(s, s.numbers(arcs))
+        start, known = point_of(s, len(components), [x.near for x in near])
+        outcome = self.run(program, 1e-3 * self.tol, 1e-2 * self.tol, start, known)
+        found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
+        return [
+            x if x.lower == math.inf or self._done(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))
+            for k, x in enumerate(found)
+        ]
 
-    def _insist(self, found: Solution | Component, tree: Tree) -> Solution:
-        """If a solution is missing or not close, try the dual, Clarabel, and the dual from where Clarabel stopped."""
-        if isinstance(found, Solution):
-            if found.lower == math.inf or self._done(found, 1e-2):
-                return found
-            best, component = found, found.component
-        else:
-            best, component = None, found
-        program = assemble(component, tree)
-        if program is None:
-            return infinite(component, self.name)
-        last: Iterate | None = None
-        for method in self.methods():
-            tol = 1e-4 * self.tol
-            if method == "dual":
-                last = newton(program, cold(program), tol)
-            elif method == "conic":
-                last = conic(program, 1e-2 * self.tol)
-            else:
-                assert last is not None
-                last = newton(program, warm(program, last, certify(program, last).gap), tol)
-            if contradiction(program, last.u):
-                return replace(infinite(component, self.name), steps=last.steps)
-            bounds = certify(program, last)
-            multipliers = {h.arc.name: torch.from_numpy(h.multipliers(last.u)) for h in program.hard}
-            tables, memory = dense(program, bounds.mu), dual_bytes(tree, component.gamma > 0)
-            now = self._solution(component, bounds, tree, tables, multipliers, last.steps, memory)
-            now = replace(now, method="dual" if method == "dual" else "clarabel")
-            best = now if best is None else self._better(best, now)
+    def run(
+        self, program: Program, tol: float, enough: float, start: Point | None = None, known: Bools | None = None
+    ) -> Outcome:
+        """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
+        from dissonance.compiled import AVAILABLE
+        from dissonance.solvers.convex.solve import TOGETHER, solve
+
+        count, s = len(program), program.structure
+        targets = np.full(count, tol), np.full(count, enough)
+        if self.on_gpu(count) or not AVAILABLE:
+            from dissonance.solvers.convex import device
+
+            return device.solve(program, *targets, start, known, self.device or "cuda" if self.on_gpu(count) else "cpu")
+        return solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
+
+    def _insist(self, best: Solution, program: Program) -> Solution:
+        """A solution that is not close: try Clarabel, and Newton from where Clarabel stopped."""
+        from dissonance.solvers.convex.conic import conic
+        from dissonance.solvers.convex.solve import prove
+
+        at: Point | None = None
+        for method in ("conic", "polish"):
+            taken = 0
+            if method == "conic":
+                at, taken = conic(program, 1e-2 * self.tol)
+            assert at is not None
+            outcome = prove(program, at, None if method == "conic" else 1e-4 * self.tol)
+            outcome.steps += taken
+            now = replace(self._solution(best.component, outcome, program.structure, 0), method="clarabel")
+            if now.lower == math.inf:
+                return now
+            best = self._better(best, now)
             if self._done(best, 1e-3):
                 break
-        assert best is not None
         return best
 
-    def methods(self) -> list[str]:
-        """What to try on a single component, in this order, until the bounds are close enough."""
-        return ["dual", "conic", "polish"]
-
-    def _solution(
-        self,
-        component: Component,
-        bounds: Bounds,
-        tree: Tree,
-        tables: list[Tensor],
-        multipliers: dict[str, Tensor],
-        steps: int,
-        memory: int,
-    ) -> Solution:
-        feasible = bounds.residual <= FEASIBLE
+    def _solution(self, c: Component, outcome: Outcome, s: Structure, k: int) -> Solution:
+        lower, upper, residual = outcome.bounds[k].tolist()
+        steps = int(outcome.steps[k])
+        if outcome.contradiction[k] > FEASIBLE:
+            return replace(infinite(c, self.name), steps=steps)
         found = Solution(
-            component,
-            bounds.lower - component.rounding,
-            bounds.upper + component.rounding if feasible else math.inf,
+            c,
+            lower - c.rounding,
+            upper + c.rounding if residual <= FEASIBLE else math.inf,
             self.name,
-            tree=tree,
-            tables=tables,
-            multipliers=multipliers,
+            tree=s.tree,
+            tables=s.tables(outcome.mu[k]),
+            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at.y[k])},
             steps=steps,
-            residual=bounds.residual,
-            memory=memory,
+            residual=residual,
+            memory=s.bytes * len(outcome.steps),
+            method="newton",
+            near=(s, type(outcome.at)(*(x[k : k + 1] for x in outcome.at))),
         )
         return self._judged(found)
 
@@ -225,10 +181,14 @@ class Newton:
 
     def _done(self, found: Solution, margin: float) -> bool:
         """Whether no other method need be tried: close, and the hard arcs hold so that the upper bound is proved."""
+        from dissonance.solvers.convex.solve import KEPT
+
         return self._close(found, margin) and found.residual <= KEPT
 
     def _better(self, a: Solution, b: Solution) -> Solution:
         """The one whose mu keeps the hard arcs, or else costs less, and the better lower bound (each is valid)."""
+        from dissonance.solvers.convex.solve import KEPT
+
         chosen = min(a, b, key=lambda s: (s.residual > KEPT, s.upper))
         return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
 
@@ -242,13 +202,13 @@ class CliqueTree(Newton):
         """What the result calls it."""
         return "clique-tree"
 
-    def together(self, tree: Tree, curved: bool, count: int) -> int:
-        """Straight to Clarabel, one by one."""
-        return 0
+    def run(
+        self, program: Program, tol: float, enough: float, start: Point | None = None, known: Bools | None = None
+    ) -> Outcome:
+        """Straight to Clarabel, one by one: nothing is proved here."""
+        from dissonance.solvers.convex.solve import unsolved
 
-    def methods(self) -> list[str]:
-        """Clarabel first."""
-        return ["conic", "polish", "dual"]
+        return unsolved(program)
 
 
 @dataclass(frozen=True)
@@ -263,20 +223,6 @@ class Joint(Newton):
     def tree(self, component: Component) -> Tree:
         """One cluster."""
         return single(component.sizes)
-
-
-def _wide(tree: Tree, curved: bool) -> bool:
-    return max(math.prod(s) for s in tree.shapes) > WIDE and not curved
-
-
-def dense(program: Program, mu: Array) -> list[Tensor]:
-    """The cluster marginals as tables, 0 at the cells that were dropped."""
-    tables: list[Tensor] = []
-    for i, (states, shape) in enumerate(zip(program.states, program.tree.shapes, strict=True)):
-        table = np.zeros(math.prod(shape))
-        table[states] = mu[program.offsets[i] : program.offsets[i + 1]]
-        tables.append(torch.from_numpy(table.reshape(shape)))
-    return tables
 
 
 def _not_convex(component: Component, name: str) -> str:

@@ -22,13 +22,9 @@ from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc
-from dissonance.problem import BUDGET, Component, check_size
-from dissonance.solvers.assemble import assemble
-from dissonance.solvers.base import Solution, infinite
-from dissonance.solvers.batch import Arcs
-from dissonance.solvers.certificate import lower
-from dissonance.solvers.structure import Incidence, Rows
-from dissonance.solvers.support import setting
+from dissonance.problem import BUDGET, Component
+from dissonance.solvers.base import DEFAULT_TOL, Solution, infinite
+from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable, cells, shape
 
 BIT = math.log(2)
@@ -48,7 +44,7 @@ class Paper:
     iterations: int = 50
     rate: float = 1e-3
     spread: int = 1
-    tol: float = 1e-7
+    tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
     @property
@@ -61,22 +57,56 @@ class Paper:
         hard = next((a for a in component.arcs if a.hard), None)
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
-        tree = single(component.sizes)
-        check_size(tree, self.budget, False)
-        program = assemble(component, tree)
-        if program is None:
+        from dissonance.solvers.convex.program import Arcs as Numbered
+
+        tree, numbered = single(component.sizes), Numbered.of([component])
+        ((s, _),) = Newton(budget=self.budget).structures(component, tree, numbered)
+        if s is None:
             return infinite(component, self.name)
-        dense, arcs = Dense.of(component.variables, [a.arc for a in component.arcs]), Arcs.of([component])
+        dense, arcs = Dense.of(component.variables, [a.arc for a in component.arcs]), Arcs.of(component)
         mu, _ = dense.descend(dense.uniform(1), arcs, self.iterations, self.rate * self.spread)
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
         if component.convex and math.isfinite(value):
-            m = program.T @ mu[0].numpy()[program.states[0]]
-            log_q = np.log(np.maximum(m, 1e-300)) - np.log(np.maximum(program.along_rows(m), 1e-300))
-            low = min(value, lower(program, log_q, np.zeros(len(program.b))))
+            low = min(value, s.lower_from(s.numbers(numbered), mu.numpy()[:, s.layout.full]))
         table = mu.reshape(shape(component.variables))
         found = Solution(component, low, value, self.name, tree=tree, tables=(table,), steps=self.iterations)
         return replace(found, converged=value - low <= self.tol * max(1.0, abs(value)))
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """The arcs of P problems, one after another: log p (P, entries), beta and alpha (P, arcs), gamma (P,)."""
+
+    log_p: Tensor
+    beta: Tensor
+    alpha: Tensor
+    gamma: Tensor
+
+    @classmethod
+    def of(cls, component: Component) -> Arcs:
+        """Those of one component."""
+        tables = np.concatenate([a.log_p.reshape(-1) for a in component.arcs])
+        weights = [[a.beta for a in component.arcs], [a.alpha for a in component.arcs], component.gamma]
+        return cls(torch.from_numpy(tables)[None], *(torch.tensor([x], dtype=DTYPE) for x in weights))
+
+
+@dataclass(frozen=True)
+class Incidence:
+    """Which of `n` things count in which of `k` sums."""
+
+    thing: Tensor
+    sum: Tensor
+    n: int
+    k: int
+
+    def sums(self, x: Tensor) -> Tensor:
+        """(P, n) summed into (P, k)."""
+        return x.new_zeros(len(x), self.k).index_add_(1, self.sum, x.index_select(1, self.thing))
+
+    def back(self, y: Tensor) -> Tensor:
+        """(P, k) added up at every thing: the transpose."""
+        return y.new_zeros(len(y), self.n).index_add_(1, self.thing, y.index_select(1, self.sum))
 
 
 @dataclass(frozen=True)
@@ -84,7 +114,7 @@ class Dense:
     """The joint states of some variables, the entries (s,t) of their arcs' tables, and the arc of each entry."""
 
     entries: Incidence
-    rows: Rows
+    row: Tensor
     arc_at: Tensor
 
     @classmethod
@@ -94,11 +124,11 @@ class Dense:
         states, entry, row = math.prod(sizes), [torch.zeros(0, dtype=torch.long)], [torch.zeros(0, dtype=torch.long)]
         counts = [cells(a.scope) for a in arcs]
         for a, at in zip(arcs, np.cumsum([0, *counts]).tolist(), strict=False):
-            entry.append(at + torch.from_numpy(setting(sizes, tuple(place[v.name] for v in a.scope))))
+            entry.append(at + _setting(sizes, [place[v.name] for v in a.scope]))
             row.append(at + torch.arange(cells(a.scope)) // cells(a.targets))
         state = torch.arange(states).repeat(len(arcs))
-        made = Incidence(state, torch.cat(entry), None, states, sum(counts))
-        return cls(made, Rows(torch.cat(row)), torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts)))
+        made = Incidence(state, torch.cat(entry), states, sum(counts))
+        return cls(made, torch.cat(row), torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts)))
 
     def uniform(self, count: int) -> Tensor:
         """The uniform joint, so many times: (count, states)."""
@@ -110,7 +140,7 @@ class Dense:
         Of OInc it is sum_a beta_a log mu(t|s)/p_a(t|s); where mu(s,t) = 0, that of the other cells' mu(s), which is -1.
         """
         m = self.entries.sums(mu)
-        mass = self.rows.total(m)
+        mass = torch.zeros_like(m).index_add_(1, self.row, m).index_select(1, self.row)
         some = m > 0
         beta = a.beta[:, self.arc_at]
         weight = beta - a.gamma[:, None] * a.alpha[:, self.arc_at]
@@ -152,3 +182,12 @@ class Dense:
             second = 0.999 * second + 0.001 * g * g
             x = x - rate * first / (1 - 0.9**t) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
         return best, passed
+
+
+def _setting(sizes: Sequence[int], axes: Sequence[int]) -> Tensor:
+    """For every joint state the flat index of its setting of some axes, in that order."""
+    states = torch.cartesian_prod(*(torch.arange(n) for n in sizes)).reshape(math.prod(sizes), -1)
+    found = torch.zeros(len(states), dtype=torch.long)
+    for i in axes:
+        found = found * sizes[i] + states[:, i]
+    return found

@@ -1,0 +1,113 @@
+"""A program handed to Clarabel: an exponential cone for every entropy term, -log p in the linear cost.
+
+    m log(m/s) <= t   is   (-t, m, s) in K_exp = closure of {(x, y, z): y exp(x/y) <= z, y > 0}
+
+The dual of the cone's third entry is W m/s: the conditionals that certify.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.errors import DissonanceError
+from dissonance.solvers.convex.layout import HARD
+from dissonance.solvers.convex.program import Program
+from dissonance.solvers.convex.steps import Point
+
+Floats = npt.NDArray[np.float64]
+
+
+class Sparse(NamedTuple):
+    """One problem as sparse matrices: m = T mu, s = R m (by row), A mu = b; `soft` are the entries of T, `row` theirs."""
+
+    c: Floats
+    T: Any
+    R: Any
+    A: Any
+    b: Floats
+    W: Floats
+    soft: npt.NDArray[np.int64]
+    row: npt.NDArray[np.int64]
+
+
+def sparse(program: Program) -> Sparse:
+    """The first problem of a program; the rows of A are those of the separators, then those of the hard entries."""
+    import scipy.sparse as sp
+
+    lay, kind = program.structure.layout, program.structure.kind
+    n, entries, unknowns = len(lay.own), len(lay.row), int(lay.unknown_at[-1])
+    clusters = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
+    sizes = np.diff(lay.term_cell)
+    cell = np.repeat(lay.cell_at[clusters] - lay.term_cell[:-1], sizes) + np.arange(sizes.sum())
+    every = sp.csr_matrix((np.ones(len(cell)), (lay.entry, cell)), shape=(entries, n))
+    soft, hard = np.flatnonzero(kind != HARD), np.flatnonzero(kind == HARD)
+    rows = len(lay.entry_at) - 1
+    by_row = sp.csr_matrix((np.ones(entries), (lay.row, np.arange(entries))), shape=(rows, entries))
+    parents = np.repeat(lay.parent, np.diff(lay.above_at))
+    above = lay.cell_at[parents] + np.arange(len(lay.above)) - np.repeat(lay.above_at[:-1], np.diff(lay.above_at))
+    own = sp.csr_matrix((np.ones(n), (lay.own, np.arange(n))), shape=(unknowns, n))
+    separators = own - sp.csr_matrix((np.ones(len(above)), (lay.above, above)), shape=(unknowns, n))
+    p = sp.diags(program.numbers.p[0])
+    held = (every - p @ (by_row.T @ (by_row @ every)))[hard]
+    b = np.zeros(unknowns + len(hard))
+    b[lay.unknown_at[:-1][lay.parent < 0]] = 1.0
+    used, row = np.unique(lay.row[soft], return_inverse=True)
+    W = np.repeat(program.numbers.W[0], np.diff(lay.entry_at[lay.row_at]))[soft]
+    return Sparse(program.numbers.c[0], every[soft], by_row[used][:, soft], sp.vstack([separators, held]), b, W, soft, row)
+
+
+def conic(program: Program, tol: float) -> tuple[Point, int]:
+    """Clarabel's last iterate for the first problem of a program, and its steps; its own report is not used."""
+    try:
+        clarabel: Any = importlib.import_module("clarabel")
+    except ImportError:
+        raise DissonanceError('the conic solver needs Clarabel: pip install "clarabel>=0.9".') from None
+    import scipy.sparse as sp
+
+    s = sparse(program)
+    k, n, e, rows = len(s.W), len(s.c), len(s.b), s.R.shape[0]
+    pick = sp.csr_matrix((np.ones(k), (np.arange(k), s.row)), shape=(k, rows))
+    # the unknowns: mu, a bound t on every term, the mass s of every row
+    cones = _interleave(
+        sp.hstack([sp.csr_matrix((k, n)), sp.identity(k), sp.csr_matrix((k, rows))]),
+        sp.hstack([-s.T, sp.csr_matrix((k, k + rows))]),
+        sp.hstack([sp.csr_matrix((k, n + k)), -pick]),
+    )
+    A = sp.vstack(
+        [
+            sp.hstack([s.A, sp.csr_matrix((e, k + rows))]),
+            sp.hstack([s.R @ s.T, sp.csr_matrix((rows, k)), -sp.identity(rows)]),
+            sp.hstack([-sp.identity(n), sp.csr_matrix((n, k + rows))]),
+            cones,
+        ]
+    ).tocsc()
+    b = np.concatenate([s.b, np.zeros(rows + n + 3 * k)])
+    kinds = [clarabel.ZeroConeT(e + rows), clarabel.NonnegativeConeT(n)] + [clarabel.ExponentialConeT()] * k
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
+    settings.max_iter = 200
+    settings.max_threads = 1
+    cost = np.concatenate([s.c, s.W, np.zeros(rows)])
+    size = len(cost)
+    solution = clarabel.DefaultSolver(sp.csc_matrix((size, size)), cost, A, b, kinds, settings).solve()
+    x, dual = np.array(solution.x), np.array(solution.z)
+    z, cone = dual[e + rows : e + rows + n], dual[e + rows + n :].reshape(k, 3)
+    y = np.zeros(len(program.structure.layout.row))
+    y[s.soft] = np.log(np.maximum(cone[:, 2], 1e-300))
+    unknowns = int(program.structure.layout.unknown_at[-1])
+    y[np.setdiff1d(np.arange(len(y)), s.soft)] = -dual[unknowns:e]
+    return Point(x[None, :n], z[None], y[None], -dual[None, :unknowns]), int(solution.iterations)
+
+
+def _interleave(*blocks: Any) -> Any:
+    """Row i of the first, row i of the second, ..., row i + 1 of the first, ..."""
+    import scipy.sparse as sp
+
+    count = blocks[0].shape[0]
+    order = np.arange(len(blocks) * count).reshape(len(blocks), count).T.reshape(-1)
+    return sp.vstack(blocks).tocsr()[order]

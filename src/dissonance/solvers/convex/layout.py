@@ -1,0 +1,302 @@
+"""The numbering of a program: which cells, entries and unknowns there are, and what meets what.
+
+Everything lies in flat vectors, cluster by cluster, parents before children:
+
+    cells     the supported cells of every cluster's table
+    entries   an (s, t) for every term: the mechanisms of soft arcs, hard arcs, and (separator -> rest) where gamma > 0
+    unknowns  a multiplier for every supported state of every separator (at a root: for its mass)
+
+Cells, entries and states without support are not there at all: what can carry no mass is left out before anything is
+numbered. The entries of a row (of one s) stand together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.compiled import compiled
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+SOFT, HARD, STRUCTURAL = 0, 1, 2
+"""Kinds of terms."""
+
+
+class Scopes(NamedTuple):
+    """A tree and the arcs on it, as numbers: variables, clusters (flat, with starts), arcs (sources, then targets).
+
+    `leader`: the arc that stands for the term of an arc's mechanism: the hard one that fixes it, or the first soft one.
+    """
+
+    size: Ints
+    cluster_at: Ints
+    cluster: Ints
+    parent: Ints
+    arc_at: Ints
+    arc: Ints
+    sources: Ints
+    hard: Bools
+    home: Ints
+    leader: Ints
+
+
+class Layout(NamedTuple):
+    """The numbers of everything; see the module.
+
+    `own` (cells,) is the unknown of a cell's own separator state. `above`, from `above_at[c]` on, has for every cell of
+    the parent of c the unknown of its state of c's separator. Terms `term_at[k]` to `term_at[k+1]` live in cluster k;
+    term t has rows `row_at[t]` to `row_at[t+1]`, row r the entries `entry_at[r]` to `entry_at[r+1]`; `entry`, from
+    `term_cell[t]` on, has the entry of every cell of its cluster. `table` (entries,) is the place of an entry among
+    the arcs' tables (-1: structural); `arc_table`, from `arc_cell[a]` on, has for every cell of an arc's home the place
+    of its (s, t) there. `full` (cells,) is the number of a cell in its cluster's whole table.
+    """
+
+    parent: Ints
+    cell_at: Ints
+    full: Ints
+    unknown_at: Ints
+    own: Ints
+    child_at: Ints
+    child: Ints
+    above_at: Ints
+    above: Ints
+    term_at: Ints
+    kind: Ints
+    term_cell: Ints
+    entry: Ints
+    row_at: Ints
+    entry_at: Ints
+    row: Ints
+    table: Ints
+    term_of: Ints
+    home: Ints
+    hard: Bools
+    leader: Ints
+    arc_cell: Ints
+    arc_table: Ints
+    table_at: Ints
+
+
+@compiled
+def _settings(
+    size: Ints, cluster: Ints, c_at: int, c_stop: int, scope: Ints, s_at: int, s_stop: int, cells: Ints, a: int, b: int
+) -> tuple[Ints, int]:
+    """For cells a to b of a cluster the flat number of their setting of a scope, and how many settings there are."""
+    found, total = np.zeros(b - a, dtype=np.int64), 1
+    for i in range(s_stop - 1, s_at - 1, -1):
+        stride = 1
+        for j in range(c_stop - 1, c_at - 1, -1):
+            if cluster[j] == scope[i]:
+                n = size[scope[i]]
+                for x in range(a, b):
+                    found[x - a] += cells[x] // stride % n * total
+            stride *= size[cluster[j]]
+        total *= size[scope[i]]
+    return found, total
+
+
+@compiled
+def _numbered(found: Ints, total: int, mark: Ints) -> int:
+    """Number the settings that occur in ascending order, in `mark`; returns how many do. Others are -1."""
+    for i in range(total):
+        mark[i] = -1
+    for x in found:
+        mark[x] = 0
+    count = 0
+    for i in range(total):
+        if mark[i] == 0:
+            mark[i] = count
+            count += 1
+    return count
+
+
+@compiled
+def number(s: Scopes, alive: Bools, structural: bool) -> Layout:
+    """Number everything; `alive` (cells of the whole tables): which can carry mass, empty if all can."""
+    C, A = len(s.parent), len(s.home)
+    whole, cell_at, widest = np.ones(C, dtype=np.int64), np.zeros(C + 1, dtype=np.int64), 1
+    start = 0
+    for k in range(C):
+        for j in range(s.cluster_at[k], s.cluster_at[k + 1]):
+            whole[k] *= s.size[s.cluster[j]]
+        widest = max(widest, whole[k])
+        count = whole[k]
+        if len(alive):
+            count = 0
+            for x in range(start, start + whole[k]):
+                count += alive[x]
+        cell_at[k + 1] = cell_at[k] + count
+        start += whole[k]
+    full = np.empty(cell_at[C], dtype=np.int64)
+    start = at = 0
+    for k in range(C):
+        for x in range(whole[k]):
+            if not len(alive) or alive[start + x]:
+                full[at] = x
+                at += 1
+        start += whole[k]
+    # children, and the cells of their parents
+    child_at, above_at = np.zeros(C + 1, dtype=np.int64), np.zeros(C + 1, dtype=np.int64)
+    for k in range(C):
+        p = s.parent[k]
+        above_at[k + 1] = above_at[k]
+        if p >= 0:
+            child_at[p + 1] += 1
+            above_at[k + 1] += cell_at[p + 1] - cell_at[p]
+    for k in range(C):
+        child_at[k + 1] += child_at[k]
+    child, filled = np.empty(child_at[C], dtype=np.int64), child_at.copy()
+    for k in range(C):
+        p = s.parent[k]
+        if p >= 0:
+            child[filled[p]] = k
+            filled[p] += 1
+    # separators
+    mark, shared = np.empty(widest, dtype=np.int64), np.empty(len(s.size), dtype=np.int64)
+    own, above = np.zeros(cell_at[C], dtype=np.int64), np.zeros(above_at[C], dtype=np.int64)
+    unknown_at = np.zeros(C + 1, dtype=np.int64)
+    for k in range(C):
+        p = s.parent[k]
+        count = 0
+        if p >= 0:
+            for i in range(s.cluster_at[k], s.cluster_at[k + 1]):
+                for j in range(s.cluster_at[p], s.cluster_at[p + 1]):
+                    if s.cluster[i] == s.cluster[j]:
+                        shared[count] = s.cluster[i]
+                        count += 1
+        a, b, base = cell_at[k], cell_at[k + 1], unknown_at[k]
+        found, total = _settings(
+            s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, 0, count, full, a, b
+        )
+        unknown_at[k + 1] = base + _numbered(found, total, mark)
+        for x in range(a, b):
+            own[x] = base + mark[found[x - a]]
+        if p >= 0:
+            a, b = cell_at[p], cell_at[p + 1]
+            found, total = _settings(
+                s.size, s.cluster, s.cluster_at[p], s.cluster_at[p + 1], shared, 0, count, full, a, b
+            )
+            for x in range(b - a):
+                above[above_at[k] + x] = base + mark[found[x]]
+    # where arcs and terms begin
+    table_at, arc_cell = np.zeros(A + 1, dtype=np.int64), np.zeros(A + 1, dtype=np.int64)
+    term_at, term_of = np.zeros(C + 1, dtype=np.int64), np.full(A, -1)
+    for a in range(A):
+        cells, k = 1, s.home[a]
+        for j in range(s.arc_at[a], s.arc_at[a + 1]):
+            cells *= s.size[s.arc[j]]
+        table_at[a + 1] = table_at[a] + cells
+        arc_cell[a + 1] = arc_cell[a] + cell_at[k + 1] - cell_at[k]
+        term_at[k + 1] += s.leader[a] == a
+    for k in range(C):
+        term_at[k + 1] += term_at[k] + structural
+    T = term_at[C]
+    kind, lead, term_cell = np.full(T, STRUCTURAL), np.full(T, -1), np.zeros(T + 1, dtype=np.int64)
+    filled = term_at.copy()
+    for a in range(A):
+        if s.leader[a] == a:
+            t = filled[s.home[a]]
+            filled[s.home[a]] += 1
+            kind[t] = HARD if s.hard[a] else SOFT
+            lead[t] = a
+            term_of[a] = t
+    for a in range(A):
+        if not s.hard[a]:
+            term_of[a] = -1 if s.hard[s.leader[a]] else term_of[s.leader[a]]
+    for k in range(C):
+        for t in range(term_at[k], term_at[k + 1]):
+            term_cell[t + 1] = term_cell[t] + cell_at[k + 1] - cell_at[k]
+    # the places of cells in the arcs' tables
+    arc_table = np.empty(arc_cell[A], dtype=np.int64)
+    for a in range(A):
+        k = s.home[a]
+        found, total = _settings(
+            s.size,
+            s.cluster,
+            s.cluster_at[k],
+            s.cluster_at[k + 1],
+            s.arc,
+            s.arc_at[a],
+            s.arc_at[a + 1],
+            full,
+            cell_at[k],
+            cell_at[k + 1],
+        )
+        for x in range(len(found)):
+            arc_table[arc_cell[a] + x] = table_at[a] + found[x]
+    # entries and rows
+    entry, row_at = np.empty(term_cell[T], dtype=np.int64), np.zeros(T + 1, dtype=np.int64)
+    table, row = np.full(term_cell[T], -1), np.empty(term_cell[T], dtype=np.int64)
+    entries = rows = 0
+    for k in range(C):
+        for t in range(term_at[k], term_at[k + 1]):
+            a, first, n = lead[t], term_cell[t], term_cell[t + 1] - term_cell[t]
+            if a < 0:  # an entry a cell, by separator state
+                states = unknown_at[k + 1] - unknown_at[k]
+                for i in range(states):
+                    mark[i] = 0
+                for i in range(n):
+                    mark[own[cell_at[k] + i] - unknown_at[k]] += 1
+                at = entries
+                for i in range(states):
+                    count = mark[i]
+                    mark[i] = at
+                    for e in range(at, at + count):
+                        row[e] = rows + i
+                    at += count
+                for i in range(n):
+                    state = own[cell_at[k] + i] - unknown_at[k]
+                    entry[first + i] = mark[state]
+                    mark[state] += 1
+                entries += n
+                rows += states
+            else:
+                width, total = 1, table_at[a + 1] - table_at[a]
+                for j in range(s.arc_at[a] + s.sources[a], s.arc_at[a + 1]):
+                    width *= s.size[s.arc[j]]
+                count = _numbered(arc_table[arc_cell[a] : arc_cell[a + 1]] - table_at[a], total, mark)
+                last = -1
+                for x in range(total):
+                    if mark[x] >= 0:
+                        rows += last >= 0 and x // width != last
+                        last = x // width
+                        row[entries + mark[x]] = rows
+                        table[entries + mark[x]] = table_at[a] + x
+                for i in range(n):
+                    entry[first + i] = entries + mark[arc_table[arc_cell[a] + i] - table_at[a]]
+                rows += 1
+                entries += count
+            row_at[t + 1] = rows
+    entry_at = np.zeros(rows + 1, dtype=np.int64)
+    for e in range(entries):
+        entry_at[row[e] + 1] = e + 1
+    return Layout(
+        s.parent,
+        cell_at,
+        full,
+        unknown_at,
+        own,
+        child_at,
+        child,
+        above_at,
+        above,
+        term_at,
+        kind,
+        term_cell,
+        entry,
+        row_at,
+        entry_at,
+        row[:entries].copy(),
+        table[:entries].copy(),
+        term_of,
+        s.home,
+        s.hard,
+        s.leader,
+        arc_cell,
+        arc_table,
+        table_at,
+    )

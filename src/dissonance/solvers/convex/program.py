@@ -1,0 +1,363 @@
+"""Components on a junction tree as convex programs in their cluster marginals.
+
+    minimise   c . mu + sum_k W_k m_k log(m_k / s_k)     m = mu(s,t), s = mu(s), for every mechanism; and gamma -H(mu)
+    subject to neighbours that agree on their separator, roots of mass 1, hard arcs that hold, mu >= 0
+
+c is -beta log p of the soft arcs (and -gamma alpha log p of hard ones) and W beta - gamma alpha, added up over the arcs
+of one mechanism; gamma > 0 adds for every cluster the term gamma H(cluster | separator). Dual variables: l (log q,
+every row of q sums to 1), d (separators; the mass at a root), lam (hard arcs), with
+
+    slack = c + W l + sum_children d_c - d - (lam - sum_t p lam)  >= 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dissonance.distributions.tree import Tree
+from dissonance.problem import Component, uncollected
+from dissonance.solvers.base import alike
+from dissonance.solvers.convex.certificate import agree, certify, cost, normalise, slack
+from dissonance.solvers.convex.elimination import Fronts, fronts
+from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, number
+from dissonance.solvers.convex.steps import Numbers, Point, point
+from dissonance.solvers.convex.support import support
+
+Floats = npt.NDArray[np.float64]
+
+EVERY = np.zeros(0, dtype=np.bool_)
+"""The support of a problem without zeros."""
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """The arcs of P problems that are alike: log p (P, entries), one arc after another, (sources..., targets...) in C
+    order; beta and alpha (P, arcs); gamma (P,).
+
+    Which arcs are hard, and whether gamma > 0, is the same for all.
+    """
+
+    log_p: Floats
+    beta: Floats
+    alpha: Floats
+    gamma: Floats
+
+    @classmethod
+    def of(cls, components: Sequence[Component]) -> Arcs:
+        """Those of components that are alike."""
+        return cls(
+            np.stack([np.concatenate([a.log_p.reshape(-1) for a in c.arcs]) for c in components]),
+            np.array([[a.beta for a in c.arcs] for c in components]),
+            np.array([[a.alpha for a in c.arcs] for c in components]),
+            np.array([c.gamma for c in components]),
+        )
+
+    def take(self, some: Ints) -> Arcs:
+        """Those of some of the problems."""
+        return Arcs(*(x[some] for x in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What problems share that differ in their numbers only, zeros included: the tree, and what is numbered on it.
+
+    `span` (arcs + 1,): where the arcs' tables begin.
+    """
+
+    tree: Tree
+    layout: Layout
+    fronts: Fronts
+
+    @cached_property
+    def arc_of(self) -> Ints:
+        """The arc of every table entry."""
+        return np.repeat(np.arange(len(self.layout.home)), np.diff(self.layout.table_at))
+
+    @cached_property
+    def soft(self) -> Bools:
+        """Which entries are of soft arcs."""
+        return self.kind == SOFT
+
+    @cached_property
+    def kind(self) -> Ints:
+        """What each entry is of."""
+        lay = self.layout
+        return np.repeat(lay.kind, np.diff(lay.entry_at[lay.row_at]))
+
+    @cached_property
+    def _cell(self) -> Ints:
+        """The cell of every item of `arc_table`."""
+        lay = self.layout
+        sizes = np.diff(lay.arc_cell)
+        return np.repeat(lay.cell_at[lay.home] - lay.arc_cell[:-1], sizes) + np.arange(sizes.sum())
+
+    @cached_property
+    def _costs(self) -> tuple[Ints, Ints, Ints, _Sums]:
+        """For each part of c: its arc, the table entry of its log p, 1 if that is a hard arc's that fixes it; and how
+        the parts add up to cells."""
+        lay = self.layout
+        arc = np.repeat(np.arange(len(lay.home)), np.diff(lay.arc_cell))
+        fixed = np.flatnonzero(~lay.hard[arc] & lay.hard[lay.leader[arc]])
+        lead = lay.leader[arc[fixed]]
+        there = lay.arc_table[lay.arc_cell[lead] + fixed - lay.arc_cell[arc[fixed]]]
+        parts = np.concatenate([np.zeros(len(arc), dtype=np.int64), np.ones(len(fixed), dtype=np.int64)])
+        cells = np.concatenate([self._cell, self._cell[fixed]])
+        joined = np.concatenate([arc, arc[fixed]]), np.concatenate([lay.arc_table, there]), parts
+        return *joined, _Sums.of(cells, len(lay.own))
+
+    @cached_property
+    def _joints(self) -> _Sums:
+        return _Sums.of(self.layout.arc_table, int(self.layout.table_at[-1]))
+
+    def joint(self, mu: Floats) -> Floats:
+        """mu(s,t) of every arc, (P, entries), of cells (P, cells)."""
+        return self._joints.total(mu[:, self._cell])
+
+    def numbers(self, a: Arcs) -> Numbers:
+        """c, W and p; mechanisms of negative weight have W = 0."""
+        lay, hard = self.layout, self.layout.hard
+        gamma = a.gamma[:, None]
+        weight = np.where(hard, 0.0, np.where(hard, 0.0, a.beta) - gamma * a.alpha)
+        price = np.where(hard, -gamma * a.alpha, -np.where(hard, 0.0, a.beta))
+        zero = a.log_p == -np.inf
+        logs = a.log_p
+        if zero.any():
+            logs = np.where(zero, 0.0, a.log_p)
+        arc, entry, fixed, sums = self._costs
+        parts = np.where(fixed, weight[:, arc], price[:, arc]) * logs[:, entry]
+        if zero.any() and (a.beta < 0).any():  # disbelief in the impossible
+            parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (fixed == 0)] = -np.inf
+        W = self.weights(a)
+        p = np.ones((len(a.gamma), len(lay.row)))
+        known = self.kind != STRUCTURAL
+        p[:, known] = np.exp(a.log_p[:, lay.table[known]])
+        p[:, self.soft] = 0.9 * p[:, self.soft] + 0.05
+        return Numbers(sums.total(parts), np.maximum(W, 0.0), p)
+
+    def weights(self, a: Arcs) -> Floats:
+        """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
+        lay = self.layout
+        soft = np.flatnonzero(~lay.hard & (lay.term_of >= 0))
+        weight = a.beta[:, soft] - a.gamma[:, None] * a.alpha[:, soft]
+        found = np.zeros((len(a.gamma), len(lay.kind)))
+        np.add.at(found, (slice(None), lay.term_of[soft]), weight)
+        found[:, lay.kind == STRUCTURAL] = a.gamma[:, None]
+        return found
+
+    def agreeing(self, mu: Floats) -> Floats:
+        """Cells (P, cells) whose clusters agree exactly."""
+        found = np.empty_like(mu)
+        for b in range(len(mu)):
+            agree(self.layout, mu, found, b)
+        return found
+
+    def lower_from(self, numbers: Numbers, mu: Floats) -> float:
+        """A lower bound on one problem without hard arcs, on one cluster, from a mu (1, cells) alone.
+
+        Its own conditionals are only as good as the root of its error.
+        """
+        lay = self.layout
+        m = np.bincount(lay.entry, mu[0][np.arange(len(lay.entry)) % len(lay.own)], len(lay.row))
+        y = np.log(np.maximum(m, 1e-300))[None]
+        d, out, bounds = np.zeros((1, 1)), np.empty_like(mu), np.zeros((1, 3))
+        structural = self.kind == STRUCTURAL
+        if structural.any():  # the best conditionals: softmax of -cost / gamma
+            W, at = numbers.W.copy(), lay.term_cell[np.flatnonzero(lay.kind == STRUCTURAL)[0]]
+            gamma, W[:, lay.kind == STRUCTURAL] = W[0, lay.kind == STRUCTURAL][0], 0.0
+            q, cell_cost = np.empty_like(y), np.empty_like(mu)
+            normalise(lay, y, numbers.p, q, 0)
+            slack(lay, numbers.c, W, q, y, d, 0, cell_cost, 1.0)
+            y[0, lay.entry[at : at + len(lay.own)]] = -(cell_cost[0] - cell_cost.min()) / gamma
+        certify(lay, *numbers, mu, y, d, out, bounds, np.zeros(1, dtype=np.int64))
+        return float(bounds[0, 0])
+
+    def value(self, numbers: Numbers, mu: Floats) -> float:
+        """The incompatibility of one problem's clusters (cells,) that agree."""
+        y = np.zeros((1, len(self.layout.row)))
+        return cost(self.layout, *numbers[:3], y, mu[None], 0)[0]
+
+    def broken(self, p: Floats, mu: Floats) -> float:
+        """The largest |mu(s,t) - p(t|s) mu(s)| of the hard arcs."""
+        nothing = np.zeros((1, len(self.layout.own))), np.zeros((1, len(self.layout.kind)))
+        return cost(self.layout, *nothing, p, np.zeros((1, len(self.layout.row))), mu[None], 0)[2]
+
+    def tables(self, mu: Floats) -> list[Tensor]:
+        """One problem's cells (cells,) as a table a cluster, 0 where nothing can be."""
+        lay, shapes = self.layout, self.tree.shapes
+        whole = [math.prod(s) for s in shapes]
+        flat = torch.from_numpy(mu)
+        if sum(whole) != len(mu):
+            spread = torch.zeros(sum(whole), dtype=flat.dtype)
+            starts = np.concatenate([[0], np.cumsum(whole)[:-1]])
+            spread[torch.from_numpy(lay.full + np.repeat(starts, np.diff(lay.cell_at)))] = flat
+            flat = spread
+        return [x.view(s) for x, s in zip(flat.split(whole), shapes, strict=True)]
+
+    def flat(self, tables: Sequence[Tensor]) -> Floats:
+        """The inverse of `tables`."""
+        lay = self.layout
+        whole = np.array([math.prod(s) for s in self.tree.shapes])
+        starts = np.concatenate([[0], np.cumsum(whole)[:-1]])
+        found = torch.cat([t.detach().reshape(-1) for t in tables]).numpy()
+        return found[lay.full + np.repeat(starts, np.diff(lay.cell_at))]
+
+    def spread_multipliers(self, y: Floats) -> Floats:
+        """lambda(s, t) of every table entry, (P, entries): 0 where there is none."""
+        found = np.zeros((len(y), int(self.layout.table_at[-1])))
+        hard = np.flatnonzero(self.kind == HARD)
+        found[:, self.layout.table[hard]] = y[:, hard]
+        return found
+
+    def multipliers(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
+        """lambda(s, t) of every hard arc of one problem, flat, by the number of the arc: 0 where nothing can be."""
+        lay = self.layout
+        if lay.hard.any():
+            every = torch.from_numpy(self.spread_multipliers(y[None])[0])
+            for a in np.flatnonzero(lay.hard).tolist():
+                yield a, every[lay.table_at[a] : lay.table_at[a + 1]]
+
+    @cached_property
+    def bytes(self) -> int:
+        """What a solve of one problem holds, roughly."""
+        f = self.fronts
+        numbers = int(f.front_at[-1] + f.message_at[-1]) + 12 * len(self.layout.own) + 12 * len(self.layout.row)
+        return 8 * numbers
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Which of many items add up to which of n sums."""
+
+    order: Ints
+    starts: Ints
+    filled: Ints
+    n: int
+
+    @classmethod
+    def of(cls, to: Ints, n: int) -> _Sums:
+        order = np.argsort(to, kind="stable")
+        sorted_to = to[order]
+        starts = np.flatnonzero(np.diff(sorted_to, prepend=-1))
+        return cls(order, starts, sorted_to[starts], n)
+
+    def total(self, items: Floats) -> Floats:
+        """(P, items) added up to (P, n)."""
+        found = np.zeros((len(items), self.n))
+        if len(self.order):
+            found[:, self.filled] = np.add.reduceat(items[:, self.order], self.starts, axis=1)
+        return found
+
+
+_RECENT: dict[object, Structure] = {}
+_KEPT, _CELLS = 256, 1_000_000
+"""How many structures are kept for the next solve, and how many cells they may have together."""
+
+
+def structure(component: Component, tree: Tree, alive: Bools = EVERY) -> Structure:
+    """The structure of components on a tree that have this support; those used last are remembered."""
+    key = alike(component), tree.clusters, alive.tobytes()
+    found = _RECENT.pop(key, None)
+    if found is None:
+        layout = number(_scopes(component, tree), alive, component.gamma > 0)
+        found = Structure(tree, layout, fronts(layout))
+    _RECENT[key] = found
+    while len(_RECENT) > 1 and (len(_RECENT) > _KEPT or sum(len(x.layout.own) for x in _RECENT.values()) > _CELLS):
+        del _RECENT[next(iter(_RECENT))]
+    return found
+
+
+def forget() -> None:
+    """Remember no structure."""
+    _RECENT.clear()
+
+
+def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
+    """Problems that are alike, by what can carry mass in them: their structure (None: nothing can) and their numbers."""
+    whole = structure(component, tree)
+    zero = a.log_p == -np.inf
+    if not zero.any():
+        yield whole, np.arange(len(a.log_p))
+        return
+    dead = zero & (a.beta > 0)[:, whole.arc_of]
+    groups: dict[bytes, list[int]] = {}
+    for k, row in enumerate(np.packbits(dead, axis=1)):
+        groups.setdefault(row.tobytes(), []).append(k)
+    for some in groups.values():
+        first = dead[some[0]]
+        alive, possible = support(whole.layout, first) if first.any() else (EVERY, True)
+        if not possible:
+            yield None, np.array(some)
+        else:
+            yield whole if alive.all() else structure(component, tree, alive), np.array(some)
+
+
+@uncollected()
+def _scopes(component: Component, tree: Tree) -> Scopes:
+    """Names as numbers."""
+    place = {v: i for i, v in enumerate(tree.sizes)}
+
+    def flat(scopes: Sequence[tuple[str, ...]]) -> tuple[Ints, Ints]:
+        at = np.zeros(len(scopes) + 1, dtype=np.int64)
+        np.cumsum([len(x) for x in scopes], out=at[1:])
+        return at, np.array([place[v] for x in scopes for v in x], dtype=np.int64)
+
+    arcs = component.arcs
+    first: dict[object, int] = {}
+    fixed: dict[object, int] = {}
+    for j, a in enumerate(arcs):
+        (fixed if a.hard else first).setdefault(a.mechanism, j)
+    leader = [j if a.hard else fixed.get(a.mechanism, first[a.mechanism]) for j, a in enumerate(arcs)]
+    return Scopes(
+        np.array(list(tree.sizes.values()), dtype=np.int64),
+        *flat(tree.clusters),
+        np.array(tree.parent, dtype=np.int64),
+        *flat([a.scope for a in arcs]),
+        np.array([len(a.sources) for a in arcs], dtype=np.int64),
+        np.array([a.hard for a in arcs], dtype=np.bool_),
+        np.array([tree.home(a.scope) for a in arcs], dtype=np.int64),
+        np.array(leader, dtype=np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class Program:
+    """P problems of one structure."""
+
+    structure: Structure
+    numbers: Numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers.c)
+
+    def take(self, some: slice) -> Program:
+        """Some of the problems, on the same memory."""
+        return Program(self.structure, Numbers(*(x[some] for x in self.numbers)))
+
+    @property
+    def hard(self) -> bool:
+        """Whether there are hard arcs."""
+        return bool((self.structure.layout.kind == HARD).any())
+
+
+def point_of(
+    s: Structure, count: int, near: Sequence[tuple[Structure, Point] | None]
+) -> tuple[Point | None, npt.NDArray[np.bool_]]:
+    """The points of nearby problems as one, as far as they are of the same structure; and which are."""
+    old = [x[1] if x is not None and x[0] is s else None for x in near]
+    known = np.array([x is not None for x in old] if old else [False] * count)
+    if not known.any():
+        return None, known
+    start = point(s.layout, count)
+    for k, x in enumerate(old):
+        if x is not None:
+            for mine, theirs in zip(start, x, strict=True):
+                mine[k] = theirs[0]
+    return start, known

@@ -1,0 +1,104 @@
+"""mu* at gamma = 0: the limit of the minimisers as gamma -> 0+, from a small gamma, by the same Newton method.
+
+Among the minimisers of OInc it minimises SDef. The minimiser mu_g of OInc + g SDef is within O(g) of it, and linear in
+g near 0: extrapolate to mu_g - g dmu_g/dg. The slack at given l and d is linear in gamma, so that one more Newton step,
+at the same point, for the change of the slack from gamma to 2 gamma, is the derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from dissonance.problem import Component
+from dissonance.solvers.base import Solution
+from dissonance.solvers.convex import interior
+from dissonance.solvers.convex.program import Arcs, Structure, by_support
+from dissonance.solvers.convex.solve import satisfied
+from dissonance.solvers.convex.steps import Compiled, point
+
+Floats = npt.NDArray[np.float64]
+
+GAMMA, LESS, MORE = 1e-7, 1e-8, 1e-6
+"""The gamma at which mu* of gamma = 0 is looked for, and those to try where it is too large or lost in rounding; times
+the least weight of an arc."""
+
+CLOSE = 1e-4
+"""How far off mu* may be without trying another gamma."""
+
+SETTLED = 1e-7
+"""How far the last Newton step may move mu_g."""
+
+SOFT = 1e-4
+"""The least slack of a cell, in units of gamma, where mu is differentiated: less is all rounding."""
+
+
+@dataclass(frozen=True)
+class NearZero:
+    """mu (P, cells) at gamma -> 0+ as it looks from a small gamma; how far that is from mu there, and how far rounding
+    moves it (the largest total variation over the clusters), (P,)."""
+
+    structure: Structure
+    mu: Floats
+    slope: Floats
+    rounding: Floats
+
+    @property
+    def error(self) -> Floats:
+        """How far off it may be, (P,)."""
+        return np.minimum(1.0, self.slope + 2 * self.rounding)
+
+
+def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
+    """The gamma -> 0+ minimiser at gamma = 0, and how far off it may be (largest total variation over the clusters).
+
+    Where that is large, gamma is too large for the least cost of a state without mass, or too small for the largest
+    beta: another one is tried.
+    """
+    component, tree = solution.component, solution.tree
+    assert tree is not None
+    found = near_zero(component, solution, GAMMA)
+    if found.error[0] > CLOSE:
+        other = near_zero(component, solution, MORE if found.rounding[0] > found.slope[0] else LESS)
+        found = min(found, other, key=lambda x: x.error[0])
+    return found.structure.tables(found.mu[0]), float(found.error[0])
+
+
+def near_zero(component: Component, solution: Solution, gamma: float) -> NearZero:
+    """mu* of a component from gamma times the least weight of its arcs."""
+    assert solution.tree is not None
+    curved = replace(component, gamma=gamma * _least_weight(component))
+    arcs = Arcs.of([curved])
+    ((s, _),) = by_support(curved, solution.tree, arcs)
+    assert s is not None
+    return extrapolate(s, arcs)
+
+
+def _least_weight(component: Component) -> float:
+    return min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
+
+
+def extrapolate(s: Structure, arcs: Arcs) -> NearZero:
+    """mu at gamma -> 0+ of problems of one structure, from mu and its derivative at their gamma."""
+    count, lay = len(arcs.gamma), s.layout
+    numbers, twice = s.numbers(arcs), s.numbers(replace(arcs, gamma=2 * arcs.gamma))
+    at, every = point(lay, count), np.arange(count)
+    steps = Compiled(lay, s.fronts, numbers, at)
+    steps.cold(every)
+    _, moved = interior.settle(steps, every, 1e-6 * arcs.gamma, SETTLED)
+    first = _agreeing(s, steps, at.mu)
+    ahead = steps.derivative(twice, SOFT * arcs.gamma)
+    lost = ~np.isfinite(ahead).all(1)
+    mu = _agreeing(s, steps, np.where(lost[:, None], first, ahead))
+    away = np.add.reduceat(np.abs(mu - first), lay.cell_at[:-1], axis=1)
+    return NearZero(s, mu, 0.5 * away.max(1, initial=0.0), np.where(lost, 1.0, moved))
+
+
+def _agreeing(s: Structure, steps: Compiled, mu: Floats) -> Floats:
+    """Clusters that agree with each other and with the hard arcs."""
+    found = s.agreeing(mu)
+    return satisfied(steps, steps.numbers.p, found) if steps.hard else found
