@@ -94,7 +94,7 @@ def test_gradients_are_those_of_the_front_door():
     names = [a.name for a in parameters.arcs]
     a = Attentions.of([replaced(x) for x in attentions()], names)
     slopes = []
-    batched = inner_for(parameters, Auto(), 1e-9, Attention.uniform(PDGS[0]))
+    batched = inner_for(parameters, Auto(1e-9), Attention.uniform(PDGS[0]))
     for inner in (batched, Each(parameters, Auto(1e-9))):
         local = Local(parameters, inner, a, {k: torch.ones_like(v) for k, v in parameters.theta0.items()})
         slopes.append(local.gradient(parameters.theta0)[1])

@@ -152,6 +152,6 @@ def test_a_loose_end_that_shares_its_table_holds_it_back():
 
 def test_a_single_run_that_is_mostly_loose_ends_is_not_solved_whole():
     both = disputed(network(100, back=2), "X4")
-    assert isinstance(inner_for(Parameters([both]), Auto(), 1e-7, Attention.uniform(both)), Each)
+    assert isinstance(inner_for(Parameters([both]), Auto(), Attention.uniform(both)), Each)
     late = disputed(network(100, back=2), "X90")
-    assert isinstance(inner_for(Parameters([late]), Auto(), 1e-7, Attention.uniform(late)), Batched)
+    assert isinstance(inner_for(Parameters([late]), Auto(), Attention.uniform(late)), Batched)

@@ -53,11 +53,12 @@ class Arcs:
     @classmethod
     def of(cls, components: Sequence[Component]) -> Arcs:
         """Those of components that are alike."""
+        tables = [[a.log_p.reshape(-1) for a in c.arcs] or [np.zeros(0)] for c in components]
         return cls(
-            np.stack([np.concatenate([a.log_p.reshape(-1) for a in c.arcs]) for c in components]),
-            np.array([[a.beta for a in c.arcs] for c in components]),
-            np.array([[a.alpha for a in c.arcs] for c in components]),
-            np.array([c.gamma for c in components]),
+            np.stack([np.concatenate(x) for x in tables]),
+            np.array([[a.beta for a in c.arcs] for c in components], dtype=np.float64),
+            np.array([[a.alpha for a in c.arcs] for c in components], dtype=np.float64),
+            np.array([c.gamma for c in components], dtype=np.float64),
         )
 
     def take(self, some: Ints) -> Arcs:
