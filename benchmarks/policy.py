@@ -18,8 +18,8 @@ from scaling import FAMILIES
 
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.problem import Component, prepare
-from dissonance.solvers import Auto, CliqueTree, Newton, Solution, SumProduct, exact, solve_together
-from dissonance.solvers.exact import WIDE
+from dissonance.solvers import Auto, CliqueTree, Newton, Solution, SumProduct, solve_together
+WIDE = 1024
 
 
 def loop(seed: int) -> PDG:

@@ -31,11 +31,8 @@ from dissonance import PDG, Arc, Attention, Table, Variable
 from dissonance.distributions import tree as trees
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.problem import Component, prepare
-from dissonance.solvers import batch
-from dissonance.solvers.assemble import assemble
-from dissonance.solvers.certificate import certify
-from dissonance.solvers.conic import conic
-from dissonance.solvers.support import settings
+from dissonance.solvers.convex import program
+from dissonance.solvers.convex.conic import conic
 
 T = TypeVar("T")
 TOL = 1e-7
@@ -148,7 +145,7 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 def forget() -> None:
     """Nothing is known of any junction tree."""
-    batch.forget()
+    program.forget()
     trees.forget()
 
 

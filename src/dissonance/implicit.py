@@ -114,15 +114,15 @@ def adjoint(solution: Solution, gradients: Sequence[Tensor]) -> tuple[Tensor, li
     component, tree = solution.component, solution.tree
     assert tree is not None
     from dissonance.solvers.convex.program import Arcs, by_support
-    from dissonance.solvers.convex.steps import adjoint_step
+    from dissonance.solvers.convex.solve import adjoint as adjoint_step
 
     arcs = Arcs.of([component])
     ((s, _),) = by_support(component, tree, arcs)
     assert s is not None
-    x, lam = adjoint_step(s.layout, s.fronts, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
+    x, lam = adjoint_step(s, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
     parts = s.tables(x)
     w = CliqueTree(component.variables, tree, parts)
-    nu = {component.arcs[a].name: m for a, m in s.multipliers(lam)}
+    nu = {component.arcs[a].name: m for a, m in s.by_arc(lam)}
     each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
     logs, betas, alphas = ([x[i] for x in each] for i in range(3))
     gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))

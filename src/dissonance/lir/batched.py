@@ -30,8 +30,7 @@ from dissonance.solvers import Auto, Newton
 from dissonance.solvers.base import FEASIBLE
 from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, structure
 from dissonance.solvers.convex.selection import extrapolate
-from dissonance.solvers.convex.solve import Outcome
-from dissonance.solvers.convex.steps import Point, point
+from dissonance.solvers.convex.solve import Outcome, Work
 from dissonance.solvers.convex.support import support
 from dissonance.solvers.peeled import LARGE, cells_left
 
@@ -53,15 +52,14 @@ class Memory:
     known: Tensor
     log_p: Tensor
     attention: Attentions
-    at: Point
+    at: Tensor
     solved: Solved
 
     @property
     def tensors(self) -> list[Tensor]:
         """All of it."""
-        points = [torch.from_numpy(x) for x in self.at]
         own = [getattr(self.solved, name) for name in TENSORS]
-        return [self.known, self.log_p, *self.attention.tensors, *points, *own]
+        return [self.known, self.log_p, *self.attention.tensors, self.at, *own]
 
     def copy(self) -> Memory:
         """Another one."""
@@ -69,7 +67,7 @@ class Memory:
             self.known.clone(),
             self.log_p.clone(),
             self.attention.clone(),
-            Point(*(x.copy() for x in self.at)),
+            self.at.clone(),
             Solved(*(getattr(self.solved, name).clone() for name in TENSORS)),
         )
 
@@ -249,18 +247,13 @@ class Batched:
 
     def _settled(self, s: Structure, arcs: Arcs) -> tuple[np.ndarray, Tensor]:
         """mu (runs, cells) whose last step moved it by next to nothing, and for which runs it is fine, (runs,)."""
-        from dissonance.solvers.convex.interior import settle
-        from dissonance.solvers.convex.steps import Compiled
-
         count = len(arcs.gamma)
-        at, every = point(s.layout, count), np.arange(count)
-        steps = Compiled(s.layout, s.fronts, s.numbers(arcs), at)
-        steps.cold(every)
-        settle(steps, every, np.full(count, 1e-12), 1e-9, 30)
-        mu, bounds = np.zeros_like(at.mu), np.zeros((count, 3))
-        steps.certify(every, mu, bounds)
+        work = Work(s, s.numbers(arcs))
+        work.settle(np.full(count, 1e-12), 1e-9, 30)
+        work.certify()
+        mu, bounds = work.proved, work.bounds
         fine = np.ones(count, dtype=np.bool_)
-        if steps.hard:  # else mu is some distribution at least; here it may break hard arcs
+        if s.hard:  # else mu is some distribution at least; here it may break hard arcs
             near = bounds[:, 1] - bounds[:, 0] <= self.solver.tol * np.maximum(1.0, np.abs(bounds[:, 1]))
             fine = near & (bounds[:, 2] <= FEASIBLE)
         return mu, torch.from_numpy(fine)
@@ -307,8 +300,7 @@ class Batched:
         memory.log_p[runs_now] = log_p
         for mine, theirs in zip(memory.attention.tensors, now.tensors, strict=True):
             mine[runs_now] = theirs
-        for mine, theirs in zip(memory.at, outcome.at, strict=True):
-            mine[runs_now.numpy()] = theirs
+        memory.at[runs_now] = torch.from_numpy(outcome.at)
         memory.solved.put(runs_now, solved)
         return memory.solved.take(runs)
 
@@ -320,15 +312,15 @@ class Batched:
 
         attention = Attentions(zeros(count, arcs), zeros(count, arcs), zeros(count))
         known = torch.zeros(count, dtype=torch.bool)
-        return Memory(known, zeros(count, entries), attention, point(s.layout, count), Solved.blank(count, entries))
+        points = zeros(count, s.flat_layout[1].point)
+        return Memory(known, zeros(count, entries), attention, points, Solved.blank(count, entries))
 
     def _run(self, program: Program, memory: Memory | None, runs: Tensor) -> Outcome:
         """From the last point where there is one; afresh where that does not lead to a tight proof."""
         tol = 1e-2 * self.solver.tol  # mu is only as good as the root of the gap
         near, known = None, None
         if memory is not None:
-            some = runs.numpy()
-            near, known = Point(*(x[some] for x in memory.at)), memory.known[runs].numpy()
+            near, known = memory.at[runs].numpy(), memory.known[runs].numpy()
         return self.solver.run(program, tol, 0.5 * self.solver.tol, near, known)
 
     def read(self, s: Structure, log_p: Tensor, a: Attentions, outcome: Outcome) -> Solved:
@@ -339,7 +331,7 @@ class Batched:
         slope = -torch.where(hard, 0.0, a.beta[:, arc_of]) * joint
         upper = torch.where(residual <= FEASIBLE, high, math.inf)
         if hard.any():
-            mass, lam = self.parameters.along_rows(joint), torch.from_numpy(s.spread_multipliers(outcome.at.y))
+            mass, lam = self.parameters.along_rows(joint), torch.from_numpy(s.spread_multipliers(s.y(outcome.at)))
             slope = torch.where(hard, mass * log_p.exp() * lam, slope)
         plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
         lower = torch.minimum(torch.where(plain, low.clamp(min=0.0), low), upper)

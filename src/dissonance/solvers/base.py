@@ -13,13 +13,12 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.pdg import Theta
-from dissonance.problem import Component
+from dissonance.problem import Array, Component
 from dissonance.scores import FEASIBLE as FEASIBLE
 from dissonance.variables import cells
 
 if TYPE_CHECKING:
     from dissonance.solvers.convex.program import Structure
-    from dissonance.solvers.convex.steps import Point
 
 
 DEFAULT_TOL = 1e-7
@@ -47,7 +46,7 @@ class Solution:
     residual: float = 0.0
     memory: int = 0
     method: str = ""
-    near: tuple[Structure, Point] | None = field(default=None, repr=False)
+    near: tuple[Structure, Array] | None = field(default=None, repr=False)
 
     @property
     def mu(self) -> CliqueTree:

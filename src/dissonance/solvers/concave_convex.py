@@ -13,8 +13,7 @@ from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.exact import Newton
 
 if TYPE_CHECKING:
-    from dissonance.solvers.convex.program import Structure
-    from dissonance.solvers.convex.steps import Numbers, Point
+    from dissonance.solvers.convex.program import Numbers, Structure
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,7 @@ class ConcaveConvex:
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found."""
         from dissonance.solvers.convex.program import Arcs
+        from dissonance.solvers.convex.solve import value as total
 
         arcs = Arcs.of([component])
         ((s, _),) = Newton(budget=self.budget).structures(component, component.tree, arcs)
@@ -73,7 +73,7 @@ class ConcaveConvex:
         convex = numbers._replace(c=np.where(np.isneginf(numbers.c), 0.0, numbers.c))
         concave = _Concave(s, np.minimum(s.weights(arcs)[0], 0.0))
         rng = np.random.default_rng(self.seed)
-        best: tuple[float, Array, Point] | None = None
+        best: tuple[float, Array, Array] | None = None
         steps = 0
         for start in range(self.starts):
             tilt = np.zeros_like(bottomless) if start == 0 else rng.gumbel(size=len(bottomless))
@@ -89,8 +89,8 @@ class ConcaveConvex:
                 best = value, mu, at
         assert best is not None
         value, mu, at = best
-        residual = s.broken(numbers.p, mu)
-        multipliers = s.multipliers(at.y[0])
+        residual = total(s, numbers, mu)[1]
+        multipliers = s.multipliers(at)
         return Solution(
             component,
             -math.inf,
@@ -104,30 +104,29 @@ class ConcaveConvex:
             residual=residual,
         )
 
-    def _newton(self, s: Structure, numbers: Numbers, tilt: Array) -> tuple[Point, Array, int, bool]:
+    def _newton(self, s: Structure, numbers: Numbers, tilt: Array) -> tuple[Array, Array, int, bool]:
         """The minimiser of the convex part with some cost added: the point, its mu, steps, and whether hard arcs
         contradict each other."""
-        from dissonance.solvers.convex.certificate import contradiction
-        from dissonance.solvers.convex.interior import newton
-        from dissonance.solvers.convex.steps import Compiled, point
+        from dissonance.solvers.convex.solve import Work, agreeing, contradiction, newton, steps
 
-        one = np.zeros(1, dtype=np.int64)
-        at = point(s.layout, 1)
-        steps = Compiled(s.layout, s.fronts, numbers._replace(c=numbers.c + tilt), at)
-        steps.cold(one)
-        taken = newton(steps, one, np.array([self.tol]), 100)
-        impossible = bool(contradiction(s.layout, numbers.p, at.y, one)[0] > FEASIBLE)
-        return at, s.agreeing(at.mu)[0], int(taken[0]), impossible
+        work = Work(s, numbers._replace(c=numbers.c + tilt))
+        (row,) = work.rows()
+        steps.cold(*row)
+        taken, _ = newton(*row, work.clusters, self.tol, math.inf, 100, 0)
+        impossible = bool(contradiction(*row) > FEASIBLE)
+        return work.at[0], agreeing(s, work.mu)[0], taken, impossible
 
     def _descend(
-        self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Point
-    ) -> tuple[float, Array, Point, int]:
+        self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Array
+    ) -> tuple[float, Array, Array, int]:
         """Tangent, solve, repeat: the value, mu, the point of the last tangent, and how many steps it took."""
-        value, steps = s.value(numbers, mu) + concave.log_conditionals(mu)[1], 0
+        from dissonance.solvers.convex.solve import value as total
+
+        value, steps = total(s, numbers, mu)[0] + concave.log_conditionals(mu)[1], 0
         for _ in range(self.rounds):
             at, moved, used, _ = self._newton(s, numbers, concave.log_conditionals(mu)[0])
             steps += used
-            new = s.value(numbers, moved) + concave.log_conditionals(moved)[1]
+            new = total(s, numbers, moved)[0] + concave.log_conditionals(moved)[1]
             if not new < value - self.tol * max(1.0, abs(value)):
                 break
             value, mu = new, moved

@@ -13,14 +13,13 @@ import torch
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.problem import BUDGET, Array, Component, check_bytes
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, infinite
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
     from dissonance.solvers.convex.program import Arcs, Program, Structure
     from dissonance.solvers.convex.solve import Outcome
-    from dissonance.solvers.convex.steps import Point
 
 LARGE = 4000
 """Problems from which on a batch is quicker on a GPU."""
@@ -107,7 +106,7 @@ class Newton:
         ]
 
     def run(
-        self, program: Program, tol: float, enough: float, start: Point | None = None, known: Bools | None = None
+        self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
         """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
         from dissonance.compiled import AVAILABLE
@@ -126,7 +125,7 @@ class Newton:
         from dissonance.solvers.convex.conic import conic
         from dissonance.solvers.convex.solve import prove
 
-        at: Point | None = None
+        at: Array | None = None
         for method in ("conic", "polish"):
             taken = 0
             if method == "conic":
@@ -154,12 +153,12 @@ class Newton:
             self.name,
             tree=s.tree,
             tables=s.tables(outcome.mu[k]),
-            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at.y[k])},
+            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at[k])},
             steps=steps,
             residual=residual,
             memory=s.bytes * len(outcome.steps),
             method="newton",
-            near=(s, type(outcome.at)(*(x[k : k + 1] for x in outcome.at))),
+            near=(s, outcome.at[k]),
         )
         return self._judged(found)
 
@@ -203,7 +202,7 @@ class CliqueTree(Newton):
         return "clique-tree"
 
     def run(
-        self, program: Program, tol: float, enough: float, start: Point | None = None, known: Bools | None = None
+        self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
         """Straight to Clarabel, one by one: nothing is proved here."""
         from dissonance.solvers.convex.solve import unsolved

@@ -58,6 +58,7 @@ class Paper:
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
         from dissonance.solvers.convex.program import Arcs as Numbered
+        from dissonance.solvers.convex.solve import lower_from
 
         tree, numbered = single(component.sizes), Numbered.of([component])
         ((s, _),) = Newton(budget=self.budget).structures(component, tree, numbered)
@@ -68,7 +69,7 @@ class Paper:
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
         if component.convex and math.isfinite(value):
-            low = min(value, s.lower_from(s.numbers(numbered), mu.numpy()[:, s.layout.full]))
+            low = min(value, lower_from(s, s.numbers(numbered), mu[0].numpy()[s.layout.full]))
         table = mu.reshape(shape(component.variables))
         found = Solution(component, low, value, self.name, tree=tree, tables=(table,), steps=self.iterations)
         return replace(found, converged=value - low <= self.tol * max(1.0, abs(value)))

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from dissonance.errors import DissonanceError
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Program
-from dissonance.solvers.convex.steps import Point
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,8 +59,8 @@ def sparse(program: Program) -> Sparse:
     return Sparse(program.numbers.c[0], every[soft], by_row[used][:, soft], sp.vstack([separators, held]), b, W, soft, row)
 
 
-def conic(program: Program, tol: float) -> tuple[Point, int]:
-    """Clarabel's last iterate for the first problem of a program, and its steps; its own report is not used."""
+def conic(program: Program, tol: float) -> tuple[Floats, int]:
+    """Clarabel's last iterate (1, point) for one problem, and its steps; its own report is not used."""
     try:
         clarabel: Any = importlib.import_module("clarabel")
     except ImportError:
@@ -101,7 +100,7 @@ def conic(program: Program, tol: float) -> tuple[Point, int]:
     y[s.soft] = np.log(np.maximum(cone[:, 2], 1e-300))
     unknowns = int(program.structure.layout.unknown_at[-1])
     y[np.setdiff1d(np.arange(len(y)), s.soft)] = -dual[unknowns:e]
-    return Point(x[None, :n], z[None], y[None], -dual[None, :unknowns]), int(solution.iterations)
+    return np.concatenate([x[:n], z, y, -dual[:unknowns]])[None], int(solution.iterations)
 
 
 def _interleave(*blocks: Any) -> Any:

@@ -18,26 +18,19 @@ factorisation of one dense matrix, the *front*:
   of 0 there, and are left out.
 
 Exact arithmetic gives a lower bound of every pivot (z/mu of a cell, 1 of a soft entry): where rounding leaves less, the
-bound stands in. Loops are written out, and matrices are flat: that is what compiles quickly.
+bound stands in. `I`, `X` and `L` are explained in `room.py`; loops are written out, which is what compiles quickly.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.layout import HARD, Ints, Layout
+from dissonance.solvers.convex.layout import HARD, Ints
+from dissonance.solvers.convex.room import Offsets
 
 Floats = npt.NDArray[np.float64]
-
-WIDE = 64
-"""Cells above which a cluster is eliminated by its multipliers, if these are fewer."""
-
-FEWER = 0.8
-"""How many multipliers a cell there may be at most for that."""
 
 PANEL = 32
 """Columns that are eliminated together in a large front."""
@@ -46,96 +39,6 @@ TINY = 1e-300
 
 DEPENDENT = 1e-13
 """A pivot of an equation below this part of its diagonal: it repeats others."""
-
-
-class Fronts(NamedTuple):
-    """How each cluster is eliminated. `size` (clusters,) of its front, of which the last are its separator's states;
-    `by_cells`; `absorbed`: the term in P (-1: none); `front_at`, `vector_at`, `message_at`: where matrices begin."""
-
-    size: Ints
-    by_cells: npt.NDArray[np.bool_]
-    absorbed: Ints
-    front_at: Ints
-    vector_at: Ints
-    message_at: Ints
-
-
-class System(NamedTuple):
-    """The factored systems of P problems: the fronts, what they say to their parents, M.
-
-    The matrices of all problems lie one after another in `front` and `message`; else there is a row a problem.
-    """
-
-    front: Floats
-    message: Floats
-    vector: Floats
-    told: Floats  # (P, unknowns) h or a
-    pivot: Ints  # (P, cells) cells by their place in the front
-    a: Floats  # (P, cells) M = diag a + up up' - down down' in every row of the absorbed term
-    up: Floats
-    down: Floats
-    scale: Floats  # (P, entries) sqrt w of soft entries, -1 of hard ones
-
-
-@compiled
-def fronts(lay: Layout) -> Fronts:
-    """The cheaper way for each cluster; by multipliers from every hard arc up to its root."""
-    C = len(lay.parent)
-    size, absorbed = np.zeros(C, dtype=np.int64), np.full(C, -1)
-    by_cells = np.ones(C, dtype=np.bool_)
-    front_at, vector_at, message_at = np.zeros(C + 1, np.int64), np.zeros(C + 1, np.int64), np.zeros(C + 1, np.int64)
-    for k in range(C - 1, -1, -1):
-        n, own = lay.cell_at[k + 1] - lay.cell_at[k], lay.unknown_at[k + 1] - lay.unknown_at[k]
-        count, hard = own, not by_cells[k]
-        for t in range(lay.term_at[k + 1] - 1, lay.term_at[k] - 1, -1):
-            entries = lay.entry_at[lay.row_at[t + 1]] - lay.entry_at[lay.row_at[t]]
-            hard |= lay.kind[t] == HARD
-            if entries == n and lay.kind[t] != HARD and absorbed[k] < 0:
-                absorbed[k] = t
-            else:
-                count += entries
-        for j in range(lay.child_at[k], lay.child_at[k + 1]):
-            c = lay.child[j]
-            count += lay.unknown_at[c + 1] - lay.unknown_at[c]
-        by_cells[k] = not (hard or (n > WIDE and count < FEWER * n))
-        size[k] = n if by_cells[k] else count
-        if hard and lay.parent[k] >= 0:
-            by_cells[lay.parent[k]] = False  # marks it: its turn comes later
-    for k in range(C):
-        own = lay.unknown_at[k + 1] - lay.unknown_at[k]
-        front_at[k + 1] = front_at[k] + size[k] * size[k]
-        vector_at[k + 1] = vector_at[k] + size[k]
-        message_at[k + 1] = message_at[k] + own * own
-    return Fronts(size, by_cells, absorbed, front_at, vector_at, message_at)
-
-
-def system(lay: Layout, f: Fronts, count: int) -> System:
-    """Room for the systems of so many problems."""
-    cells, entries, unknowns = len(lay.own), len(lay.row), int(lay.unknown_at[-1])
-    wide = 1 if f.by_cells.all() else cells
-    return System(
-        np.empty(count * f.front_at[-1]),
-        np.empty(count * f.message_at[-1]),
-        np.empty((count, f.vector_at[-1])),
-        np.empty((count, unknowns)),
-        np.empty((count, cells), dtype=np.int64),
-        np.empty((count, wide)),
-        np.empty((count, wide)),
-        np.empty((count, wide)),
-        np.empty((count, entries)),
-    )
-
-
-@compiled
-def _front(f: Fronts, b: int, k: int) -> int:
-    """Where the front of a cluster of problem b begins."""
-    return b * f.front_at[-1] + f.front_at[k]
-
-
-@compiled
-def _message(f: Fronts, b: int, k: int) -> int:
-    """Where Q or K of a cluster of problem b begins."""
-    return b * f.message_at[-1] + f.message_at[k]
 
 
 # -- dense matrices, flat: entry (i, j) of the matrix from `at` on is F[at + i n + j] ----------------------------------
@@ -199,122 +102,105 @@ def _partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
 
 
 @compiled
-def _forward(F: Floats, at: int, n: int, count: int, v: Floats, b: int, o: int) -> None:
-    """Row b of v, from o on, is the right side: eliminate the first `count` unknowns from it."""
+def _forward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
+    """v, from o on, is the right side: eliminate the first `count` unknowns from it."""
     for j in range(count):
         row = at + j * n
-        f = v[b, o + j] * F[row + j]
+        f = v[o + j] * F[row + j]
         if f != 0.0:
             for i in range(j + 1, n):
-                v[b, o + i] -= f * F[row + i]
+                v[o + i] -= f * F[row + i]
 
 
 @compiled
-def _backward(F: Floats, at: int, n: int, count: int, v: Floats, b: int, o: int) -> None:
+def _backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
     """The first `count` unknowns where the others are known; sums in four parts, always in the same order."""
     for j in range(count - 1, -1, -1):
         row = at + j * n
         p = q = r = s = 0.0
         i = j + 1
         while i + 3 < n:
-            p += F[row + i] * v[b, o + i]
-            q += F[row + i + 1] * v[b, o + i + 1]
-            r += F[row + i + 2] * v[b, o + i + 2]
-            s += F[row + i + 3] * v[b, o + i + 3]
+            p += F[row + i] * v[o + i]
+            q += F[row + i + 1] * v[o + i + 1]
+            r += F[row + i + 2] * v[o + i + 2]
+            s += F[row + i + 3] * v[o + i + 3]
             i += 4
         while i < n:
-            p += F[row + i] * v[b, o + i]
+            p += F[row + i] * v[o + i]
             i += 1
-        v[b, o + j] = (v[b, o + j] - ((p + q) + (r + s))) * F[row + j]
+        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[row + j]
 
 
 @compiled
 def _inverse(A: Floats, at: int, n: int) -> None:
     """The inverse of a symmetric positive semidefinite matrix, in place; directions without weight get none."""
-    F, least, v = np.empty(n * n), np.empty(n), np.zeros((n, n))
+    F, least, v = np.empty(n * n), np.empty(n), np.zeros(n * n)
     for i in range(n):
         least[i] = -max(A[at + i * n + i], TINY)
-        v[i, i] = 1.0
+        v[i * n + i] = 1.0
         for j in range(n):
             F[i * n + j] = A[at + i * n + j]
     _partial(F, 0, n, n, least)
     for i in range(n):
-        _forward(F, 0, n, n, v, i, 0)
-        _backward(F, 0, n, n, v, i, 0)
+        _forward(F, 0, n, n, v, i * n)
+        _backward(F, 0, n, n, v, i * n)
     for i in range(n):
         for j in range(n):
-            A[at + i * n + j] = 0.5 * (v[i, j] + v[j, i])
+            A[at + i * n + j] = 0.5 * (v[i * n + j] + v[j * n + i])
 
 
 # -- factoring ---------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def factor(
-    lay: Layout,
-    f: Fronts,
-    s: System,
-    W: Floats,
-    mu: Floats,
-    z: Floats,
-    q: Floats,
-    curve: Floats,
-    active: Ints,
-    clusters: Ints,
-) -> None:
-    """Eliminate some clusters of the active problems, children first.
-
-    `q` (P, entries): conditionals, p at hard entries; `curve` (P, entries): 1/(s qt).
-    """
-    for b in active:
-        for k in clusters:
-            if f.by_cells[k]:
-                _by_cells(lay, f, s, W, mu, z, q, curve, b, k)
-            else:
-                _by_multipliers(lay, f, s, W, mu, z, q, curve, b, k)
-            n, own = f.size[k], lay.unknown_at[k + 1] - lay.unknown_at[k]
-            start, at = _front(f, b, k) + (n - own) * n + n - own, _message(f, b, k)
-            for i in range(own):
-                for j in range(i, own):
-                    s.message[at + i * own + j] = s.front[start + i * n + j]
-                    s.message[at + j * own + i] = s.front[start + i * n + j]
-            if f.by_cells[k] != (lay.parent[k] < 0 or f.by_cells[lay.parent[k]]):
-                _inverse(s.message, at, own)
+def factor(I: Ints, X: Floats, L: Offsets, clusters: Ints) -> None:
+    """Eliminate some clusters, children first, at mu, z, q (p at hard entries) and curve."""
+    for k in clusters:
+        if I[L.by_cells + k]:
+            _by_cells(I, X, L, k)
+        else:
+            _by_multipliers(I, X, L, k)
+        n, own = I[L.size + k], I[L.unknown_at + k + 1] - I[L.unknown_at + k]
+        start, at = L.front + I[L.front_at + k] + (n - own) * n + n - own, L.message + I[L.message_at + k]
+        for i in range(own):
+            for j in range(i, own):
+                X[at + i * own + j] = X[start + i * n + j]
+                X[at + j * own + i] = X[start + i * n + j]
+        if I[L.by_cells + k] != (I[L.parent + k] < 0 or I[L.by_cells + I[L.parent + k]]):
+            _inverse(X, at, own)
 
 
 @compiled
-def _by_cells(
-    lay: Layout, f: Fronts, s: System, W: Floats, mu: Floats, z: Floats, q: Floats, curve: Floats, b: int, k: int
-) -> None:
-    at, n, first = lay.cell_at[k], f.size[k], lay.unknown_at[k]
-    own = lay.unknown_at[k + 1] - first
+def _by_cells(I: Ints, X: Floats, L: Offsets, k: int) -> None:
+    at, n, first = I[L.cell_at + k], I[L.size + k], I[L.unknown_at + k]
+    own = I[L.unknown_at + k + 1] - first
     e = n - own
-    H, h = s.front, _front(f, b, k)
+    H, h = X, L.front + I[L.front_at + k]
     place = np.empty(n, dtype=np.int64)
     # the cell of most mass of every state comes last, the others in their order
     for i in range(own):
         place[e + i] = -1
     for i in range(n):
-        state = lay.own[at + i] - first
+        state = I[L.own + at + i] - first
         best = place[e + state]
-        if best < 0 or mu[b, at + i] * z[b, at + best] > mu[b, at + best] * z[b, at + i]:
+        if best < 0 or X[L.mu + at + i] * X[L.z + at + best] > X[L.mu + at + best] * X[L.z + at + i]:
             place[e + state] = i
     count = 0
     for i in range(n):
-        if place[e + lay.own[at + i] - first] != i:
+        if place[e + I[L.own + at + i] - first] != i:
             place[count] = i
             count += 1
     for a in range(n):
-        s.pivot[b, at + a] = place[a]
+        X[L.pivot + at + a] = place[a]
     least, partner = np.empty(n), np.empty(n, dtype=np.int64)
     for a in range(n):
         i = place[a]
-        partner[a] = place[e + lay.own[at + i] - first]
-        least[a] = z[b, at + i] / mu[b, at + i]
+        partner[a] = place[e + I[L.own + at + i] - first]
+        least[a] = X[L.z + at + i] / X[L.mu + at + i]
     for x in range(n * n):
         H[h + x] = 0.0
     for a in range(e):
-        state = lay.own[at + place[a]] - first
+        state = I[L.own + at + place[a]] - first
         under = least[e + state]
         for x in range(a, e):
             if partner[x] == partner[a]:
@@ -323,26 +209,27 @@ def _by_cells(
         H[h + a * n + a] += least[a]
     for a in range(e, n):
         H[h + a * n + a] = least[a]
-    for t in range(lay.term_at[k], lay.term_at[k + 1]):
-        if W[b, t] != 0.0:
-            base = lay.entry_at[lay.row_at[t]]
-            size = lay.entry_at[lay.row_at[t + 1]] - base
+    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
+        if X[L.W + t] != 0.0:
+            base = I[L.entry_at + I[L.row_at + t]]
+            size = I[L.entry_at + I[L.row_at + t + 1]] - base
             B = np.zeros(size * size)
-            for r in range(lay.row_at[t], lay.row_at[t + 1]):
-                stop, total = lay.entry_at[r + 1], 0.0
-                for x in range(lay.entry_at[r], stop):
-                    total += W[b, t] * curve[b, x] * q[b, x] * q[b, x]
-                for x in range(lay.entry_at[r], stop):
-                    w = W[b, t] * curve[b, x]
-                    for y in range(lay.entry_at[r], stop):
-                        B[(x - base) * size + y - base] = total - w * q[b, x] - W[b, t] * curve[b, y] * q[b, y]
+            for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+                stop, total = I[L.entry_at + r + 1], 0.0
+                for x in range(I[L.entry_at + r], stop):
+                    total += X[L.W + t] * X[L.curve + x] * X[L.q + x] * X[L.q + x]
+                for x in range(I[L.entry_at + r], stop):
+                    w = X[L.W + t] * X[L.curve + x]
+                    for y in range(I[L.entry_at + r], stop):
+                        B[(x - base) * size + y - base] = total - w * X[L.q + x] - X[L.W + t] * X[L.curve + y] * X[L.q + y]
                     B[(x - base) * size + x - base] += w
-            _lay(H, h, n, e, B, 0, size, lay.entry, lay.term_cell[t], base, place, partner)
-    for j in range(lay.child_at[k], lay.child_at[k + 1]):
-        c = lay.child[j]
-        size = lay.unknown_at[c + 1] - lay.unknown_at[c]
-        base = lay.unknown_at[c]
-        _lay(H, h, n, e, s.message, _message(f, b, c), size, lay.above, lay.above_at[c], base, place, partner)
+            _lay(H, h, n, e, B, 0, size, I, L.entry + I[L.term_cell + t], base, place, partner)
+    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
+        c = I[L.child + j]
+        size = I[L.unknown_at + c + 1] - I[L.unknown_at + c]
+        base = I[L.unknown_at + c]
+        there = L.above + I[L.above_at + c]
+        _lay(H, h, n, e, X, L.message + I[L.message_at + c], size, I, there, base, place, partner)
     _partial(H, h, n, e, least)
 
 
@@ -385,108 +272,106 @@ def _lay(
 
 
 @compiled
-def _invert(lay: Layout, s: System, W: float, mu: Floats, z: Floats, q: Floats, b: int, k: int, t: int) -> None:
+def _invert(I: Ints, X: Floats, L: Offsets, W: float, k: int, t: int) -> None:
     """M at mu, z and q for a cluster and its absorbed term (-1: none), without cancellation.
 
     P = diag(1/a) + W rho w w' - (W/rho) v v' with 1/a = z/mu + W/f, f = mu(s) qt, v = q/f, rho = sum q v and
     w = 1 - v/rho, in every row: two updates of rank one.
     """
-    at, n = lay.cell_at[k], lay.cell_at[k + 1] - lay.cell_at[k]
+    at, n = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k]
     if t < 0 or W == 0.0:
         for i in range(at, at + n):
-            s.a[b, i], s.up[b, i], s.down[b, i] = mu[b, i] / z[b, i], 0.0, 0.0
+            X[L.a + i], X[L.up + i], X[L.down + i] = X[L.mu + i] / X[L.z + i], 0.0, 0.0
         return
-    start, first, rows = lay.term_cell[t], lay.row_at[t], lay.row_at[t + 1] - lay.row_at[t]
+    start, first, rows = I[L.term_cell + t], I[L.row_at + t], I[L.row_at + t + 1] - I[L.row_at + t]
     mass, rho, left, cross, bent = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
     f, v = np.empty(n), np.empty(n)
     for i in range(n):
-        mass[lay.row[lay.entry[start + i]] - first] += mu[b, at + i]
+        mass[I[L.row + I[L.entry + start + i]] - first] += X[L.mu + at + i]
     for i in range(n):
-        e = lay.entry[start + i]
-        r = lay.row[e] - first
-        f[i] = max(0.5 * (mass[r] * q[b, e] + mu[b, at + i]), TINY)
-        v[i] = q[b, e] / f[i]
-        rho[r] += q[b, e] * v[i]
+        e = I[L.entry + start + i]
+        r = I[L.row + e] - first
+        f[i] = max(0.5 * (mass[r] * X[L.q + e] + X[L.mu + at + i]), TINY)
+        v[i] = X[L.q + e] / f[i]
+        rho[r] += X[L.q + e] * v[i]
     for i in range(n):
-        r = lay.row[lay.entry[start + i]] - first
-        stiff = z[b, at + i] + W * mu[b, at + i] / f[i]
-        s.a[b, at + i] = mu[b, at + i] / stiff
-        slope = z[b, at + i] * f[i] / stiff * v[i]
+        r = I[L.row + I[L.entry + start + i]] - first
+        stiff = X[L.z + at + i] + W * X[L.mu + at + i] / f[i]
+        X[L.a + at + i] = X[L.mu + at + i] / stiff
+        slope = X[L.z + at + i] * f[i] / stiff * v[i]
         left[r] += slope * v[i]
         cross[r] += slope * (1.0 - v[i] / max(rho[r], TINY))
     for i in range(n):
-        r = lay.row[lay.entry[start + i]] - first
-        w, a = 1.0 - v[i] / max(rho[r], TINY), s.a[b, at + i]
-        s.down[b, at + i] = a * (w - cross[r] / max(left[r], TINY) * v[i])
-        s.up[b, at + i] = np.sqrt(W / max(left[r], TINY)) * a * v[i]
-        bent[r] += w * s.down[b, at + i]
+        r = I[L.row + I[L.entry + start + i]] - first
+        w, a = 1.0 - v[i] / max(rho[r], TINY), X[L.a + at + i]
+        X[L.down + at + i] = a * (w - cross[r] / max(left[r], TINY) * v[i])
+        X[L.up + at + i] = np.sqrt(W / max(left[r], TINY)) * a * v[i]
+        bent[r] += w * X[L.down + at + i]
     for i in range(n):
-        r = lay.row[lay.entry[start + i]] - first
-        s.down[b, at + i] *= np.sqrt(W * rho[r] / (1.0 + W * rho[r] * bent[r]))
+        r = I[L.row + I[L.entry + start + i]] - first
+        X[L.down + at + i] *= np.sqrt(W * rho[r] / (1.0 + W * rho[r] * bent[r]))
 
 
 @compiled
-def _columns(lay: Layout, f: Fronts, k: int) -> Ints:
+def _columns(I: Ints, L: Offsets, k: int) -> Ints:
     """For every block of a front by multipliers (terms, children, its own separator) and cell the column of its
     indicator, (blocks, cells)."""
-    n, column, block = lay.cell_at[k + 1] - lay.cell_at[k], 0, 0
-    terms, children = lay.term_at[k + 1] - lay.term_at[k], lay.child_at[k + 1] - lay.child_at[k]
-    found = np.empty((terms - (f.absorbed[k] >= 0) + children + 1, n), dtype=np.int64)
-    for t in range(lay.term_at[k], lay.term_at[k + 1]):
-        if t != f.absorbed[k]:
-            base = lay.entry_at[lay.row_at[t]]
+    n, column, block = I[L.cell_at + k + 1] - I[L.cell_at + k], 0, 0
+    terms, children = I[L.term_at + k + 1] - I[L.term_at + k], I[L.child_at + k + 1] - I[L.child_at + k]
+    found = np.empty((terms - (I[L.absorbed + k] >= 0) + children + 1, n), dtype=np.int64)
+    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
+        if t != I[L.absorbed + k]:
+            base = I[L.entry_at + I[L.row_at + t]]
             for i in range(n):
-                found[block, i] = column + lay.entry[lay.term_cell[t] + i] - base
-            column += lay.entry_at[lay.row_at[t + 1]] - base
+                found[block, i] = column + I[L.entry + I[L.term_cell + t] + i] - base
+            column += I[L.entry_at + I[L.row_at + t + 1]] - base
             block += 1
-    for j in range(lay.child_at[k], lay.child_at[k + 1]):
-        c = lay.child[j]
+    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
+        c = I[L.child + j]
         for i in range(n):
-            found[block, i] = column + lay.above[lay.above_at[c] + i] - lay.unknown_at[c]
-        column += lay.unknown_at[c + 1] - lay.unknown_at[c]
+            found[block, i] = column + I[L.above + I[L.above_at + c] + i] - I[L.unknown_at + c]
+        column += I[L.unknown_at + c + 1] - I[L.unknown_at + c]
         block += 1
     for i in range(n):
-        found[block, i] = column + lay.own[lay.cell_at[k] + i] - lay.unknown_at[k]
+        found[block, i] = column + I[L.own + I[L.cell_at + k] + i] - I[L.unknown_at + k]
     return found
 
 
 @compiled
-def _by_multipliers(
-    lay: Layout, f: Fronts, s: System, W: Floats, mu: Floats, z: Floats, q: Floats, curve: Floats, b: int, k: int
-) -> None:
-    at, n, size, absorbed = lay.cell_at[k], lay.cell_at[k + 1] - lay.cell_at[k], f.size[k], f.absorbed[k]
-    F, h, least = s.front, _front(f, b, k), np.zeros(size)
-    weight = W[b, absorbed] if absorbed >= 0 else 0.0
-    _invert(lay, s, weight, mu, z, q, b, k, absorbed)
-    columns = _columns(lay, f, k)
+def _by_multipliers(I: Ints, X: Floats, L: Offsets, k: int) -> None:
+    at, n, size, absorbed = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], I[L.size + k], I[L.absorbed + k]
+    F, h, least = X, L.front + I[L.front_at + k], np.zeros(size)
+    weight = X[L.W + absorbed] if absorbed >= 0 else 0.0
+    _invert(I, X, L, weight, k, absorbed)
+    columns = _columns(I, L, k)
     for x in range(size * size):
         F[h + x] = 0.0
     for x in range(len(columns)):
         for y in range(x, len(columns)):
             for i in range(n):
-                F[h + columns[x, i] * size + columns[y, i]] += s.a[b, at + i]
+                F[h + columns[x, i] * size + columns[y, i]] += X[L.a + at + i]
     if weight != 0.0:
-        first, start = lay.row_at[absorbed], lay.term_cell[absorbed]
-        rows = lay.row_at[absorbed + 1] - first
+        first, start = I[L.row_at + absorbed], I[L.term_cell + absorbed]
+        rows = I[L.row_at + absorbed + 1] - first
         ranks, sign = np.zeros(2 * rows * size), np.empty(2 * rows)
         for r in range(2 * rows):
             sign[r] = 1.0 if r % 2 else -1.0
         for i in range(n):
-            r = 2 * (lay.row[lay.entry[start + i]] - first) * size
+            r = 2 * (I[L.row + I[L.entry + start + i]] - first) * size
             for x in range(len(columns)):
-                ranks[r + columns[x, i]] += s.up[b, at + i]
-                ranks[r + size + columns[x, i]] += s.down[b, at + i]
+                ranks[r + columns[x, i]] += X[L.up + at + i]
+                ranks[r + size + columns[x, i]] += X[L.down + at + i]
         _update(F, h, size, 0, ranks, 0, sign, 2 * rows)
     column = 0
-    for t in range(lay.term_at[k], lay.term_at[k + 1]):
+    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
         if t == absorbed:
             continue
-        base, stop, hard = lay.entry_at[lay.row_at[t]], lay.entry_at[lay.row_at[t + 1]], lay.kind[t] == HARD
-        for r in range(lay.row_at[t], lay.row_at[t + 1]):
-            _centre(F, h, size, column - base, lay.entry_at[r], lay.entry_at[r + 1], q, b)
+        base, stop, hard = I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]], I[L.kind + t] == HARD
+        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+            _centre(F, h, size, column - base, I[L.entry_at + r], I[L.entry_at + r + 1], X, L.q)
         for e in range(base, stop):
-            scale = -1.0 if hard else np.sqrt(W[b, t] * curve[b, e])
-            s.scale[b, e] = scale
+            scale = -1.0 if hard else np.sqrt(X[L.W + t] * X[L.curve + e])
+            X[L.scale + e] = scale
             j = column + e - base
             for i in range(j + 1):
                 F[h + i * size + j] *= scale
@@ -498,27 +383,27 @@ def _by_multipliers(
                 F[h + j * size + j] += 1.0
                 least[j] = 1.0
         if hard:  # the likeliest value of every row is what the others leave
-            for r in range(lay.row_at[t], lay.row_at[t + 1]):
-                likeliest = lay.entry_at[r]
-                for e in range(likeliest, lay.entry_at[r + 1]):
-                    if q[b, e] > q[b, likeliest]:
+            for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+                likeliest = I[L.entry_at + r]
+                for e in range(likeliest, I[L.entry_at + r + 1]):
+                    if X[L.q + e] > X[L.q + likeliest]:
                         likeliest = e
                 least[column + likeliest - base] = np.inf
         column += stop - base
-    for j in range(lay.child_at[k], lay.child_at[k + 1]):
-        c = lay.child[j]
-        states = lay.unknown_at[c + 1] - lay.unknown_at[c]
+    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
+        c = I[L.child + j]
+        states = I[L.unknown_at + c + 1] - I[L.unknown_at + c]
         for x in range(states):
             row = h + (column + x) * size + column
             for y in range(x, states):
-                F[row + y] += s.message[_message(f, b, c) + x * states + y]
+                F[row + y] += X[L.message + I[L.message_at + c] + x * states + y]
             least[column + x] = -max(F[row + x], TINY)
         column += states
     _partial(F, h, size, column, least)
 
 
 @compiled
-def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, q: Floats, b: int) -> None:
+def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, Q: Floats, q: int) -> None:
     """From sums over entries to V: take q times its row's sum from every entry of a row, on both sides.
 
     F is symmetric, of which the upper triangle is given; entries first to last stand at first + shift on.
@@ -533,205 +418,181 @@ def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, q: Flo
     for e in range(start, stop):
         inner += total[e]
     for e in range(start, stop):
-        w = q[b, e - shift]
+        w = Q[q + e - shift]
         for i in range(start):
             F[h + i * n + e] -= w * total[i]
         for i in range(stop, n):
             F[h + e * n + i] -= w * total[i]
         for x in range(e, stop):
-            F[h + e * n + x] += w * q[b, x - shift] * inner - w * total[x] - q[b, x - shift] * total[e]
+            F[h + e * n + x] += w * Q[q + x - shift] * inner - w * total[x] - Q[q + x - shift] * total[e]
 
 
 # -- solving -----------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def upward(
-    lay: Layout,
-    f: Fronts,
-    s: System,
-    q: Floats,
-    g: Floats,
-    e_separator: Floats,
-    e_hard: Floats,
-    x: Floats,
-    active: Ints,
-    clusters: Ints,
-) -> None:
-    """What some clusters ask of their parents, children first, for a right side g (P, cells), e. `x` is room."""
-    for b in active:
-        for k in clusters:
-            at, stop, base = lay.cell_at[k], lay.cell_at[k + 1], lay.unknown_at[k]
-            n, own, o = f.size[k], lay.unknown_at[k + 1] - base, f.vector_at[k]
-            e = n - own
-            for i in range(at, stop):
-                x[b, i] = g[b, i]
-            if f.by_cells[k]:
-                for j in range(lay.child_at[k], lay.child_at[k + 1]):
-                    there = lay.above_at[lay.child[j]] - at
-                    for i in range(at, stop):
-                        x[b, i] += s.told[b, lay.above[there + i]]
-                for a in range(n):
-                    i = at + s.pivot[b, at + a]
-                    s.vector[b, o + a] = x[b, i]
-                    if a < e:
-                        s.vector[b, o + a] -= x[b, at + s.pivot[b, at + e + lay.own[i] - base]]
-            else:
-                _times_inverse(lay, f, s, x, b, k)
-                _sums(lay, f, s, q, x, e_hard, b, k)
-            _forward(s.front, _front(f, b, k), n, e, s.vector, b, o)
-            if lay.parent[k] < 0:
-                continue
-            above, Q = f.by_cells[lay.parent[k]], _message(f, b, k)
-            for i in range(own):  # h - Q e or a - e; Q (a - e) or K h - e where the parent wants the other
-                told = 0.0
-                if f.by_cells[k] == above:
-                    told += s.vector[b, o + e + i]
-                for j in range(own):
-                    part = 0.0
-                    if f.by_cells[k] != above:
-                        part += s.vector[b, o + e + j]
-                    if above:
-                        part -= e_separator[b, base + j]
-                    told += s.message[Q + i * own + j] * part
-                    if f.by_cells[k] == above and not above:
-                        break
-                s.told[b, base + i] = told if above else told - e_separator[b, base + i]
+def upward(I: Ints, X: Floats, L: Offsets, g: int, x: int, clusters: Ints) -> None:
+    """What some clusters ask of their parents, children first, for the right side at g, `off` and `off_hard`; x is room."""
+    for k in clusters:
+        at, stop, base = I[L.cell_at + k], I[L.cell_at + k + 1], I[L.unknown_at + k]
+        n, own, o = I[L.size + k], I[L.unknown_at + k + 1] - base, L.vector + I[L.vector_at + k]
+        e = n - own
+        for i in range(at, stop):
+            X[x + i] = X[g + i]
+        if I[L.by_cells + k]:
+            for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
+                there = I[L.above_at + I[L.child + j]] - at
+                for i in range(at, stop):
+                    X[x + i] += X[L.told + I[L.above + there + i]]
+            for a in range(n):
+                i = at + int(X[L.pivot + at + a])
+                X[o + a] = X[x + i]
+                if a < e:
+                    X[o + a] -= X[x + at + int(X[L.pivot + at + e + I[L.own + i] - base])]
+        else:
+            _times_inverse(I, X, L, x, k)
+            _sums(I, X, L, x, k)
+        _forward(X, L.front + I[L.front_at + k], n, e, X, o)
+        if I[L.parent + k] < 0:
+            continue
+        above, Q = I[L.by_cells + I[L.parent + k]], L.message + I[L.message_at + k]
+        for i in range(own):  # h - Q e or a - e; Q (a - e) or K h - e where the parent wants the other
+            told = 0.0
+            if I[L.by_cells + k] == above:
+                told += X[o + e + i]
+            for j in range(own):
+                part = 0.0
+                if I[L.by_cells + k] != above:
+                    part += X[o + e + j]
+                if above:
+                    part -= X[L.off + base + j]
+                told += X[Q + i * own + j] * part
+                if I[L.by_cells + k] == above and not above:
+                    break
+            X[L.told + base + i] = told if above else told - X[L.off + base + i]
 
 
 @compiled
 def downward(
-    lay: Layout,
-    f: Fronts,
-    s: System,
-    q: Floats,
-    g: Floats,
-    e_separator: Floats,
-    x: Floats,
-    d: Floats,
-    lam: Floats,
-    active: Ints,
-    clusters: Ints,
+    I: Ints, X: Floats, L: Offsets, g: int, x: int, d: int, lam: int, clusters: Ints
 ) -> None:
-    """mu in `x` (P, cells), d (P, unknowns) and lam (P, entries) of some clusters, parents first."""
-    for b in active:
-        for z in range(len(clusters) - 1, -1, -1):
-            k = clusters[z]
-            at, stop, base, p = lay.cell_at[k], lay.cell_at[k + 1], lay.unknown_at[k], lay.parent[k]
-            n, own, o, Q = f.size[k], lay.unknown_at[k + 1] - base, f.vector_at[k], _message(f, b, k)
-            e = n - own
-            m = np.empty(own)
+    """mu at x, the multipliers of separators and hard arcs at d and lam, of some clusters, parents first."""
+    for z in range(len(clusters) - 1, -1, -1):
+        k = clusters[z]
+        at, stop, base, p = I[L.cell_at + k], I[L.cell_at + k + 1], I[L.unknown_at + k], I[L.parent + k]
+        n, own, o = I[L.size + k], I[L.unknown_at + k + 1] - base, L.vector + I[L.vector_at + k]
+        Q = L.message + I[L.message_at + k]
+        e = n - own
+        m = np.empty(own)
+        for i in range(own):
+            m[i] = X[L.off + base + i]
+        if p >= 0:
+            there = I[L.above_at + k] - I[L.cell_at + p]
+            for i in range(I[L.cell_at + p], I[L.cell_at + p + 1]):
+                m[I[L.above + there + i] - base] += X[x + i]
+        if p < 0 or I[L.by_cells + p]:  # else the parent has found d
             for i in range(own):
-                m[i] = e_separator[b, base + i]
-            if p >= 0:
-                there = lay.above_at[k] - lay.cell_at[p]
-                for i in range(lay.cell_at[p], lay.cell_at[p + 1]):
-                    m[lay.above[there + i] - base] += x[b, i]
-            if p < 0 or f.by_cells[p]:  # else the parent has found d
-                for i in range(own):
-                    total = 0.0
-                    for j in range(own):
-                        part = m[j] if f.by_cells[k] else m[j] - s.vector[b, o + e + j]
-                        total += s.message[Q + i * own + j] * part
-                    d[b, base + i] = total - s.vector[b, o + e + i] if f.by_cells[k] else total
-            for i in range(own):
-                s.vector[b, o + e + i] = m[i] if f.by_cells[k] else -d[b, base + i]
-            _backward(s.front, _front(f, b, k), n, e, s.vector, b, o)
-            if f.by_cells[k]:
-                for a in range(e):
-                    i = at + s.pivot[b, at + a]
-                    x[b, i] = s.vector[b, o + a]
-                    m[lay.own[i] - base] -= x[b, i]
-                for a in range(own):
-                    x[b, at + s.pivot[b, at + e + a]] = m[a]
-            else:
-                for i in range(at, stop):
-                    x[b, i] = g[b, i]
-                _apply(lay, f, s, q, x, d, lam, b, k)
-                _times_inverse(lay, f, s, x, b, k)
+                total = 0.0
+                for j in range(own):
+                    part = m[j] if I[L.by_cells + k] else m[j] - X[o + e + j]
+                    total += X[Q + i * own + j] * part
+                X[d + base + i] = total - X[o + e + i] if I[L.by_cells + k] else total
+        for i in range(own):
+            X[o + e + i] = m[i] if I[L.by_cells + k] else -X[d + base + i]
+        _backward(X, L.front + I[L.front_at + k], n, e, X, o)
+        if I[L.by_cells + k]:
+            for a in range(e):
+                i = at + int(X[L.pivot + at + a])
+                X[x + i] = X[o + a]
+                m[I[L.own + i] - base] -= X[x + i]
+            for a in range(own):
+                X[x + at + int(X[L.pivot + at + e + a])] = m[a]
+        else:
+            for i in range(at, stop):
+                X[x + i] = X[g + i]
+            _apply(I, X, L, x, d, lam, k)
+            _times_inverse(I, X, L, x, k)
 
 
 @compiled
-def _times_inverse(lay: Layout, f: Fronts, s: System, x: Floats, b: int, k: int) -> None:
+def _times_inverse(I: Ints, X: Floats, L: Offsets, x: int, k: int) -> None:
     """M x, in place."""
-    at, n, t = lay.cell_at[k], lay.cell_at[k + 1] - lay.cell_at[k], f.absorbed[k]
+    at, n, t = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], I[L.absorbed + k]
     if t < 0:
         for i in range(at, at + n):
-            x[b, i] *= s.a[b, i]
+            X[x + i] *= X[L.a + i]
         return
-    first, rows, start = lay.row_at[t], lay.row_at[t + 1] - lay.row_at[t], lay.term_cell[t]
+    first, rows, start = I[L.row_at + t], I[L.row_at + t + 1] - I[L.row_at + t], I[L.term_cell + t]
     up, down = np.zeros(rows), np.zeros(rows)
     for i in range(n):
-        r = lay.row[lay.entry[start + i]] - first
-        up[r] += s.up[b, at + i] * x[b, at + i]
-        down[r] += s.down[b, at + i] * x[b, at + i]
+        r = I[L.row + I[L.entry + start + i]] - first
+        up[r] += X[L.up + at + i] * X[x + at + i]
+        down[r] += X[L.down + at + i] * X[x + at + i]
     for i in range(n):
-        r = lay.row[lay.entry[start + i]] - first
-        x[b, at + i] = s.a[b, at + i] * x[b, at + i] + s.up[b, at + i] * up[r] - s.down[b, at + i] * down[r]
+        r = I[L.row + I[L.entry + start + i]] - first
+        X[x + at + i] = X[L.a + at + i] * X[x + at + i] + X[L.up + at + i] * up[r] - X[L.down + at + i] * down[r]
 
 
 @compiled
-def _sums(lay: Layout, f: Fronts, s: System, q: Floats, x: Floats, e_hard: Floats, b: int, k: int) -> None:
+def _sums(I: Ints, X: Floats, L: Offsets, x: int, k: int) -> None:
     """U'x - a of a front by multipliers, and X'x, in the cluster's vector."""
-    at, n, o = lay.cell_at[k], lay.cell_at[k + 1] - lay.cell_at[k], f.vector_at[k]
-    v = s.vector
-    for i in range(f.size[k]):
-        v[b, o + i] = 0.0
-    for t in range(lay.term_at[k], lay.term_at[k + 1]):
-        if t == f.absorbed[k]:
+    at, n, o = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], L.vector + I[L.vector_at + k]
+    for i in range(I[L.size + k]):
+        X[o + i] = 0.0
+    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
+        if t == I[L.absorbed + k]:
             continue
-        base, stop, hard = lay.entry_at[lay.row_at[t]], lay.entry_at[lay.row_at[t + 1]], lay.kind[t] == HARD
+        base, stop, hard = I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]], I[L.kind + t] == HARD
         for i in range(n):
-            v[b, o + lay.entry[lay.term_cell[t] + i] - base] += x[b, at + i]
-        for r in range(lay.row_at[t], lay.row_at[t + 1]):
+            X[o + I[L.entry + I[L.term_cell + t] + i] - base] += X[x + at + i]
+        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
             total = 0.0
-            for e in range(lay.entry_at[r], lay.entry_at[r + 1]):
-                total += v[b, o + e - base]
-            for e in range(lay.entry_at[r], lay.entry_at[r + 1]):
-                v[b, o + e - base] = (v[b, o + e - base] - q[b, e] * total) * s.scale[b, e]
+            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                total += X[o + e - base]
+            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                X[o + e - base] = (X[o + e - base] - X[L.q + e] * total) * X[L.scale + e]
                 if hard:
-                    v[b, o + e - base] += e_hard[b, e]
+                    X[o + e - base] += X[L.off_hard + e]
         o += stop - base
-    for j in range(lay.child_at[k], lay.child_at[k + 1]):
-        c = lay.child[j]
-        base = lay.unknown_at[c]
+    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
+        c = I[L.child + j]
+        base = I[L.unknown_at + c]
         for i in range(n):
-            v[b, o + lay.above[lay.above_at[c] + i] - base] += x[b, at + i]
-        for u in range(base, lay.unknown_at[c + 1]):
-            v[b, o + u - base] -= s.told[b, u]
-        o += lay.unknown_at[c + 1] - base
+            X[o + I[L.above + I[L.above_at + c] + i] - base] += X[x + at + i]
+        for u in range(base, I[L.unknown_at + c + 1]):
+            X[o + u - base] -= X[L.told + u]
+        o += I[L.unknown_at + c + 1] - base
     for i in range(at, at + n):
-        v[b, o + lay.own[i] - lay.unknown_at[k]] += x[b, i]
+        X[o + I[L.own + i] - I[L.unknown_at + k]] += X[x + i]
 
 
 @compiled
-def _apply(lay: Layout, f: Fronts, s: System, q: Floats, x: Floats, d: Floats, lam: Floats, b: int, k: int) -> None:
+def _apply(I: Ints, X: Floats, L: Offsets, x: int, d: int, lam: int, k: int) -> None:
     """x + X d - U u; the children's d and the hard arcs' lam are among u, the cluster's vector."""
-    at, n, o = lay.cell_at[k], lay.cell_at[k + 1] - lay.cell_at[k], f.vector_at[k]
-    u = s.vector
+    at, n, o = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], L.vector + I[L.vector_at + k]
     for i in range(at, at + n):
-        x[b, i] += d[b, lay.own[i]]
-    for t in range(lay.term_at[k], lay.term_at[k + 1]):
-        if t == f.absorbed[k]:
+        X[x + i] += X[d + I[L.own + i]]
+    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
+        if t == I[L.absorbed + k]:
             continue
-        base, stop = lay.entry_at[lay.row_at[t]], lay.entry_at[lay.row_at[t + 1]]
-        for r in range(lay.row_at[t], lay.row_at[t + 1]):
+        base, stop = I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]]
+        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
             total = 0.0
-            for e in range(lay.entry_at[r], lay.entry_at[r + 1]):
-                if lay.kind[t] == HARD:
-                    lam[b, e] = u[b, o + e - base]
-                u[b, o + e - base] *= s.scale[b, e]
-                total += q[b, e] * u[b, o + e - base]
-            for e in range(lay.entry_at[r], lay.entry_at[r + 1]):
-                u[b, o + e - base] -= total
+            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                if I[L.kind + t] == HARD:
+                    X[lam + e] = X[o + e - base]
+                X[o + e - base] *= X[L.scale + e]
+                total += X[L.q + e] * X[o + e - base]
+            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                X[o + e - base] -= total
         for i in range(n):
-            x[b, at + i] -= u[b, o + lay.entry[lay.term_cell[t] + i] - base]
+            X[x + at + i] -= X[o + I[L.entry + I[L.term_cell + t] + i] - base]
         o += stop - base
-    for j in range(lay.child_at[k], lay.child_at[k + 1]):
-        c = lay.child[j]
-        base = lay.unknown_at[c]
-        for v in range(base, lay.unknown_at[c + 1]):
-            d[b, v] = u[b, o + v - base]
+    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
+        c = I[L.child + j]
+        base = I[L.unknown_at + c]
+        for v in range(base, I[L.unknown_at + c + 1]):
+            X[d + v] = X[o + v - base]
         for i in range(n):
-            x[b, at + i] -= d[b, lay.above[lay.above_at[c] + i]]
-        o += lay.unknown_at[c + 1] - base
+            X[x + at + i] -= X[d + I[L.above + I[L.above_at + c] + i]]
+        o += I[L.unknown_at + c + 1] - base

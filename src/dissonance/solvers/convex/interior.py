@@ -1,19 +1,25 @@
-"""The dual interior-point Newton method, for many problems at once, each by itself.
+"""The dual interior-point Newton method, compiled: when to take which step, and when to stop.
 
 Unknowns: y (l = log q of soft entries, lam of hard ones), d, and a pair mu, z > 0 with z -> slack(y, d). What a step
-does is in `steps.py` (compiled) and `device.py` (on a GPU); here is when to take one, which one, and when to stop.
+does is in `steps.py`, its system in `elimination.py`; `I`, `X` and `L` are explained in `room.py`. No problem knows of
+others.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.compiled import compiled
+from dissonance.solvers.convex.certificate import certify
+from dissonance.solvers.convex.elimination import downward, factor, upward
+from dissonance.solvers.convex.layout import Ints
+from dissonance.solvers.convex.room import Offsets
+from dissonance.solvers.convex.steps import aim, cold, copy, correct, inside, measure, move, refine, residual
+
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 FINAL = 0.3
 """The gap at which a solution is followed, in units of the tolerance."""
@@ -37,154 +43,107 @@ RUNAWAY = 1e11
 """Only contradictory hard arcs push their multipliers that far, in units of 1 + max |c|."""
 
 
-class Steps(Protocol):
-    """Newton steps of many problems, whose points they change; `active` are the numbers of some of them."""
-
-    largest: Floats
-    cells: int
-
-    def measure(self, active: Ints) -> Floats:
-        """The gap of its own proof, how far mu is from its equations, max(1, |value|), mu.z, mu.|r|, max |lam|."""
-        ...
-
-    def predictor_corrector(self, active: Ints, now: Floats, tol: Floats) -> Floats:
-        """A step with Mehrotra's tau: how far mu moves, and how much of the step is taken, (active, 2)."""
-        ...
-
-    def centred(self, active: Ints, tau: Floats) -> Floats:
-        """A step to mu z = tau (active,)."""
-        ...
-
-    def cold(self, active: Ints) -> None:
-        """Start from nothing but the tables."""
-        ...
-
-    def inside(self, active: Ints, gap: Floats, mix: Floats) -> None:
-        """Shift points whose bounds are `gap` apart inside."""
-        ...
-
-    def keep(self, active: Ints) -> None:
-        """Remember where some problems stand."""
-        ...
-
-    def back(self, active: Ints) -> None:
-        """Go back to where they were kept."""
-        ...
-
-    def certify(self, active: Ints, mu: Any, bounds: Floats) -> None:
-        """lower, upper and residual (P, 3), with the mu (P, cells) that proves the upper bound."""
-        ...
+@compiled
+def solve_system(I: Ints, X: Floats, L: Offsets, clusters: Ints, refinements: int, mass: float) -> None:
+    """mu+ at x, dd and dlam, for the right side at g, `off` and `off_hard`; what they leave of it is solved for, too."""
+    for turn in range(refinements + 1):
+        g, x, dd, dlam = L.g, L.x, L.dd, L.dlam
+        if turn > 0:
+            residual(I, X, L, mass)
+            g, x, dd, dlam = L.left, L.x_more, L.dd_more, L.dlam_more
+        upward(I, X, L, g, x, clusters)
+        downward(I, X, L, g, x, dd, dlam, clusters)
+        if turn > 0:
+            refine(I, X, L)
 
 
-def newton(steps: Steps, active: Ints, tol: Floats, most: int = 60) -> Ints:
-    """Iterate until each problem's own proof is tight to `tol`, relative to max(1, |value|); how many steps, (active,)."""
-    return settle(steps, active, tol, math.inf, most)[0]
+@compiled
+def newton(
+    I: Ints, X: Floats, L: Offsets, clusters: Ints, tol: float, still: float, most: int, following: int
+) -> tuple[int, float]:
+    """Iterate until the point's own proof is tight to `tol`, relative to max(1, |value|): steps, and mu's last move.
 
-
-def settle(steps: Steps, active: Ints, tol: Floats, still: float, most: int = 100) -> tuple[Ints, Floats]:
-    """The same; with a finite `still` it is mu that counts and not the proof: how many steps, and how far mu moved last.
-
-    It is done when a step moves mu by less than `still`, or by no less than the one before for rounding. Near the end the system is so ill-conditioned that steps may lose what was gained: the best
+    With a finite `still` it is mu that counts and not the proof: until a step moves it by less, or by no less than the
+    one before for rounding. Near the end the system is so ill-conditioned that steps may lose what was gained: the best
     point stands, and one that is within 100 `tol` and twice did not get better is done.
+
+    `following` (1 or 0): from the solution of a nearby problem, at the final tau at once, as long as every mu and z
+    changes by little of itself; where that does not hold, the point goes back to where it was.
     """
-    taken, last = np.zeros(len(active), dtype=np.int64), np.full(len(active), np.inf)
-    here = np.arange(len(active))  # the place of each problem that is not done yet
-    before = np.full(len(active), np.inf)
-    least, moved, earlier, stalled, best = before.copy(), before.copy(), before.copy(), taken.copy(), taken.copy()
-    rough = 1e-15 * np.maximum(1.0, steps.largest[active])
-    for step in range(most + 1):
-        now = steps.measure(active)
-        merit, off, scale, gap, rest, away = now.T
+    largest, careful = 0.0, 0
+    for i in range(L.cells):
+        largest = max(largest, abs(X[L.c + i]))
+    for k in range(L.clusters):
+        careful = max(careful, 1 - I[L.by_cells + k])
+    before = earlier = moved = least = np.inf
+    stalled = step = best = 0
+    while True:
+        merit, off, scale, gap, rest, away = measure(I, X, L)
         target, score = tol * scale, merit + off
-        if still < math.inf:
-            done = (moved < still) | ((moved < ROUGH) & (moved > 0.5 * earlier))
-            done &= (gap + rest < target + rough) & (off < 1e-7)
-            better = np.isfinite(score)
+        better = score < least
+        if following:
+            done = (merit < target and off < 1e-7) or step == most
+            better = step == 0
+        elif still < np.inf:
+            done = moved < still or ROUGH > moved > 0.5 * earlier
+            done = done and gap + rest < target + 1e-15 * max(1.0, largest) and off < 1e-7
+            better = True
         else:
             close = merit < 100 * target
-            stalled += close & (merit > 0.5 * before)
-            done = (merit < target) & (off < np.maximum(tol, 1e-9)) | (close & (stalled >= 2) & (off < 1e-7))
-            better = score < least
-        done |= away > RUNAWAY * (1 + steps.largest[active])
-        lost = ~done & (~np.isfinite(score) | (~better & (step > best + PATIENCE)) | (step == most))
-        keep = better & ~done
-        if keep.any():
-            least, best = np.where(keep, score, least), np.where(keep, step, best)
-            steps.keep(active if keep.all() else active[keep])
-        if lost.any():
-            steps.back(active[lost])
-        stop = done | lost
-        if stop.any():
-            taken[here[stop]], last[here[stop]] = step, moved[stop]
-            go = ~stop
-            if not go.any():
-                break
-            active, here, tol, rough, now = active[go], here[go], tol[go], rough[go], now[go]
-            merit, least, moved, stalled, best = merit[go], least[go], moved[go], stalled[go], best[go]
-        before, earlier = merit, moved
-        moved = steps.predictor_corrector(active, now, tol)[:, 0]
-    return taken, last
-
-
-def follow(steps: Steps, active: Ints, tol: Floats, most: int = 5) -> Ints:
-    """From the solutions of nearby problems to those of these, for as many as it works; how many steps, (active,).
-
-    Newton's method at the final tau at once, two or three steps, as long as every mu and z changes by little of itself.
-    A problem where that does not hold goes back to where it was.
-    """
-    taken = np.zeros(len(active), dtype=np.int64)
-    here = np.arange(len(active))
-    steps.keep(active)
-    for step in range(most + 1):
-        now = steps.measure(active)
-        finite = np.isfinite(now[:, 0])
-        done = (now[:, 0] < tol * now[:, 2]) & (now[:, 1] < 1e-7) | ~finite | (step == most)
-        if not finite.all():
-            steps.back(active[~finite])
-        go = ~done
-        if not go.any():
+            stalled += close and merit > 0.5 * before
+            done = (merit < target and off < max(tol, 1e-9)) or (close and stalled >= 2 and off < 1e-7)
+        finite = math.isfinite(score)
+        if finite and (done or away > RUNAWAY * (1.0 + largest)):
+            return step, moved
+        if finite and better:
+            least, best = score, step
+            copy(X, L, L.mu, L.best)
+        if not finite or step == most or step > best + PATIENCE:
             break
-        active, here, tol = active[go], here[go], tol[go]
-        length = steps.centred(active, FINAL * tol / steps.cells)[:, 1]
-        taken[here] = step + 1
-        free = length > SHORT
-        if not free.all():
-            steps.back(active[~free])
-            active, here, tol = active[free], here[free], tol[free]
-            if not len(active):
-                break
+        before, earlier = merit, moved
+        factor(I, X, L, clusters)
+        for corrector in range(following, 2):
+            if corrector == following:
+                aim(I, X, L, following * FINAL * tol / L.cells)
+            else:
+                correct(I, X, L, gap, rest, tol)
+            solve_system(I, X, L, clusters, (3 - 2 * following) * careful * corrector, 1.0)
+        moved, length = move(I, X, L)
+        step += 1
+        if following and length <= SHORT:
+            break
+    copy(X, L, L.best, L.mu)
+    return step, moved
+
+
+@compiled
+def solve(I: Ints, X: Floats, L: Offsets, clusters: Ints, known: int, tol: float, enough: float) -> int:
+    """Bounds, proved, and how many steps they took.
+
+    `known` (1 or 0): the point is the solution of a nearby problem: it is followed; where that does not prove `enough`,
+    it is a start inside; else start afresh. Iterates to `tol`; all are relative to max(1, |value|).
+    """
+    taken = 0
+    for stage in range(3 - 3 * known, 4):  # followed, inside, on, cold
+        if stage == 1:
+            gap = X[L.bounds + 1] - X[L.bounds]
+            gap = min(max(gap, 1e-8), 1.0) if gap == gap else 1.0
+            inside(I, X, L, gap, min(MIXED * gap, 0.3))
+        elif stage == 3:
+            cold(I, X, L)
+        most = 5 if stage == 0 else SOON if stage == 1 else 2 * SOON if stage == 2 else 60
+        steps, _ = newton(I, X, L, clusters, tol, np.inf, most, 1 if stage == 0 else 0)
+        taken += steps
+        certify(I, X, L)
+        if X[L.bounds + 1] - X[L.bounds] <= enough * max(1.0, abs(X[L.bounds + 1])):
+            break
     return taken
 
 
-def solve(steps: Steps, known: npt.NDArray[np.bool_], tol: Floats, enough: Floats, mu: Any) -> tuple[Floats, Ints]:
-    """Bounds (P, 3) and how many steps they took (P,), with the mu (P, cells) that proves the upper ones.
-
-    Where a problem is `known`, its point is the solution of a nearby one: it is followed; where that does not prove
-    `enough`, it is a start inside; the last few start afresh. Iterates to `tol`; all relative to max(1, |value|).
-    """
-    bounds, taken = np.zeros((len(known), 3)), np.zeros(len(known), dtype=np.int64)
-    rest = np.flatnonzero(known)
-    if len(rest):
-        taken[rest] += follow(steps, rest, tol[rest])
-        steps.certify(rest, mu, bounds)
-        for attempt in ("inside", "on"):
-            rest = rest[~proved(bounds[rest], enough[rest])]
-            if not len(rest):
-                break
-            if attempt == "inside":
-                gap = np.nan_to_num(bounds[rest, 1] - bounds[rest, 0], nan=1.0).clip(1e-8, 1.0)
-                steps.inside(rest, gap, np.minimum(MIXED * gap, 0.3))
-            taken[rest] += newton(steps, rest, tol[rest], SOON if attempt == "inside" else 2 * SOON)
-            steps.certify(rest, mu, bounds)
-        rest = rest[~proved(bounds[rest], enough[rest])]
-    rest = np.union1d(rest, np.flatnonzero(~known))
-    if len(rest):
-        steps.cold(rest)
-        taken[rest] += newton(steps, rest, tol[rest])
-        steps.certify(rest, mu, bounds)
-    return bounds, taken
-
-
-def proved(bounds: Floats, enough: Floats) -> npt.NDArray[np.bool_]:
-    """Whether the bounds are that close."""
-    return bounds[:, 1] - bounds[:, 0] <= enough * np.maximum(1.0, np.abs(bounds[:, 1]))
+@compiled
+def solve_all(
+    I: Ints, X: Floats, L: Offsets, clusters: Ints, known: Ints, tol: Floats, enough: Floats, steps: Ints
+) -> None:
+    """`solve` for problems side by side, a row of X each."""
+    for b in range(len(known)):
+        steps[b] = solve(I, X[b], L, clusters, known[b], tol[b], enough[b])

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +26,20 @@ from torch import Tensor
 from dissonance.distributions.tree import Tree
 from dissonance.problem import Component, uncollected
 from dissonance.solvers.base import alike
-from dissonance.solvers.convex.certificate import agree, certify, cost, normalise, slack
-from dissonance.solvers.convex.elimination import Fronts, fronts
+from dissonance.solvers.convex.fronts import Fronts, fronts
 from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, number
-from dissonance.solvers.convex.steps import Numbers, Point, point
+from dissonance.solvers.convex.room import Offsets, offsets
 from dissonance.solvers.convex.support import support
 
 Floats = npt.NDArray[np.float64]
+
+class Numbers(NamedTuple):
+    """The numbers of P problems: c (P, cells), W (P, terms), p (P, entries): hard tables, or a first guess of q."""
+
+    c: Floats
+    W: Floats
+    p: Floats
+
 
 EVERY = np.zeros(0, dtype=np.bool_)
 """The support of a problem without zeros."""
@@ -68,14 +76,26 @@ class Arcs:
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What problems share that differ in their numbers only, zeros included: the tree, and what is numbered on it.
-
-    `span` (arcs + 1,): where the arcs' tables begin.
-    """
+    """What problems share that differ in their numbers only, zeros included: the tree, and what is numbered on it."""
 
     tree: Tree
     layout: Layout
     fronts: Fronts
+
+    @cached_property
+    def flat_layout(self) -> tuple[Ints, Offsets]:
+        """The layout in one vector, and where everything begins; see `room.py`."""
+        return offsets(self.layout, self.fronts)
+
+    @cached_property
+    def clusters(self) -> Ints:
+        """The clusters, children first."""
+        return np.arange(len(self.layout.parent) - 1, -1, -1)
+
+    @cached_property
+    def hard(self) -> bool:
+        """Whether there are hard arcs."""
+        return bool((self.layout.kind == HARD).any())
 
     @cached_property
     def arc_of(self) -> Ints:
@@ -153,43 +173,6 @@ class Structure:
         found[:, lay.kind == STRUCTURAL] = a.gamma[:, None]
         return found
 
-    def agreeing(self, mu: Floats) -> Floats:
-        """Cells (P, cells) whose clusters agree exactly."""
-        found = np.empty_like(mu)
-        for b in range(len(mu)):
-            agree(self.layout, mu, found, b)
-        return found
-
-    def lower_from(self, numbers: Numbers, mu: Floats) -> float:
-        """A lower bound on one problem without hard arcs, on one cluster, from a mu (1, cells) alone.
-
-        Its own conditionals are only as good as the root of its error.
-        """
-        lay = self.layout
-        m = np.bincount(lay.entry, mu[0][np.arange(len(lay.entry)) % len(lay.own)], len(lay.row))
-        y = np.log(np.maximum(m, 1e-300))[None]
-        d, out, bounds = np.zeros((1, 1)), np.empty_like(mu), np.zeros((1, 3))
-        structural = self.kind == STRUCTURAL
-        if structural.any():  # the best conditionals: softmax of -cost / gamma
-            W, at = numbers.W.copy(), lay.term_cell[np.flatnonzero(lay.kind == STRUCTURAL)[0]]
-            gamma, W[:, lay.kind == STRUCTURAL] = W[0, lay.kind == STRUCTURAL][0], 0.0
-            q, cell_cost = np.empty_like(y), np.empty_like(mu)
-            normalise(lay, y, numbers.p, q, 0)
-            slack(lay, numbers.c, W, q, y, d, 0, cell_cost, 1.0)
-            y[0, lay.entry[at : at + len(lay.own)]] = -(cell_cost[0] - cell_cost.min()) / gamma
-        certify(lay, *numbers, mu, y, d, out, bounds, np.zeros(1, dtype=np.int64))
-        return float(bounds[0, 0])
-
-    def value(self, numbers: Numbers, mu: Floats) -> float:
-        """The incompatibility of one problem's clusters (cells,) that agree."""
-        y = np.zeros((1, len(self.layout.row)))
-        return cost(self.layout, *numbers[:3], y, mu[None], 0)[0]
-
-    def broken(self, p: Floats, mu: Floats) -> float:
-        """The largest |mu(s,t) - p(t|s) mu(s)| of the hard arcs."""
-        nothing = np.zeros((1, len(self.layout.own))), np.zeros((1, len(self.layout.kind)))
-        return cost(self.layout, *nothing, p, np.zeros((1, len(self.layout.row))), mu[None], 0)[2]
-
     def tables(self, mu: Floats) -> list[Tensor]:
         """One problem's cells (cells,) as a table a cluster, 0 where nothing can be."""
         lay, shapes = self.layout, self.tree.shapes
@@ -211,26 +194,34 @@ class Structure:
         return found[lay.full + np.repeat(starts, np.diff(lay.cell_at))]
 
     def spread_multipliers(self, y: Floats) -> Floats:
-        """lambda(s, t) of every table entry, (P, entries): 0 where there is none."""
+        """lambda(s, t) of every table entry, (P, entries), from y (P, entries): 0 where there is none."""
         found = np.zeros((len(y), int(self.layout.table_at[-1])))
         hard = np.flatnonzero(self.kind == HARD)
         found[:, self.layout.table[hard]] = y[:, hard]
         return found
 
-    def multipliers(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
-        """lambda(s, t) of every hard arc of one problem, flat, by the number of the arc: 0 where nothing can be."""
+    def y(self, at: Floats) -> Floats:
+        """log q and lam (..., entries) of points (..., point)."""
+        L = self.flat_layout[1]
+        return at[..., 2 * L.cells : 2 * L.cells + L.entries]
+
+    def multipliers(self, at: Floats) -> Iterator[tuple[int, Tensor]]:
+        """lambda(s, t) of every hard arc at a point, flat, by the number of the arc: 0 where nothing can be."""
+        return self.by_arc(self.y(at))
+
+    def by_arc(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
+        """The same from y (entries,)."""
         lay = self.layout
         if lay.hard.any():
             every = torch.from_numpy(self.spread_multipliers(y[None])[0])
             for a in np.flatnonzero(lay.hard).tolist():
                 yield a, every[lay.table_at[a] : lay.table_at[a + 1]]
 
-    @cached_property
+    @property
     def bytes(self) -> int:
-        """What a solve of one problem holds, roughly."""
-        f = self.fronts
-        numbers = int(f.front_at[-1] + f.message_at[-1]) + 12 * len(self.layout.own) + 12 * len(self.layout.row)
-        return 8 * numbers
+        """What a solve of one problem holds."""
+        I, L = self.flat_layout
+        return 8 * (len(I) + L.width)
 
 
 @dataclass(frozen=True)
@@ -342,23 +333,17 @@ class Program:
         """Some of the problems, on the same memory."""
         return Program(self.structure, Numbers(*(x[some] for x in self.numbers)))
 
-    @property
-    def hard(self) -> bool:
-        """Whether there are hard arcs."""
-        return bool((self.structure.layout.kind == HARD).any())
-
 
 def point_of(
-    s: Structure, count: int, near: Sequence[tuple[Structure, Point] | None]
-) -> tuple[Point | None, npt.NDArray[np.bool_]]:
-    """The points of nearby problems as one, as far as they are of the same structure; and which are."""
+    s: Structure, count: int, near: Sequence[tuple[Structure, Floats] | None]
+) -> tuple[Floats | None, npt.NDArray[np.bool_]]:
+    """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
     old = [x[1] if x is not None and x[0] is s else None for x in near]
     known = np.array([x is not None for x in old] if old else [False] * count)
     if not known.any():
         return None, known
-    start = point(s.layout, count)
+    start = np.zeros((count, s.flat_layout[1].point))
     for k, x in enumerate(old):
         if x is not None:
-            for mine, theirs in zip(start, x, strict=True):
-                mine[k] = theirs[0]
+            start[k] = x
     return start, known

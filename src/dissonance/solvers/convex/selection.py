@@ -16,10 +16,8 @@ from torch import Tensor
 
 from dissonance.problem import Component
 from dissonance.solvers.base import Solution
-from dissonance.solvers.convex import interior
 from dissonance.solvers.convex.program import Arcs, Structure, by_support
-from dissonance.solvers.convex.solve import satisfied
-from dissonance.solvers.convex.steps import Compiled, point
+from dissonance.solvers.convex.solve import Work, agreeing, satisfied
 
 Floats = npt.NDArray[np.float64]
 
@@ -84,21 +82,18 @@ def _least_weight(component: Component) -> float:
 
 def extrapolate(s: Structure, arcs: Arcs) -> NearZero:
     """mu at gamma -> 0+ of problems of one structure, from mu and its derivative at their gamma."""
-    count, lay = len(arcs.gamma), s.layout
     numbers, twice = s.numbers(arcs), s.numbers(replace(arcs, gamma=2 * arcs.gamma))
-    at, every = point(lay, count), np.arange(count)
-    steps = Compiled(lay, s.fronts, numbers, at)
-    steps.cold(every)
-    _, moved = interior.settle(steps, every, 1e-6 * arcs.gamma, SETTLED)
-    first = _agreeing(s, steps, at.mu)
-    ahead = steps.derivative(twice, SOFT * arcs.gamma)
+    work = Work(s, numbers)
+    moved = work.settle(1e-6 * arcs.gamma, SETTLED, 100)
+    first = _agreeing(s, numbers.p, work.mu)
+    ahead = work.derivative(twice, SOFT * arcs.gamma)
     lost = ~np.isfinite(ahead).all(1)
-    mu = _agreeing(s, steps, np.where(lost[:, None], first, ahead))
-    away = np.add.reduceat(np.abs(mu - first), lay.cell_at[:-1], axis=1)
+    mu = _agreeing(s, numbers.p, np.where(lost[:, None], first, ahead))
+    away = np.add.reduceat(np.abs(mu - first), s.layout.cell_at[:-1], axis=1)
     return NearZero(s, mu, 0.5 * away.max(1, initial=0.0), np.where(lost, 1.0, moved))
 
 
-def _agreeing(s: Structure, steps: Compiled, mu: Floats) -> Floats:
+def _agreeing(s: Structure, p: Floats, mu: Floats) -> Floats:
     """Clusters that agree with each other and with the hard arcs."""
-    found = s.agreeing(mu)
-    return satisfied(steps, steps.numbers.p, found) if steps.hard else found
+    found = agreeing(s, mu)
+    return satisfied(s, p, found) if s.hard else found

@@ -12,21 +12,22 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.solvers.convex import interior
-from dissonance.solvers.convex.certificate import contradiction
-from dissonance.solvers.convex.elimination import TINY
-from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Program
-from dissonance.solvers.convex.steps import Compiled, Numbers, Point, point
+from dissonance.solvers.convex import steps
+from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
+from dissonance.solvers.convex.elimination import TINY, factor
+from dissonance.solvers.convex.interior import newton, solve_all, solve_system
+from dissonance.solvers.convex.layout import HARD, STRUCTURAL
+from dissonance.solvers.convex.program import Numbers, Program, Structure
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 TOGETHER = 256
-"""At most so many problems are iterated together: more do not fit the caches."""
+"""At most so many problems are iterated in one piece of work."""
 
-WORTH = 200_000
-"""Cells, of all problems together, from which on another thread pays."""
+WORTH = 20_000
+"""Cells, of all problems together, that are worth a thread."""
 
 KEPT = 1e-12
 """How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
@@ -37,10 +38,10 @@ ROUNDS = 12
 
 @dataclass
 class Outcome:
-    """P problems: where the iteration stopped, the mu (P, cells) that proves the upper bound, lower, upper and residual
-    (P, 3), steps (P,), and by how much their multipliers contradict each other (P,), if that is positive."""
+    """P problems: where the iteration stopped (P, point), the mu (P, cells) that proves the upper bound, lower, upper
+    and how far hard arcs are from holding (P, 3), steps (P,), and by how much the multipliers contradict (P,)."""
 
-    at: Point
+    at: Floats
     mu: Floats
     bounds: Floats
     steps: Ints
@@ -71,106 +72,249 @@ def over_threads(work: Sequence[Callable[[], None]]) -> None:
             done.result()
 
 
+class Work:
+    """Some problems of one structure, with room to solve them: a row of X each; see `room.py`."""
+
+    def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None) -> None:
+        self.structure, self.I, self.L = s, *s.flat_layout
+        self.X = np.zeros((len(numbers.c), self.L.width))
+        self.clusters = s.clusters
+        for name, values in zip(("c", "W", "p"), numbers, strict=True):
+            self.view(name, values.shape[1])[...] = values
+        if at is not None:
+            self.at[...] = at
+
+    def view(self, name: str, size: int) -> Floats:
+        """What the problems have of something, (P, size), in place."""
+        start = getattr(self.L, name)
+        return self.X[:, start : start + size]
+
+    @property
+    def at(self) -> Floats:
+        """Where the iteration stands, (P, point)."""
+        return self.view("mu", self.L.point)
+
+    @property
+    def mu(self) -> Floats:
+        """(P, cells)."""
+        return self.view("mu", self.L.cells)
+
+    @property
+    def proved(self) -> Floats:
+        """The mu of the upper bound, (P, cells)."""
+        return self.view("proved", self.L.cells)
+
+    @property
+    def bounds(self) -> Floats:
+        """lower, upper, how far hard arcs are from holding, (P, 3)."""
+        return self.view("bounds", 3)
+
+    def rows(self) -> list[tuple[Ints, Floats, object]]:
+        """The arguments of compiled functions, problem by problem."""
+        return [(self.I, x, self.L) for x in self.X]
+
+    def settle(self, tol: Floats, still: float, most: int) -> Floats:
+        """From a cold start until mu stands still: how far it moved last, (P,)."""
+        moved = np.zeros(len(self.X))
+        for b, row in enumerate(self.rows()):
+            steps.cold(*row)
+            moved[b] = newton(*row, self.clusters, float(tol[b]), still, most, 0)[1]
+        return moved
+
+    def certify(self) -> None:
+        """Prove bounds."""
+        for row in self.rows():
+            certify(*row)
+
+    def derivative(self, twice: Numbers, least: Floats) -> Floats:
+        """mu less its derivative times gamma (P, cells): `twice` are the numbers at 2 gamma; `least` slack (P,)."""
+        L, cells = self.L, self.L.cells
+        z = self.X[:, L.z : L.z + cells]
+        g = self.view("g", cells)
+        for b, row in enumerate(self.rows()):
+            steps.measure(*row)
+            g[b] = -(self.X[b, L.r : L.r + cells] + z[b])
+            for name, values in zip(("c", "W"), twice, strict=False):
+                self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]], values[b] = (
+                    values[b].copy(),
+                    self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]].copy(),
+                )
+            slack(*row, L.r, 1.0)
+            for name, values in zip(("c", "W"), twice, strict=False):
+                self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]] = values[b]
+            change = g[b] + self.X[b, L.r : L.r + cells]
+            np.maximum(z[b], least[b], out=z[b])
+            factor(*row, self.clusters)
+            steps.aim(*row, 0.0)
+            g[b] = z[b] + change
+            solve_system(*row, self.clusters, 3, 1.0)
+        return self.view("x", cells)
+
+    def project(self, b: int) -> Floats:
+        """The mu (cells,) nearest to the point's, each cell in units of its mass, that satisfies the equations.
+
+        W and c are 0, z is 1.
+        """
+        row = self.I, self.X[b], self.L
+        factor(*row, self.clusters)
+        steps.aim(*row, 0.0)
+        self.view("g", self.L.cells)[b] = 1.0
+        solve_system(*row, self.clusters, 2, 1.0)
+        return self.view("x", self.L.cells)[b]
+
+
 def solve(
     program: Program,
     tol: Floats,
     enough: Floats,
-    near: Point | None = None,
-    known: npt.NDArray[np.bool_] | None = None,
+    near: Floats | None = None,
+    known: Bools | None = None,
     most: int = TOGETHER,
 ) -> Outcome:
-    """Solve and prove; `near`: solutions of nearby problems, where `known`. At most `most` problems at a time."""
-    count, lay = len(program), program.structure.layout
-    at = point(lay, count)
+    """Solve and prove; `near` (P, point): solutions of nearby problems, where `known`. At most `most` at a time."""
+    count, s = len(program), program.structure
+    found = unsolved(program)
     known = np.full(count, near is not None) if known is None else known
-    if near is not None:
-        for mine, theirs in zip(at, near, strict=True):
-            mine[...] = theirs
-    found = replace(unsolved(program), at=at)
-    parallel = min(threads(), max(1, count * len(lay.own) // WORTH))
+    parallel = min(threads(), max(1, count * s.flat_layout[1].cells // WORTH))
     size = max(1, min(most, -(-count // parallel)))
 
-    def work(first: int) -> Callable[[], None]:
+    def piece(first: int) -> Callable[[], None]:
         def one() -> None:
             some = slice(first, first + size)
-            part = Point(*(x[some] for x in at))
-            steps = Compiled(lay, program.structure.fronts, program.take(some).numbers, part)
-            bounds, taken = interior.solve(steps, known[some], tol[some], enough[some], found.mu[some])
-            found.bounds[some], found.steps[some] = bounds, taken
-            if program.hard:
-                _satisfy(steps, found, some)
+            w = Work(s, program.take(some).numbers, None if near is None else near[some])
+            solve_all(
+                w.I, w.X, w.L, w.clusters, known[some].astype(np.int64), tol[some], enough[some], found.steps[some]
+            )
+            found.at[some], found.mu[some], found.bounds[some] = w.at, w.proved, w.bounds
+            if s.hard:
+                _satisfy(w, found, some)
 
         return one
 
-    over_threads([work(first) for first in range(0, count, size)])
-    return found
-
-
-def prove(program: Program, at: Point, polish: float | None = None) -> Outcome:
-    """The outcome of a point of one problem; `polish`: after Newton steps to that tolerance, from a little inside."""
-    steps = Compiled(program.structure.layout, program.structure.fronts, program.numbers, at)
-    found, one = unsolved(program), np.zeros(1, dtype=np.int64)
-    found.at = at
-    steps.certify(one, found.mu, found.bounds)
-    if polish is not None:
-        gap = np.nan_to_num(found.bounds[:, 1] - found.bounds[:, 0], nan=1.0, posinf=1.0).clip(1e-8, 1.0)
-        np.maximum(at.y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=at.y)
-        steps.inside(one, gap, 0.3 * gap)
-        found.steps = interior.newton(steps, one, np.array([polish]), 100)
-        steps.certify(one, found.mu, found.bounds)
-    if program.hard:
-        _satisfy(steps, found, slice(0, 1))
+    over_threads([piece(first) for first in range(0, count, size)])
     return found
 
 
 def unsolved(program: Program) -> Outcome:
     """Nothing is known, not even that anything is possible."""
-    count, at = len(program), point(program.structure.layout, len(program))
+    count, L = len(program), program.structure.flat_layout[1]
     bounds = np.tile([-math.inf, math.inf, math.inf], (count, 1))
-    return Outcome(at, np.zeros_like(at.mu), bounds, np.zeros(count, dtype=np.int64), np.full(count, -math.inf))
+    steps, none = np.zeros(count, dtype=np.int64), np.full(count, -math.inf)
+    return Outcome(np.zeros((count, L.point)), np.zeros((count, L.cells)), bounds, steps, none)
 
 
-def _satisfy(steps: Compiled, found: Outcome, some: slice) -> None:
+def prove(program: Program, at: Floats, polish: float | None = None) -> Outcome:
+    """The outcome of a point of one problem; `polish`: after Newton steps to that tolerance, from a little inside."""
+    w = Work(program.structure, program.numbers, at)
+    (row,) = w.rows()
+    certify(*row)
+    taken = 0
+    if polish is not None:
+        gap = float(w.bounds[0, 1] - w.bounds[0, 0])
+        gap = min(max(gap, 1e-8), 1.0) if math.isfinite(gap) else 1.0
+        y = w.view("y", w.L.entries)
+        np.maximum(y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=y)
+        steps.inside(*row, gap, 0.3 * gap)
+        taken, _ = newton(*row, w.clusters, polish, math.inf, 100, 0)
+        certify(*row)
+    found = replace(unsolved(program), at=w.at.copy(), mu=w.proved.copy(), bounds=w.bounds.copy())
+    found.steps[0] = taken
+    if program.structure.hard:
+        _satisfy(w, found, slice(0, 1))
+    return found
+
+
+def _satisfy(w: Work, found: Outcome, some: slice) -> None:
     """Move mu onto the hard arcs where it is off, and prove its cost again; or show that they contradict each other."""
-    lay, numbers = steps.lay, steps.numbers
-    every = np.arange(len(numbers.c))
-    found.contradiction[some] = contradiction(lay, numbers.p, steps.at.y, every)
-    off = every[(found.bounds[some][:, 2] > KEPT) & ~(found.contradiction[some] > 0)]
-    if not len(off):
-        return
-    mu = found.mu[some][off]
-    moved = satisfied(steps, numbers.p[off], mu)
-    again = Point(moved, *(x[off] for x in steps.at[1:]))
-    proof = Compiled(lay, steps.fronts, Numbers(*(x[off] for x in numbers)), again)
-    proved, bounds = np.zeros_like(mu), np.zeros((len(off), 3))
-    proof.certify(np.arange(len(off)), proved, bounds)
-    closer = bounds[:, 2] < found.bounds[some][off, 2]
-    better = off[closer]
-    found.mu[some][better], found.bounds[some][better] = proved[closer], bounds[closer]
+    rows = w.rows()
+    found.contradiction[some] = [contradiction(*row) for row in rows]
+    bounds, mu = found.bounds[some], found.mu[some]
+    for b in np.flatnonzero((bounds[:, 2] > KEPT) & ~(found.contradiction[some] > 0)).tolist():
+        w.mu[b] = satisfied(w.structure, w.view("p", w.L.entries)[b : b + 1], mu[b : b + 1])[0]
+        certify(*rows[b])
+        if w.bounds[b, 2] < bounds[b, 2]:
+            mu[b], bounds[b] = w.proved[b], w.bounds[b]
 
 
-def satisfied(steps: Compiled, p: Floats, mu: Floats) -> Floats:
-    """mu + D A'y with A D A'y = b - A mu and D = diag mu, again and again: cluster marginals on the hard arcs.
+def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
+    """mu + D A'y with A D A'y = b - A mu and D = diag mu, again and again: cluster marginals (P, cells) on the hard arcs.
 
     Every cell moves in proportion to its mass, so that small ones keep their sign; a few rounds leave only rounding.
     """
-    count, lay = len(mu), steps.lay
-    zero = Numbers(np.zeros_like(mu), np.zeros((count, len(lay.kind))), p)
-    entries, unknowns = np.zeros((count, len(lay.row))), np.zeros((count, int(lay.unknown_at[-1])))
-    at = Point(np.maximum(mu, TINY), np.ones_like(mu), entries, unknowns)
-    engine = Compiled(lay, steps.fronts, zero, at)
-    active, least = np.arange(count), np.full(count, math.inf)
-    for _ in range(ROUNDS):
-        off = engine.measure(active)[:, 1]
-        better = off < least[active]
-        engine.keep(active[better])
-        least[active[better]] = off[better]
-        active = active[better & (off > 1e-15)]
-        if not len(active):
-            break
-        x = engine.project(active)
-        ratio = (x / at.mu[active] - 1.0).min(1)
-        length = np.minimum(1.0, 0.9 / np.maximum(-ratio, 1e-300))[:, None]
-        at.mu[active] = np.maximum(at.mu[active] + length * (x - at.mu[active]), TINY)
-    engine.back(np.arange(count))
-    return at.mu
+    w = Work(s, Numbers(np.zeros_like(mu), np.zeros((len(mu), len(s.layout.kind))), p))
+    w.view("z", w.L.cells)[...] = 1.0
+    w.mu[...] = np.maximum(mu, TINY)
+    found = w.mu.copy()
+    for b, row in enumerate(w.rows()):
+        least = math.inf
+        for _ in range(ROUNDS):
+            off = steps.measure(*row)[1]
+            if not off < least:
+                break
+            least, found[b] = off, w.mu[b]
+            if off <= 1e-15:
+                break
+            x = w.project(b)
+            shrink = -float((x / w.mu[b] - 1.0).min())
+            w.mu[b] = np.maximum(w.mu[b] + min(1.0, 0.9 / max(shrink, 1e-300)) * (x - w.mu[b]), TINY)
+    return found
+
+
+def agreeing(s: Structure, mu: Floats) -> Floats:
+    """Cells (P, cells) whose clusters agree exactly."""
+    w = Work(s, Numbers(mu, np.zeros((len(mu), len(s.layout.kind))), np.zeros((len(mu), len(s.layout.row)))))
+    for row in w.rows():
+        agree(*row, w.L.c, w.L.proved)
+    return w.proved
+
+
+def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float]:
+    """The incompatibility of one problem's clusters (cells,) that agree, and the largest |mu(s,t) - p(t|s) mu(s)|."""
+    w = Work(s, numbers)
+    w.proved[0], w.view("q", w.L.entries)[0] = mu, numbers.p[0]
+    found, _, broken = cost(w.I, w.X[0], w.L, w.L.proved)
+    return float(found), float(broken)
+
+
+def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
+    """A lower bound on one problem without hard arcs, on one cluster, from a mu (cells,) alone.
+
+    Its own conditionals are only as good as the root of its error.
+    """
+    w, lay = Work(s, numbers), s.layout
+    (row,) = w.rows()
+    m = np.bincount(lay.entry, np.tile(mu, len(lay.kind)), len(lay.row))
+    y = w.view("y", w.L.entries)[0]
+    y[...], w.mu[0] = np.log(np.maximum(m, TINY)), mu
+    structural = lay.kind == STRUCTURAL
+    if structural.any():  # the best conditionals: softmax of -cost / gamma
+        W = w.view("W", w.L.terms)[0]
+        gamma, W[structural] = float(W[structural][0]), 0.0
+        normalise(*row)
+        slack(*row, w.L.r, 1.0)
+        total = w.view("r", w.L.cells)[0]
+        y[lay.entry[lay.term_cell[np.flatnonzero(structural)[0]] :]] = -(total - total.min()) / gamma
+        W[structural] = gamma
+    certify(*row)
+    return float(w.bounds[0, 0])
+
+
+def adjoint(s: Structure, numbers: Numbers, mu: Floats, v: Floats, barrier: float) -> tuple[Floats, Floats]:
+    """w (cells,) and nu (entries,) with F'' w - A'nu = v, A w = 0, at a minimiser mu (cells,) of one problem.
+
+    `barrier`, in units of 1/mu, keeps F'' regular where a whole separator state could move.
+    """
+    w, lay = Work(s, numbers), s.layout
+    (row,) = w.rows()
+    w.mu[0], w.view("z", w.L.cells)[0] = np.maximum(mu, TINY), barrier
+    steps.measure(*row)
+    m = w.view("m", w.L.entries)[0]
+    total = np.add.reduceat(m, lay.entry_at[:-1]) if len(m) else m
+    log_q = np.log(np.maximum(m, TINY) / np.maximum(total, TINY)[lay.row])
+    w.view("y", w.L.entries)[0] = np.where(s.kind == HARD, 0.0, log_q)
+    steps.measure(*row)
+    factor(*row, w.clusters)
+    steps.aim(*row, 0.0)
+    w.view("off", w.L.unknowns)[0], w.view("g", w.L.cells)[0] = 0.0, v
+    solve_system(*row, w.clusters, 4, 0.0)
+    return w.view("x", w.L.cells)[0], w.view("dlam", w.L.entries)[0]

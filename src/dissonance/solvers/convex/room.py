@@ -1,0 +1,119 @@
+"""One problem's numbers and all the room its solution takes, in two flat vectors, as compiled code wants them.
+
+`I` has the integers of a layout and `X` the reals of a problem; `L` says where what begins: `I[L.own + i]` is own[i] of
+the layout, `X[L.mu + i]` is mu of cell i. (Compiled functions are made and called many times faster with two arrays
+than with fifty.) The point of an iteration, mu, z, y and d, stands together, from `L.mu` on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.solvers.convex.fronts import Fronts
+from dissonance.solvers.convex.layout import Ints, Layout
+
+Floats = npt.NDArray[np.float64]
+
+
+class Offsets(NamedTuple):
+    """How many there are of everything, and where what begins."""
+
+    clusters: int
+    cells: int
+    entries: int
+    rows: int
+    terms: int
+    unknowns: int
+    point: int  # mu, z, y and d together
+    width: int  # of X
+    # in I: of the layout
+    parent: int
+    cell_at: int
+    unknown_at: int
+    own: int
+    child_at: int
+    child: int
+    above_at: int
+    above: int
+    term_at: int
+    kind: int
+    term_cell: int
+    entry: int
+    row_at: int
+    entry_at: int
+    row: int
+    # of the fronts
+    size: int
+    by_cells: int
+    absorbed: int
+    front_at: int
+    vector_at: int
+    message_at: int
+    # in X: the numbers of the problem
+    c: int  # cells
+    W: int  # terms
+    p: int  # entries: hard tables, or a first guess of q
+    # the point: primal, slack, l = log q of soft entries and lam of hard ones, separators
+    mu: int
+    z: int
+    y: int
+    d: int
+    best: int  # another point
+    # the proof
+    proved: int  # cells: the mu of the upper bound
+    bounds: int  # lower, upper, how far hard arcs are from holding
+    # a step: r = slack - z, the right side g and what is left of it, mu+, tau'
+    r: int
+    g: int
+    left: int
+    x: int
+    x_more: int
+    target: int
+    # by entries: conditionals, mu(s,t), 1/(s qt), dl, what is missing of hard arcs, dlam
+    q: int
+    m: int
+    curve: int
+    dl: int
+    off_hard: int
+    dlam: int
+    dlam_more: int
+    # by unknowns: what is missing of the separators' equations, dd, what clusters tell their parents
+    off: int
+    dd: int
+    dd_more: int
+    told: int
+    # the factored system: pivot cells; M = diag a + up up' - down down'; sqrt w of soft entries, -1 of hard ones
+    pivot: int
+    a: int
+    up: int
+    down: int
+    scale: int
+    vector: int
+    front: int
+    message: int
+
+
+def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
+    """The integers of a layout in one vector, and where everything begins."""
+    counts = {
+        "clusters": len(lay.parent),
+        "cells": len(lay.own),
+        "entries": len(lay.row),
+        "rows": len(lay.entry_at) - 1,
+        "terms": len(lay.kind),
+        "unknowns": int(lay.unknown_at[-1]),
+    }
+    names = Offsets._fields
+    ints = [getattr(lay if hasattr(lay, name) else f, name) for name in names[names.index("parent") : names.index("c")]]
+    cells, entries, terms, unknowns = (counts[name] for name in ("cells", "entries", "terms", "unknowns"))
+    wide = 0 if f.by_cells.all() else cells
+    point = 2 * cells + entries + unknowns
+    sizes = [cells, terms, entries, cells, cells, entries, unknowns, point, cells, 3, *[cells] * 6, *[entries] * 7]
+    sizes += [unknowns] * 4 + [cells, wide, wide, wide, entries]
+    sizes += [int(x[-1]) for x in (f.vector_at, f.front_at, f.message_at)]
+    starts = np.cumsum([0, *sizes]).tolist()
+    at = np.cumsum([0, *(len(x) for x in ints)]).tolist()
+    return np.concatenate(ints).astype(np.int64), Offsets(*counts.values(), point, starts[-1], *at[:-1], *starts[:-1])
