@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import HARD, Ints
-from dissonance.solvers.convex.room import Offsets
+from dissonance.solvers.convex.room import AT
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,166 +25,184 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 @compiled
-def normalise(I: Ints, X: Floats, L: Offsets) -> None:
+def normalise(I: Ints, X: Floats, L: Ints) -> None:
     """y = log q of soft entries shifted so that every row of q sums to 1; q is p at hard entries."""
-    for t in range(L.terms):
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
-            first, stop = I[L.entry_at + r], I[L.entry_at + r + 1]
-            if I[L.kind + t] == HARD:
+    n_terms, i_kind, i_row_at, i_entry_at, x_p = L[AT.terms], L[AT.kind], L[AT.row_at], L[AT.entry_at], L[AT.p]
+    x_y, x_q = L[AT.y], L[AT.q]
+    for t in range(n_terms):
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+            first, stop = I[i_entry_at + r], I[i_entry_at + r + 1]
+            if I[i_kind + t] == HARD:
                 for e in range(first, stop):
-                    X[L.q + e] = X[L.p + e]
+                    X[x_q + e] = X[x_p + e]
                 continue
             total = 0.0
             for e in range(first, stop):
-                X[L.q + e] = np.exp(X[L.y + e])
-                total += X[L.q + e]
+                X[x_q + e] = np.exp(X[x_y + e])
+                total += X[x_q + e]
             shift, part = np.log(total), 1.0 / total
             for e in range(first, stop):
-                X[L.y + e] -= shift
-                X[L.q + e] *= part
+                X[x_y + e] -= shift
+                X[x_q + e] *= part
 
 
 @compiled
-def slack(I: Ints, X: Floats, L: Offsets, out: int, sign: float) -> None:
+def slack(I: Ints, X: Floats, L: Ints, out: int, sign: float) -> None:
     """c + W log q + sum_children d_c - d - (lam - sum_t p lam) at every cell of problem b.
 
     With sign = -1 every part enters with its absolute value: that is what rounding is relative to.
     """
-    for k in range(L.clusters):
-        at, stop = I[L.cell_at + k], I[L.cell_at + k + 1]
+    n_clusters, i_cell_at, i_own, i_child_at = L[AT.clusters], L[AT.cell_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_entry_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.entry_at]
+    i_row, x_c, x_W, x_y, x_d, x_q = L[AT.row], L[AT.c], L[AT.W], L[AT.y], L[AT.d], L[AT.q]
+    for k in range(n_clusters):
+        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for i in range(at, stop):
-            u = X[L.d + I[L.own + i]]
-            X[out + i] = X[L.c + i] - u if sign > 0 else abs(X[L.c + i]) + abs(u)
-        for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-            shift = I[L.term_cell + t] - at
-            if I[L.kind + t] == HARD:
+            u = X[x_d + I[i_own + i]]
+            X[out + i] = X[x_c + i] - u if sign > 0 else abs(X[x_c + i]) + abs(u)
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            shift = I[i_term_cell + t] - at
+            if I[i_kind + t] == HARD:
                 for i in range(at, stop):
-                    e = I[L.entry + shift + i]
-                    r, mean = I[L.row + e], 0.0
-                    for x in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                        mean += X[L.q + x] * (X[L.y + x] if sign > 0 else abs(X[L.y + x]))
-                    X[out + i] += mean - X[L.y + e] if sign > 0 else mean + abs(X[L.y + e])
-            elif X[L.W + t] != 0.0:
+                    e = I[i_entry + shift + i]
+                    r, mean = I[i_row + e], 0.0
+                    for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                        mean += X[x_q + x] * (X[x_y + x] if sign > 0 else abs(X[x_y + x]))
+                    X[out + i] += mean - X[x_y + e] if sign > 0 else mean + abs(X[x_y + e])
+            elif X[x_W + t] != 0.0:
                 for i in range(at, stop):
-                    u = X[L.W + t] * X[L.y + I[L.entry + shift + i]]
+                    u = X[x_W + t] * X[x_y + I[i_entry + shift + i]]
                     X[out + i] += u if sign > 0 else abs(u)
-        for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-            shift = I[L.above_at + I[L.child + j]] - at
+        for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+            shift = I[i_above_at + I[i_child + j]] - at
             for i in range(at, stop):
-                u = X[L.d + I[L.above + shift + i]]
+                u = X[x_d + I[i_above + shift + i]]
                 X[out + i] += u if sign > 0 else abs(u)
 
 
 @compiled
-def agree(I: Ints, X: Floats, L: Offsets, mu: int, out: int) -> None:
+def agree(I: Ints, X: Floats, L: Ints, mu: int, out: int) -> None:
     """Clusters that agree exactly: each mu(rest | separator) times the parents' separator mass; roots of mass 1."""
-    found, wanted = np.zeros(L.unknowns), np.zeros(L.unknowns)
-    for k in range(L.clusters):
-        at, stop, p = I[L.cell_at + k], I[L.cell_at + k + 1], I[L.parent + k]
+    n_clusters, n_unknowns, i_parent, i_cell_at = L[AT.clusters], L[AT.unknowns], L[AT.parent], L[AT.cell_at]
+    i_unknown_at, i_own, i_above_at, i_above = L[AT.unknown_at], L[AT.own], L[AT.above_at], L[AT.above]
+    found, wanted = np.zeros(n_unknowns), np.zeros(n_unknowns)
+    for k in range(n_clusters):
+        at, stop, p = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_parent + k]
         if p < 0:
-            wanted[I[L.unknown_at + k]] = 1.0
+            wanted[I[i_unknown_at + k]] = 1.0
         else:
-            shift = I[L.above_at + k] - I[L.cell_at + p]
-            for i in range(I[L.cell_at + p], I[L.cell_at + p + 1]):
-                wanted[I[L.above + shift + i]] += X[out + i]
+            shift = I[i_above_at + k] - I[i_cell_at + p]
+            for i in range(I[i_cell_at + p], I[i_cell_at + p + 1]):
+                wanted[I[i_above + shift + i]] += X[out + i]
         for i in range(at, stop):
             X[out + i] = X[mu + i] if X[mu + i] > 0.0 and X[mu + i] < np.inf else 0.0
-            found[I[L.own + i]] += X[out + i]
+            found[I[i_own + i]] += X[out + i]
         for i in range(at, stop):  # a state of which nothing is known: every cell the same
-            X[out + i] = X[out + i] if found[I[L.own + i]] > 0.0 else -1.0
+            X[out + i] = X[out + i] if found[I[i_own + i]] > 0.0 else -1.0
         for i in range(at, stop):
-            found[I[L.own + i]] += X[out + i] < 0.0
+            found[I[i_own + i]] += X[out + i] < 0.0
         for i in range(at, stop):
-            X[out + i] = abs(X[out + i]) / found[I[L.own + i]] * wanted[I[L.own + i]]
+            X[out + i] = abs(X[out + i]) / found[I[i_own + i]] * wanted[I[i_own + i]]
 
 
 @compiled
-def cost(I: Ints, X: Floats, L: Offsets, mu: int) -> tuple[float, float, float]:
+def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
     """The incompatibility of clusters that agree, with the first-order price of breaking hard arcs, and how rounding
     may have changed it; and the largest |mu(s,t) - p(t|s) mu(s)|."""
+    n_clusters, n_cells, n_entries, i_cell_at = L[AT.clusters], L[AT.cells], L[AT.entries], L[AT.cell_at]
+    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
+    i_row_at, i_entry_at, x_c, x_W, x_y, x_q = L[AT.row_at], L[AT.entry_at], L[AT.c], L[AT.W], L[AT.y], L[AT.q]
     value = weights = worst = 0.0
     size = 1.0
-    for i in range(L.cells):
-        value += X[L.c + i] * X[mu + i]
-        size += abs(X[L.c + i]) * X[mu + i]
-    m = np.zeros(L.entries)
-    for k in range(L.clusters):
-        at, stop = I[L.cell_at + k], I[L.cell_at + k + 1]
-        for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-            hard, part, shift = I[L.kind + t] == HARD, 0.0, I[L.term_cell + t] - at
+    for i in range(n_cells):
+        value += X[x_c + i] * X[mu + i]
+        size += abs(X[x_c + i]) * X[mu + i]
+    m = np.zeros(n_entries)
+    for k in range(n_clusters):
+        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            hard, part, shift = I[i_kind + t] == HARD, 0.0, I[i_term_cell + t] - at
             for i in range(at, stop):
-                m[I[L.entry + shift + i]] += X[mu + i]
-            for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+                m[I[i_entry + shift + i]] += X[mu + i]
+            for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
                 total = 0.0
-                for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                     total += m[e]
-                for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                     if hard:
-                        off = abs(m[e] - X[L.q + e] * total)
-                        value += abs(X[L.y + e]) * off
+                        off = abs(m[e] - X[x_q + e] * total)
+                        value += abs(X[x_y + e]) * off
                         worst = max(worst, off)
                     elif m[e] > 0.0:
                         part += m[e] * np.log(m[e] / total)
             if not hard:
-                value += X[L.W + t] * part
-                weights += abs(X[L.W + t])
+                value += X[x_W + t] * part
+                weights += abs(X[x_W + t])
     return value, 32 * EPS * (size + weights), worst
 
 
 @compiled
-def certify(I: Ints, X: Floats, L: Offsets) -> None:
+def certify(I: Ints, X: Floats, L: Ints) -> None:
     """lower, upper and how far the hard arcs are from holding, at `bounds`; the mu that proves the upper, at `proved`."""
+    n_clusters, i_parent, i_cell_at, i_unknown_at = L[AT.clusters], L[AT.parent], L[AT.cell_at], L[AT.unknown_at]
+    x_mu, x_d, x_proved, x_bounds, x_r = L[AT.mu], L[AT.d], L[AT.proved], L[AT.bounds], L[AT.r]
     normalise(I, X, L)
-    slack(I, X, L, L.r, 1.0)
-    slack(I, X, L, L.proved, -1.0)
+    slack(I, X, L, x_r, 1.0)
+    slack(I, X, L, x_proved, -1.0)
     low = spread = roots = 0.0
-    for k in range(L.clusters):
+    for k in range(n_clusters):
         lowest = np.inf
-        for i in range(I[L.cell_at + k], I[L.cell_at + k + 1]):
-            lowest = min(lowest, X[L.r + i] - 8 * EPS * X[L.proved + i])
+        for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
+            lowest = min(lowest, X[x_r + i] - 8 * EPS * X[x_proved + i])
         low += lowest
         spread += abs(lowest)
-        if I[L.parent + k] < 0:
-            low += X[L.d + I[L.unknown_at + k]]
-            roots += abs(X[L.d + I[L.unknown_at + k]])
-    low -= EPS * (2 * roots + np.sqrt(L.clusters) * spread)
-    agree(I, X, L, L.mu, L.proved)
-    value, rounding, worst = cost(I, X, L, L.proved)
-    X[L.bounds] = low - rounding if low == low else -np.inf
-    X[L.bounds + 1] = value + rounding if value == value else np.inf
-    X[L.bounds + 2] = worst
+        if I[i_parent + k] < 0:
+            low += X[x_d + I[i_unknown_at + k]]
+            roots += abs(X[x_d + I[i_unknown_at + k]])
+    low -= EPS * (2 * roots + np.sqrt(n_clusters) * spread)
+    agree(I, X, L, x_mu, x_proved)
+    value, rounding, worst = cost(I, X, L, x_proved)
+    X[x_bounds] = low - rounding if low == low else -np.inf
+    X[x_bounds + 1] = value + rounding if value == value else np.inf
+    X[x_bounds + 2] = worst
 
 
 @compiled
-def contradiction(I: Ints, X: Floats, L: Offsets) -> float:
+def contradiction(I: Ints, X: Floats, L: Ints) -> float:
     """If positive, the multipliers prove the hard arcs unsatisfiable (Farkas): no mu makes their mean 0.
 
     min over joint states of -(lam - sum_t p lam), for multipliers scaled to 1; -inf if there are none.
     """
+    n_clusters, n_cells, n_terms, n_unknowns = L[AT.clusters], L[AT.cells], L[AT.terms], L[AT.unknowns]
+    i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
+    i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
+    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
+    i_row_at, i_entry_at, i_row, x_p, x_y = L[AT.row_at], L[AT.entry_at], L[AT.row], L[AT.p], L[AT.y]
     size, total = 0.0, 0.0
-    for t in range(L.terms):
-        if I[L.kind + t] == HARD:
-            for e in range(I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]]):
-                size = max(size, abs(X[L.y + e]))
+    for t in range(n_terms):
+        if I[i_kind + t] == HARD:
+            for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
+                size = max(size, abs(X[x_y + e]))
     if not (size > 0.0 and size < np.inf):
         return -np.inf
-    best, cost = np.full(L.unknowns, np.inf), np.zeros(L.cells)
-    for k in range(L.clusters - 1, -1, -1):
-        at, stop = I[L.cell_at + k], I[L.cell_at + k + 1]
-        for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-            if I[L.kind + t] == HARD:
+    best, cost = np.full(n_unknowns, np.inf), np.zeros(n_cells)
+    for k in range(n_clusters - 1, -1, -1):
+        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            if I[i_kind + t] == HARD:
                 for i in range(at, stop):
-                    e = I[L.entry + I[L.term_cell + t] - at + i]
-                    r = I[L.row + e]
-                    cost[i] -= X[L.y + e] / size
-                    for x in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                        cost[i] += X[L.p + x] * (X[L.y + x] / size)
-        for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-            shift = I[L.above_at + I[L.child + j]] - at
+                    e = I[i_entry + I[i_term_cell + t] - at + i]
+                    r = I[i_row + e]
+                    cost[i] -= X[x_y + e] / size
+                    for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                        cost[i] += X[x_p + x] * (X[x_y + x] / size)
+        for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+            shift = I[i_above_at + I[i_child + j]] - at
             for i in range(at, stop):
-                cost[i] += best[I[L.above + shift + i]]
+                cost[i] += best[I[i_above + shift + i]]
         for i in range(at, stop):
-            best[I[L.own + i]] = min(best[I[L.own + i]], cost[i])
-        if I[L.parent + k] < 0:
-            total += best[I[L.unknown_at + k]]
+            best[I[i_own + i]] = min(best[I[i_own + i]], cost[i])
+        if I[i_parent + k] < 0:
+            total += best[I[i_unknown_at + k]]
     return total

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import HARD, Ints
-from dissonance.solvers.convex.room import Offsets
+from dissonance.solvers.convex.room import AT
 
 Floats = npt.NDArray[np.float64]
 
@@ -153,54 +153,62 @@ def _inverse(A: Floats, at: int, n: int) -> None:
 
 
 @compiled
-def factor(I: Ints, X: Floats, L: Offsets, clusters: Ints) -> None:
+def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
     """Eliminate some clusters, children first, at mu, z, q (p at hard entries) and curve."""
+    i_parent, i_unknown_at, i_size, i_by_cells = L[AT.parent], L[AT.unknown_at], L[AT.size], L[AT.by_cells]
+    i_front_at, i_message_at, x_front, x_message = L[AT.front_at], L[AT.message_at], L[AT.front], L[AT.message]
     for k in clusters:
-        if I[L.by_cells + k]:
+        if I[i_by_cells + k]:
             _by_cells(I, X, L, k)
         else:
             _by_multipliers(I, X, L, k)
-        n, own = I[L.size + k], I[L.unknown_at + k + 1] - I[L.unknown_at + k]
-        start, at = L.front + I[L.front_at + k] + (n - own) * n + n - own, L.message + I[L.message_at + k]
+        n, own = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k]
+        start, at = x_front + I[i_front_at + k] + (n - own) * n + n - own, x_message + I[i_message_at + k]
         for i in range(own):
             for j in range(i, own):
                 X[at + i * own + j] = X[start + i * n + j]
                 X[at + j * own + i] = X[start + i * n + j]
-        if I[L.by_cells + k] != (I[L.parent + k] < 0 or I[L.by_cells + I[L.parent + k]]):
+        if I[i_by_cells + k] != (I[i_parent + k] < 0 or I[i_by_cells + I[i_parent + k]]):
             _inverse(X, at, own)
 
 
 @compiled
-def _by_cells(I: Ints, X: Floats, L: Offsets, k: int) -> None:
-    at, n, first = I[L.cell_at + k], I[L.size + k], I[L.unknown_at + k]
-    own = I[L.unknown_at + k + 1] - first
+def _by_cells(I: Ints, X: Floats, L: Ints, k: int) -> None:
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
+    i_size, i_front_at, i_message_at, x_W, x_mu = L[AT.size], L[AT.front_at], L[AT.message_at], L[AT.W], L[AT.mu]
+    x_z, x_q, x_curve, x_pivot, x_front = L[AT.z], L[AT.q], L[AT.curve], L[AT.pivot], L[AT.front]
+    x_message = L[AT.message]
+    at, n, first = I[i_cell_at + k], I[i_size + k], I[i_unknown_at + k]
+    own = I[i_unknown_at + k + 1] - first
     e = n - own
-    H, h = X, L.front + I[L.front_at + k]
+    H, h = X, x_front + I[i_front_at + k]
     place = np.empty(n, dtype=np.int64)
     # the cell of most mass of every state comes last, the others in their order
     for i in range(own):
         place[e + i] = -1
     for i in range(n):
-        state = I[L.own + at + i] - first
+        state = I[i_own + at + i] - first
         best = place[e + state]
-        if best < 0 or X[L.mu + at + i] * X[L.z + at + best] > X[L.mu + at + best] * X[L.z + at + i]:
+        if best < 0 or X[x_mu + at + i] * X[x_z + at + best] > X[x_mu + at + best] * X[x_z + at + i]:
             place[e + state] = i
     count = 0
     for i in range(n):
-        if place[e + I[L.own + at + i] - first] != i:
+        if place[e + I[i_own + at + i] - first] != i:
             place[count] = i
             count += 1
     for a in range(n):
-        X[L.pivot + at + a] = place[a]
+        X[x_pivot + at + a] = place[a]
     least, partner = np.empty(n), np.empty(n, dtype=np.int64)
     for a in range(n):
         i = place[a]
-        partner[a] = place[e + I[L.own + at + i] - first]
-        least[a] = X[L.z + at + i] / X[L.mu + at + i]
+        partner[a] = place[e + I[i_own + at + i] - first]
+        least[a] = X[x_z + at + i] / X[x_mu + at + i]
     for x in range(n * n):
         H[h + x] = 0.0
     for a in range(e):
-        state = I[L.own + at + place[a]] - first
+        state = I[i_own + at + place[a]] - first
         under = least[e + state]
         for x in range(a, e):
             if partner[x] == partner[a]:
@@ -209,27 +217,27 @@ def _by_cells(I: Ints, X: Floats, L: Offsets, k: int) -> None:
         H[h + a * n + a] += least[a]
     for a in range(e, n):
         H[h + a * n + a] = least[a]
-    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-        if X[L.W + t] != 0.0:
-            base = I[L.entry_at + I[L.row_at + t]]
-            size = I[L.entry_at + I[L.row_at + t + 1]] - base
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if X[x_W + t] != 0.0:
+            base = I[i_entry_at + I[i_row_at + t]]
+            size = I[i_entry_at + I[i_row_at + t + 1]] - base
             B = np.zeros(size * size)
-            for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
-                stop, total = I[L.entry_at + r + 1], 0.0
-                for x in range(I[L.entry_at + r], stop):
-                    total += X[L.W + t] * X[L.curve + x] * X[L.q + x] * X[L.q + x]
-                for x in range(I[L.entry_at + r], stop):
-                    w = X[L.W + t] * X[L.curve + x]
-                    for y in range(I[L.entry_at + r], stop):
-                        B[(x - base) * size + y - base] = total - w * X[L.q + x] - X[L.W + t] * X[L.curve + y] * X[L.q + y]
+            for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+                stop, total = I[i_entry_at + r + 1], 0.0
+                for x in range(I[i_entry_at + r], stop):
+                    total += X[x_W + t] * X[x_curve + x] * X[x_q + x] * X[x_q + x]
+                for x in range(I[i_entry_at + r], stop):
+                    w = X[x_W + t] * X[x_curve + x]
+                    for y in range(I[i_entry_at + r], stop):
+                        B[(x - base) * size + y - base] = total - w * X[x_q + x] - X[x_W + t] * X[x_curve + y] * X[x_q + y]
                     B[(x - base) * size + x - base] += w
-            _lay(H, h, n, e, B, 0, size, I, L.entry + I[L.term_cell + t], base, place, partner)
-    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-        c = I[L.child + j]
-        size = I[L.unknown_at + c + 1] - I[L.unknown_at + c]
-        base = I[L.unknown_at + c]
-        there = L.above + I[L.above_at + c]
-        _lay(H, h, n, e, X, L.message + I[L.message_at + c], size, I, there, base, place, partner)
+            _lay(H, h, n, e, B, 0, size, I, i_entry + I[i_term_cell + t], base, place, partner)
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        size = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
+        base = I[i_unknown_at + c]
+        there = i_above + I[i_above_at + c]
+        _lay(H, h, n, e, X, x_message + I[i_message_at + c], size, I, there, base, place, partner)
     _partial(H, h, n, e, least)
 
 
@@ -272,76 +280,88 @@ def _lay(
 
 
 @compiled
-def _invert(I: Ints, X: Floats, L: Offsets, W: float, k: int, t: int) -> None:
+def _invert(I: Ints, X: Floats, L: Ints, W: float, k: int, t: int) -> None:
     """M at mu, z and q for a cluster and its absorbed term (-1: none), without cancellation.
 
     P = diag(1/a) + W rho w w' - (W/rho) v v' with 1/a = z/mu + W/f, f = mu(s) qt, v = q/f, rho = sum q v and
     w = 1 - v/rho, in every row: two updates of rank one.
     """
-    at, n = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k]
+    i_cell_at, i_term_cell, i_entry, i_row_at = L[AT.cell_at], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_row, x_mu, x_z, x_q, x_a, x_up, x_down = L[AT.row], L[AT.mu], L[AT.z], L[AT.q], L[AT.a], L[AT.up], L[AT.down]
+    at, n = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k]
     if t < 0 or W == 0.0:
         for i in range(at, at + n):
-            X[L.a + i], X[L.up + i], X[L.down + i] = X[L.mu + i] / X[L.z + i], 0.0, 0.0
+            X[x_a + i], X[x_up + i], X[x_down + i] = X[x_mu + i] / X[x_z + i], 0.0, 0.0
         return
-    start, first, rows = I[L.term_cell + t], I[L.row_at + t], I[L.row_at + t + 1] - I[L.row_at + t]
+    start, first, rows = I[i_term_cell + t], I[i_row_at + t], I[i_row_at + t + 1] - I[i_row_at + t]
     mass, rho, left, cross, bent = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
     f, v = np.empty(n), np.empty(n)
     for i in range(n):
-        mass[I[L.row + I[L.entry + start + i]] - first] += X[L.mu + at + i]
+        mass[I[i_row + I[i_entry + start + i]] - first] += X[x_mu + at + i]
     for i in range(n):
-        e = I[L.entry + start + i]
-        r = I[L.row + e] - first
-        f[i] = max(0.5 * (mass[r] * X[L.q + e] + X[L.mu + at + i]), TINY)
-        v[i] = X[L.q + e] / f[i]
-        rho[r] += X[L.q + e] * v[i]
+        e = I[i_entry + start + i]
+        r = I[i_row + e] - first
+        f[i] = max(0.5 * (mass[r] * X[x_q + e] + X[x_mu + at + i]), TINY)
+        v[i] = X[x_q + e] / f[i]
+        rho[r] += X[x_q + e] * v[i]
     for i in range(n):
-        r = I[L.row + I[L.entry + start + i]] - first
-        stiff = X[L.z + at + i] + W * X[L.mu + at + i] / f[i]
-        X[L.a + at + i] = X[L.mu + at + i] / stiff
-        slope = X[L.z + at + i] * f[i] / stiff * v[i]
+        r = I[i_row + I[i_entry + start + i]] - first
+        stiff = X[x_z + at + i] + W * X[x_mu + at + i] / f[i]
+        X[x_a + at + i] = X[x_mu + at + i] / stiff
+        slope = X[x_z + at + i] * f[i] / stiff * v[i]
         left[r] += slope * v[i]
         cross[r] += slope * (1.0 - v[i] / max(rho[r], TINY))
     for i in range(n):
-        r = I[L.row + I[L.entry + start + i]] - first
-        w, a = 1.0 - v[i] / max(rho[r], TINY), X[L.a + at + i]
-        X[L.down + at + i] = a * (w - cross[r] / max(left[r], TINY) * v[i])
-        X[L.up + at + i] = np.sqrt(W / max(left[r], TINY)) * a * v[i]
-        bent[r] += w * X[L.down + at + i]
+        r = I[i_row + I[i_entry + start + i]] - first
+        w, a = 1.0 - v[i] / max(rho[r], TINY), X[x_a + at + i]
+        X[x_down + at + i] = a * (w - cross[r] / max(left[r], TINY) * v[i])
+        X[x_up + at + i] = np.sqrt(W / max(left[r], TINY)) * a * v[i]
+        bent[r] += w * X[x_down + at + i]
     for i in range(n):
-        r = I[L.row + I[L.entry + start + i]] - first
-        X[L.down + at + i] *= np.sqrt(W * rho[r] / (1.0 + W * rho[r] * bent[r]))
+        r = I[i_row + I[i_entry + start + i]] - first
+        X[x_down + at + i] *= np.sqrt(W * rho[r] / (1.0 + W * rho[r] * bent[r]))
 
 
 @compiled
-def _columns(I: Ints, L: Offsets, k: int) -> Ints:
+def _columns(I: Ints, L: Ints, k: int) -> Ints:
     """For every block of a front by multipliers (terms, children, its own separator) and cell the column of its
     indicator, (blocks, cells)."""
-    n, column, block = I[L.cell_at + k + 1] - I[L.cell_at + k], 0, 0
-    terms, children = I[L.term_at + k + 1] - I[L.term_at + k], I[L.child_at + k + 1] - I[L.child_at + k]
-    found = np.empty((terms - (I[L.absorbed + k] >= 0) + children + 1, n), dtype=np.int64)
-    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-        if t != I[L.absorbed + k]:
-            base = I[L.entry_at + I[L.row_at + t]]
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
+    i_absorbed = L[AT.absorbed]
+    n, column, block = I[i_cell_at + k + 1] - I[i_cell_at + k], 0, 0
+    terms, children = I[i_term_at + k + 1] - I[i_term_at + k], I[i_child_at + k + 1] - I[i_child_at + k]
+    found = np.empty((terms - (I[i_absorbed + k] >= 0) + children + 1, n), dtype=np.int64)
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t != I[i_absorbed + k]:
+            base = I[i_entry_at + I[i_row_at + t]]
             for i in range(n):
-                found[block, i] = column + I[L.entry + I[L.term_cell + t] + i] - base
-            column += I[L.entry_at + I[L.row_at + t + 1]] - base
+                found[block, i] = column + I[i_entry + I[i_term_cell + t] + i] - base
+            column += I[i_entry_at + I[i_row_at + t + 1]] - base
             block += 1
-    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-        c = I[L.child + j]
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
         for i in range(n):
-            found[block, i] = column + I[L.above + I[L.above_at + c] + i] - I[L.unknown_at + c]
-        column += I[L.unknown_at + c + 1] - I[L.unknown_at + c]
+            found[block, i] = column + I[i_above + I[i_above_at + c] + i] - I[i_unknown_at + c]
+        column += I[i_unknown_at + c + 1] - I[i_unknown_at + c]
         block += 1
     for i in range(n):
-        found[block, i] = column + I[L.own + I[L.cell_at + k] + i] - I[L.unknown_at + k]
+        found[block, i] = column + I[i_own + I[i_cell_at + k] + i] - I[i_unknown_at + k]
     return found
 
 
 @compiled
-def _by_multipliers(I: Ints, X: Floats, L: Offsets, k: int) -> None:
-    at, n, size, absorbed = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], I[L.size + k], I[L.absorbed + k]
-    F, h, least = X, L.front + I[L.front_at + k], np.zeros(size)
-    weight = X[L.W + absorbed] if absorbed >= 0 else 0.0
+def _by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
+    i_cell_at, i_unknown_at, i_child_at, i_child = L[AT.cell_at], L[AT.unknown_at], L[AT.child_at], L[AT.child]
+    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
+    i_row_at, i_entry_at, i_row, i_size = L[AT.row_at], L[AT.entry_at], L[AT.row], L[AT.size]
+    i_absorbed, i_front_at, i_message_at, x_W = L[AT.absorbed], L[AT.front_at], L[AT.message_at], L[AT.W]
+    x_q, x_curve, x_a, x_up, x_down, x_scale = L[AT.q], L[AT.curve], L[AT.a], L[AT.up], L[AT.down], L[AT.scale]
+    x_front, x_message = L[AT.front], L[AT.message]
+    at, n, size, absorbed = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], I[i_size + k], I[i_absorbed + k]
+    F, h, least = X, x_front + I[i_front_at + k], np.zeros(size)
+    weight = X[x_W + absorbed] if absorbed >= 0 else 0.0
     _invert(I, X, L, weight, k, absorbed)
     columns = _columns(I, L, k)
     for x in range(size * size):
@@ -349,29 +369,29 @@ def _by_multipliers(I: Ints, X: Floats, L: Offsets, k: int) -> None:
     for x in range(len(columns)):
         for y in range(x, len(columns)):
             for i in range(n):
-                F[h + columns[x, i] * size + columns[y, i]] += X[L.a + at + i]
+                F[h + columns[x, i] * size + columns[y, i]] += X[x_a + at + i]
     if weight != 0.0:
-        first, start = I[L.row_at + absorbed], I[L.term_cell + absorbed]
-        rows = I[L.row_at + absorbed + 1] - first
+        first, start = I[i_row_at + absorbed], I[i_term_cell + absorbed]
+        rows = I[i_row_at + absorbed + 1] - first
         ranks, sign = np.zeros(2 * rows * size), np.empty(2 * rows)
         for r in range(2 * rows):
             sign[r] = 1.0 if r % 2 else -1.0
         for i in range(n):
-            r = 2 * (I[L.row + I[L.entry + start + i]] - first) * size
+            r = 2 * (I[i_row + I[i_entry + start + i]] - first) * size
             for x in range(len(columns)):
-                ranks[r + columns[x, i]] += X[L.up + at + i]
-                ranks[r + size + columns[x, i]] += X[L.down + at + i]
+                ranks[r + columns[x, i]] += X[x_up + at + i]
+                ranks[r + size + columns[x, i]] += X[x_down + at + i]
         _update(F, h, size, 0, ranks, 0, sign, 2 * rows)
     column = 0
-    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
         if t == absorbed:
             continue
-        base, stop, hard = I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]], I[L.kind + t] == HARD
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
-            _centre(F, h, size, column - base, I[L.entry_at + r], I[L.entry_at + r + 1], X, L.q)
+        base, stop, hard = I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]], I[i_kind + t] == HARD
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+            _centre(F, h, size, column - base, I[i_entry_at + r], I[i_entry_at + r + 1], X, x_q)
         for e in range(base, stop):
-            scale = -1.0 if hard else np.sqrt(X[L.W + t] * X[L.curve + e])
-            X[L.scale + e] = scale
+            scale = -1.0 if hard else np.sqrt(X[x_W + t] * X[x_curve + e])
+            X[x_scale + e] = scale
             j = column + e - base
             for i in range(j + 1):
                 F[h + i * size + j] *= scale
@@ -383,20 +403,20 @@ def _by_multipliers(I: Ints, X: Floats, L: Offsets, k: int) -> None:
                 F[h + j * size + j] += 1.0
                 least[j] = 1.0
         if hard:  # the likeliest value of every row is what the others leave
-            for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
-                likeliest = I[L.entry_at + r]
-                for e in range(likeliest, I[L.entry_at + r + 1]):
-                    if X[L.q + e] > X[L.q + likeliest]:
+            for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+                likeliest = I[i_entry_at + r]
+                for e in range(likeliest, I[i_entry_at + r + 1]):
+                    if X[x_q + e] > X[x_q + likeliest]:
                         likeliest = e
                 least[column + likeliest - base] = np.inf
         column += stop - base
-    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-        c = I[L.child + j]
-        states = I[L.unknown_at + c + 1] - I[L.unknown_at + c]
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        states = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
         for x in range(states):
             row = h + (column + x) * size + column
             for y in range(x, states):
-                F[row + y] += X[L.message + I[L.message_at + c] + x * states + y]
+                F[row + y] += X[x_message + I[i_message_at + c] + x * states + y]
             least[column + x] = -max(F[row + x], TINY)
         column += states
     _partial(F, h, size, column, least)
@@ -431,82 +451,91 @@ def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, Q: Flo
 
 
 @compiled
-def upward(I: Ints, X: Floats, L: Offsets, g: int, x: int, clusters: Ints) -> None:
+def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints) -> None:
     """What some clusters ask of their parents, children first, for the right side at g, `off` and `off_hard`; x is room."""
+    i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
+    i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
+    i_size, i_by_cells, i_front_at, i_vector_at = L[AT.size], L[AT.by_cells], L[AT.front_at], L[AT.vector_at]
+    i_message_at, x_off, x_told, x_pivot = L[AT.message_at], L[AT.off], L[AT.told], L[AT.pivot]
+    x_vector, x_front, x_message = L[AT.vector], L[AT.front], L[AT.message]
     for k in clusters:
-        at, stop, base = I[L.cell_at + k], I[L.cell_at + k + 1], I[L.unknown_at + k]
-        n, own, o = I[L.size + k], I[L.unknown_at + k + 1] - base, L.vector + I[L.vector_at + k]
+        at, stop, base = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k]
+        n, own, o = I[i_size + k], I[i_unknown_at + k + 1] - base, x_vector + I[i_vector_at + k]
         e = n - own
         for i in range(at, stop):
             X[x + i] = X[g + i]
-        if I[L.by_cells + k]:
-            for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-                there = I[L.above_at + I[L.child + j]] - at
+        if I[i_by_cells + k]:
+            for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+                there = I[i_above_at + I[i_child + j]] - at
                 for i in range(at, stop):
-                    X[x + i] += X[L.told + I[L.above + there + i]]
+                    X[x + i] += X[x_told + I[i_above + there + i]]
             for a in range(n):
-                i = at + int(X[L.pivot + at + a])
+                i = at + int(X[x_pivot + at + a])
                 X[o + a] = X[x + i]
                 if a < e:
-                    X[o + a] -= X[x + at + int(X[L.pivot + at + e + I[L.own + i] - base])]
+                    X[o + a] -= X[x + at + int(X[x_pivot + at + e + I[i_own + i] - base])]
         else:
             _times_inverse(I, X, L, x, k)
             _sums(I, X, L, x, k)
-        _forward(X, L.front + I[L.front_at + k], n, e, X, o)
-        if I[L.parent + k] < 0:
+        _forward(X, x_front + I[i_front_at + k], n, e, X, o)
+        if I[i_parent + k] < 0:
             continue
-        above, Q = I[L.by_cells + I[L.parent + k]], L.message + I[L.message_at + k]
+        above, Q = I[i_by_cells + I[i_parent + k]], x_message + I[i_message_at + k]
         for i in range(own):  # h - Q e or a - e; Q (a - e) or K h - e where the parent wants the other
             told = 0.0
-            if I[L.by_cells + k] == above:
+            if I[i_by_cells + k] == above:
                 told += X[o + e + i]
             for j in range(own):
                 part = 0.0
-                if I[L.by_cells + k] != above:
+                if I[i_by_cells + k] != above:
                     part += X[o + e + j]
                 if above:
-                    part -= X[L.off + base + j]
+                    part -= X[x_off + base + j]
                 told += X[Q + i * own + j] * part
-                if I[L.by_cells + k] == above and not above:
+                if I[i_by_cells + k] == above and not above:
                     break
-            X[L.told + base + i] = told if above else told - X[L.off + base + i]
+            X[x_told + base + i] = told if above else told - X[x_off + base + i]
 
 
 @compiled
 def downward(
-    I: Ints, X: Floats, L: Offsets, g: int, x: int, d: int, lam: int, clusters: Ints
+    I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clusters: Ints
 ) -> None:
     """mu at x, the multipliers of separators and hard arcs at d and lam, of some clusters, parents first."""
+    i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
+    i_above_at, i_above, i_size, i_by_cells = L[AT.above_at], L[AT.above], L[AT.size], L[AT.by_cells]
+    i_front_at, i_vector_at, i_message_at, x_off = L[AT.front_at], L[AT.vector_at], L[AT.message_at], L[AT.off]
+    x_pivot, x_vector, x_front, x_message = L[AT.pivot], L[AT.vector], L[AT.front], L[AT.message]
     for z in range(len(clusters) - 1, -1, -1):
         k = clusters[z]
-        at, stop, base, p = I[L.cell_at + k], I[L.cell_at + k + 1], I[L.unknown_at + k], I[L.parent + k]
-        n, own, o = I[L.size + k], I[L.unknown_at + k + 1] - base, L.vector + I[L.vector_at + k]
-        Q = L.message + I[L.message_at + k]
+        at, stop, base, p = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k], I[i_parent + k]
+        n, own, o = I[i_size + k], I[i_unknown_at + k + 1] - base, x_vector + I[i_vector_at + k]
+        Q = x_message + I[i_message_at + k]
         e = n - own
         m = np.empty(own)
         for i in range(own):
-            m[i] = X[L.off + base + i]
+            m[i] = X[x_off + base + i]
         if p >= 0:
-            there = I[L.above_at + k] - I[L.cell_at + p]
-            for i in range(I[L.cell_at + p], I[L.cell_at + p + 1]):
-                m[I[L.above + there + i] - base] += X[x + i]
-        if p < 0 or I[L.by_cells + p]:  # else the parent has found d
+            there = I[i_above_at + k] - I[i_cell_at + p]
+            for i in range(I[i_cell_at + p], I[i_cell_at + p + 1]):
+                m[I[i_above + there + i] - base] += X[x + i]
+        if p < 0 or I[i_by_cells + p]:  # else the parent has found d
             for i in range(own):
                 total = 0.0
                 for j in range(own):
-                    part = m[j] if I[L.by_cells + k] else m[j] - X[o + e + j]
+                    part = m[j] if I[i_by_cells + k] else m[j] - X[o + e + j]
                     total += X[Q + i * own + j] * part
-                X[d + base + i] = total - X[o + e + i] if I[L.by_cells + k] else total
+                X[d + base + i] = total - X[o + e + i] if I[i_by_cells + k] else total
         for i in range(own):
-            X[o + e + i] = m[i] if I[L.by_cells + k] else -X[d + base + i]
-        _backward(X, L.front + I[L.front_at + k], n, e, X, o)
-        if I[L.by_cells + k]:
+            X[o + e + i] = m[i] if I[i_by_cells + k] else -X[d + base + i]
+        _backward(X, x_front + I[i_front_at + k], n, e, X, o)
+        if I[i_by_cells + k]:
             for a in range(e):
-                i = at + int(X[L.pivot + at + a])
+                i = at + int(X[x_pivot + at + a])
                 X[x + i] = X[o + a]
-                m[I[L.own + i] - base] -= X[x + i]
+                m[I[i_own + i] - base] -= X[x + i]
             for a in range(own):
-                X[x + at + int(X[L.pivot + at + e + a])] = m[a]
+                X[x + at + int(X[x_pivot + at + e + a])] = m[a]
         else:
             for i in range(at, stop):
                 X[x + i] = X[g + i]
@@ -515,84 +544,96 @@ def downward(
 
 
 @compiled
-def _times_inverse(I: Ints, X: Floats, L: Offsets, x: int, k: int) -> None:
+def _times_inverse(I: Ints, X: Floats, L: Ints, x: int, k: int) -> None:
     """M x, in place."""
-    at, n, t = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], I[L.absorbed + k]
+    i_cell_at, i_term_cell, i_entry, i_row_at = L[AT.cell_at], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_row, i_absorbed, x_a, x_up, x_down = L[AT.row], L[AT.absorbed], L[AT.a], L[AT.up], L[AT.down]
+    at, n, t = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], I[i_absorbed + k]
     if t < 0:
         for i in range(at, at + n):
-            X[x + i] *= X[L.a + i]
+            X[x + i] *= X[x_a + i]
         return
-    first, rows, start = I[L.row_at + t], I[L.row_at + t + 1] - I[L.row_at + t], I[L.term_cell + t]
+    first, rows, start = I[i_row_at + t], I[i_row_at + t + 1] - I[i_row_at + t], I[i_term_cell + t]
     up, down = np.zeros(rows), np.zeros(rows)
     for i in range(n):
-        r = I[L.row + I[L.entry + start + i]] - first
-        up[r] += X[L.up + at + i] * X[x + at + i]
-        down[r] += X[L.down + at + i] * X[x + at + i]
+        r = I[i_row + I[i_entry + start + i]] - first
+        up[r] += X[x_up + at + i] * X[x + at + i]
+        down[r] += X[x_down + at + i] * X[x + at + i]
     for i in range(n):
-        r = I[L.row + I[L.entry + start + i]] - first
-        X[x + at + i] = X[L.a + at + i] * X[x + at + i] + X[L.up + at + i] * up[r] - X[L.down + at + i] * down[r]
+        r = I[i_row + I[i_entry + start + i]] - first
+        X[x + at + i] = X[x_a + at + i] * X[x + at + i] + X[x_up + at + i] * up[r] - X[x_down + at + i] * down[r]
 
 
 @compiled
-def _sums(I: Ints, X: Floats, L: Offsets, x: int, k: int) -> None:
+def _sums(I: Ints, X: Floats, L: Ints, x: int, k: int) -> None:
     """U'x - a of a front by multipliers, and X'x, in the cluster's vector."""
-    at, n, o = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], L.vector + I[L.vector_at + k]
-    for i in range(I[L.size + k]):
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, i_size, i_absorbed, i_vector_at = L[AT.entry_at], L[AT.size], L[AT.absorbed], L[AT.vector_at]
+    x_q, x_off_hard, x_told, x_scale, x_vector = L[AT.q], L[AT.off_hard], L[AT.told], L[AT.scale], L[AT.vector]
+    at, n, o = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], x_vector + I[i_vector_at + k]
+    for i in range(I[i_size + k]):
         X[o + i] = 0.0
-    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-        if t == I[L.absorbed + k]:
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t == I[i_absorbed + k]:
             continue
-        base, stop, hard = I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]], I[L.kind + t] == HARD
+        base, stop, hard = I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]], I[i_kind + t] == HARD
         for i in range(n):
-            X[o + I[L.entry + I[L.term_cell + t] + i] - base] += X[x + at + i]
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+            X[o + I[i_entry + I[i_term_cell + t] + i] - base] += X[x + at + i]
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = 0.0
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 total += X[o + e - base]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                X[o + e - base] = (X[o + e - base] - X[L.q + e] * total) * X[L.scale + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                X[o + e - base] = (X[o + e - base] - X[x_q + e] * total) * X[x_scale + e]
                 if hard:
-                    X[o + e - base] += X[L.off_hard + e]
+                    X[o + e - base] += X[x_off_hard + e]
         o += stop - base
-    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-        c = I[L.child + j]
-        base = I[L.unknown_at + c]
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        base = I[i_unknown_at + c]
         for i in range(n):
-            X[o + I[L.above + I[L.above_at + c] + i] - base] += X[x + at + i]
-        for u in range(base, I[L.unknown_at + c + 1]):
-            X[o + u - base] -= X[L.told + u]
-        o += I[L.unknown_at + c + 1] - base
+            X[o + I[i_above + I[i_above_at + c] + i] - base] += X[x + at + i]
+        for u in range(base, I[i_unknown_at + c + 1]):
+            X[o + u - base] -= X[x_told + u]
+        o += I[i_unknown_at + c + 1] - base
     for i in range(at, at + n):
-        X[o + I[L.own + i] - I[L.unknown_at + k]] += X[x + i]
+        X[o + I[i_own + i] - I[i_unknown_at + k]] += X[x + i]
 
 
 @compiled
-def _apply(I: Ints, X: Floats, L: Offsets, x: int, d: int, lam: int, k: int) -> None:
+def _apply(I: Ints, X: Floats, L: Ints, x: int, d: int, lam: int, k: int) -> None:
     """x + X d - U u; the children's d and the hard arcs' lam are among u, the cluster's vector."""
-    at, n, o = I[L.cell_at + k], I[L.cell_at + k + 1] - I[L.cell_at + k], L.vector + I[L.vector_at + k]
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, i_absorbed, i_vector_at, x_q = L[AT.entry_at], L[AT.absorbed], L[AT.vector_at], L[AT.q]
+    x_scale, x_vector = L[AT.scale], L[AT.vector]
+    at, n, o = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], x_vector + I[i_vector_at + k]
     for i in range(at, at + n):
-        X[x + i] += X[d + I[L.own + i]]
-    for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-        if t == I[L.absorbed + k]:
+        X[x + i] += X[d + I[i_own + i]]
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t == I[i_absorbed + k]:
             continue
-        base, stop = I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]]
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+        base, stop = I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = 0.0
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                if I[L.kind + t] == HARD:
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                if I[i_kind + t] == HARD:
                     X[lam + e] = X[o + e - base]
-                X[o + e - base] *= X[L.scale + e]
-                total += X[L.q + e] * X[o + e - base]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
+                X[o + e - base] *= X[x_scale + e]
+                total += X[x_q + e] * X[o + e - base]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 X[o + e - base] -= total
         for i in range(n):
-            X[x + at + i] -= X[o + I[L.entry + I[L.term_cell + t] + i] - base]
+            X[x + at + i] -= X[o + I[i_entry + I[i_term_cell + t] + i] - base]
         o += stop - base
-    for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-        c = I[L.child + j]
-        base = I[L.unknown_at + c]
-        for v in range(base, I[L.unknown_at + c + 1]):
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        base = I[i_unknown_at + c]
+        for v in range(base, I[i_unknown_at + c + 1]):
             X[d + v] = X[o + v - base]
         for i in range(n):
-            X[x + at + i] -= X[d + I[L.above + I[L.above_at + c] + i]]
-        o += I[L.unknown_at + c + 1] - base
+            X[x + at + i] -= X[d + I[i_above + I[i_above_at + c] + i]]
+        o += I[i_unknown_at + c + 1] - base

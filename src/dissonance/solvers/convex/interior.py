@@ -16,7 +16,7 @@ from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, factor, upward
 from dissonance.solvers.convex.layout import Ints
-from dissonance.solvers.convex.room import Offsets
+from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.steps import aim, cold, copy, correct, inside, measure, move, refine, residual
 
 Floats = npt.NDArray[np.float64]
@@ -44,13 +44,15 @@ RUNAWAY = 1e11
 
 
 @compiled
-def solve_system(I: Ints, X: Floats, L: Offsets, clusters: Ints, refinements: int, mass: float) -> None:
+def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, refinements: int, mass: float) -> None:
     """mu+ at x, dd and dlam, for the right side at g, `off` and `off_hard`; what they leave of it is solved for, too."""
+    x_g, x_left, x_x, x_x_more, x_dlam = L[AT.g], L[AT.left], L[AT.x], L[AT.x_more], L[AT.dlam]
+    x_dlam_more, x_dd, x_dd_more = L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
     for turn in range(refinements + 1):
-        g, x, dd, dlam = L.g, L.x, L.dd, L.dlam
+        g, x, dd, dlam = x_g, x_x, x_dd, x_dlam
         if turn > 0:
             residual(I, X, L, mass)
-            g, x, dd, dlam = L.left, L.x_more, L.dd_more, L.dlam_more
+            g, x, dd, dlam = x_left, x_x_more, x_dd_more, x_dlam_more
         upward(I, X, L, g, x, clusters)
         downward(I, X, L, g, x, dd, dlam, clusters)
         if turn > 0:
@@ -59,7 +61,7 @@ def solve_system(I: Ints, X: Floats, L: Offsets, clusters: Ints, refinements: in
 
 @compiled
 def newton(
-    I: Ints, X: Floats, L: Offsets, clusters: Ints, tol: float, still: float, most: int, following: int
+    I: Ints, X: Floats, L: Ints, clusters: Ints, tol: float, still: float, most: int, following: int
 ) -> tuple[int, float]:
     """Iterate until the point's own proof is tight to `tol`, relative to max(1, |value|): steps, and mu's last move.
 
@@ -70,11 +72,13 @@ def newton(
     `following` (1 or 0): from the solution of a nearby problem, at the final tau at once, as long as every mu and z
     changes by little of itself; where that does not hold, the point goes back to where it was.
     """
+    n_clusters, n_cells, i_by_cells, x_c, x_mu = L[AT.clusters], L[AT.cells], L[AT.by_cells], L[AT.c], L[AT.mu]
+    x_best = L[AT.best]
     largest, careful = 0.0, 0
-    for i in range(L.cells):
-        largest = max(largest, abs(X[L.c + i]))
-    for k in range(L.clusters):
-        careful = max(careful, 1 - I[L.by_cells + k])
+    for i in range(n_cells):
+        largest = max(largest, abs(X[x_c + i]))
+    for k in range(n_clusters):
+        careful = max(careful, 1 - I[i_by_cells + k])
     before = earlier = moved = least = np.inf
     stalled = step = best = 0
     while True:
@@ -97,14 +101,14 @@ def newton(
             return step, moved
         if finite and better:
             least, best = score, step
-            copy(X, L, L.mu, L.best)
+            copy(X, L, x_mu, x_best)
         if not finite or step == most or step > best + PATIENCE:
             break
         before, earlier = merit, moved
         factor(I, X, L, clusters)
         for corrector in range(following, 2):
             if corrector == following:
-                aim(I, X, L, following * FINAL * tol / L.cells)
+                aim(I, X, L, following * FINAL * tol / n_cells)
             else:
                 correct(I, X, L, gap, rest, tol)
             solve_system(I, X, L, clusters, (3 - 2 * following) * careful * corrector, 1.0)
@@ -112,38 +116,33 @@ def newton(
         step += 1
         if following and length <= SHORT:
             break
-    copy(X, L, L.best, L.mu)
+    copy(X, L, x_best, x_mu)
     return step, moved
 
 
 @compiled
-def solve(I: Ints, X: Floats, L: Offsets, clusters: Ints, known: int, tol: float, enough: float) -> int:
-    """Bounds, proved, and how many steps they took.
+def solve_all(
+    I: Ints, rows: Floats, L: Ints, clusters: Ints, known: Ints, tol: Floats, enough: Floats, taken: Ints
+) -> None:
+    """Bounds, proved, of problems side by side, a row each, and how many steps they took.
 
     `known` (1 or 0): the point is the solution of a nearby problem: it is followed; where that does not prove `enough`,
     it is a start inside; else start afresh. Iterates to `tol`; all are relative to max(1, |value|).
     """
-    taken = 0
-    for stage in range(3 - 3 * known, 4):  # followed, inside, on, cold
-        if stage == 1:
-            gap = X[L.bounds + 1] - X[L.bounds]
-            gap = min(max(gap, 1e-8), 1.0) if gap == gap else 1.0
-            inside(I, X, L, gap, min(MIXED * gap, 0.3))
-        elif stage == 3:
-            cold(I, X, L)
-        most = 5 if stage == 0 else SOON if stage == 1 else 2 * SOON if stage == 2 else 60
-        steps, _ = newton(I, X, L, clusters, tol, np.inf, most, 1 if stage == 0 else 0)
-        taken += steps
-        certify(I, X, L)
-        if X[L.bounds + 1] - X[L.bounds] <= enough * max(1.0, abs(X[L.bounds + 1])):
-            break
-    return taken
-
-
-@compiled
-def solve_all(
-    I: Ints, X: Floats, L: Offsets, clusters: Ints, known: Ints, tol: Floats, enough: Floats, steps: Ints
-) -> None:
-    """`solve` for problems side by side, a row of X each."""
+    x_bounds = L[AT.bounds]
     for b in range(len(known)):
-        steps[b] = solve(I, X[b], L, clusters, known[b], tol[b], enough[b])
+        X = rows[b]
+        taken[b] = 0
+        for stage in range(3 - 3 * known[b], 4):  # followed, inside, on, cold
+            if stage == 1:
+                gap = X[x_bounds + 1] - X[x_bounds]
+                gap = min(max(gap, 1e-8), 1.0) if gap == gap else 1.0
+                inside(I, X, L, gap, min(MIXED * gap, 0.3))
+            elif stage == 3:
+                cold(I, X, L)
+            most = 5 if stage == 0 else SOON if stage == 1 else 2 * SOON if stage == 2 else 60
+            steps, _ = newton(I, X, L, clusters, tol[b], np.inf, most, 1 if stage == 0 else 0)
+            taken[b] += steps
+            certify(I, X, L)
+            if X[x_bounds + 1] - X[x_bounds] <= enough[b] * max(1.0, abs(X[x_bounds + 1])):
+                break

@@ -1,8 +1,9 @@
 """One problem's numbers and all the room its solution takes, in two flat vectors, as compiled code wants them.
 
-`I` has the integers of a layout and `X` the reals of a problem; `L` says where what begins: `I[L.own + i]` is own[i] of
-the layout, `X[L.mu + i]` is mu of cell i. (Compiled functions are made and called many times faster with two arrays
-than with fifty.) The point of an iteration, mu, z, y and d, stands together, from `L.mu` on.
+`I` has the integers of a layout and `X` the reals of a problem; `L` says where what begins. Functions begin by looking
+up what they need, and give it the name of its vector: with `i_own = L[AT.own]` and `x_mu = L[AT.mu]`, `I[i_own + i]` is
+own[i] of the layout and `X[x_mu + i]` mu of cell i; `n_cells` is how many there are. (Compiled functions are made and
+called ten times faster with three arrays than with fifty.) The point of an iteration, mu, z, y and d, stands together.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class Offsets(NamedTuple):
     vector: int
     front: int
     message: int
+
+
+AT = Offsets(*range(len(Offsets._fields)))
+"""The place of each number in `L`."""
 
 
 def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:

@@ -77,6 +77,7 @@ class Work:
 
     def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None) -> None:
         self.structure, self.I, self.L = s, *s.flat_layout
+        self.offsets = np.array(self.L)
         self.X = np.zeros((len(numbers.c), self.L.width))
         self.clusters = s.clusters
         for name, values in zip(("c", "W", "p"), numbers, strict=True):
@@ -109,9 +110,9 @@ class Work:
         """lower, upper, how far hard arcs are from holding, (P, 3)."""
         return self.view("bounds", 3)
 
-    def rows(self) -> list[tuple[Ints, Floats, object]]:
+    def rows(self) -> list[tuple[Ints, Floats, Ints]]:
         """The arguments of compiled functions, problem by problem."""
-        return [(self.I, x, self.L) for x in self.X]
+        return [(self.I, x, self.offsets) for x in self.X]
 
     def settle(self, tol: Floats, still: float, most: int) -> Floats:
         """From a cold start until mu stands still: how far it moved last, (P,)."""
@@ -155,7 +156,7 @@ class Work:
 
         W and c are 0, z is 1.
         """
-        row = self.I, self.X[b], self.L
+        row = self.I, self.X[b], self.offsets
         factor(*row, self.clusters)
         steps.aim(*row, 0.0)
         self.view("g", self.L.cells)[b] = 1.0
@@ -183,7 +184,7 @@ def solve(
             some = slice(first, first + size)
             w = Work(s, program.take(some).numbers, None if near is None else near[some])
             solve_all(
-                w.I, w.X, w.L, w.clusters, known[some].astype(np.int64), tol[some], enough[some], found.steps[some]
+                w.I, w.X, w.offsets, w.clusters, known[some].astype(np.int64), tol[some], enough[some], found.steps[some]
             )
             found.at[some], found.mu[some], found.bounds[some] = w.at, w.proved, w.bounds
             if s.hard:
@@ -272,7 +273,7 @@ def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float]:
     """The incompatibility of one problem's clusters (cells,) that agree, and the largest |mu(s,t) - p(t|s) mu(s)|."""
     w = Work(s, numbers)
     w.proved[0], w.view("q", w.L.entries)[0] = mu, numbers.p[0]
-    found, _, broken = cost(w.I, w.X[0], w.L, w.L.proved)
+    found, _, broken = cost(w.I, w.X[0], w.offsets, w.L.proved)
     return float(found), float(broken)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import normalise, slack
 from dissonance.solvers.convex.layout import HARD, Ints
-from dissonance.solvers.convex.room import Offsets
+from dissonance.solvers.convex.room import AT
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,222 +23,255 @@ TINY = 1e-300
 
 
 @compiled
-def _misfit(I: Ints, X: Floats, L: Offsets, x: int, mass: float) -> None:
+def _misfit(I: Ints, X: Floats, L: Ints, x: int, mass: float) -> None:
     """m = x(s,t) of every entry, and what is missing of every equation: E'x - X'x, the root's 1 - mass, -A x."""
-    for e in range(L.entries):
-        X[L.m + e] = 0.0
-    for u in range(L.unknowns):
-        X[L.off + u] = 0.0
-    for k in range(L.clusters):
-        at, stop = I[L.cell_at + k], I[L.cell_at + k + 1]
+    n_clusters, n_entries, n_unknowns, i_parent = L[AT.clusters], L[AT.entries], L[AT.unknowns], L[AT.parent]
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, x_q, x_m, x_off_hard, x_off = L[AT.entry_at], L[AT.q], L[AT.m], L[AT.off_hard], L[AT.off]
+    for e in range(n_entries):
+        X[x_m + e] = 0.0
+    for u in range(n_unknowns):
+        X[x_off + u] = 0.0
+    for k in range(n_clusters):
+        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for i in range(at, stop):
-            X[L.off + I[L.own + i]] -= X[x + i]
-        if I[L.parent + k] < 0:
-            X[L.off + I[L.unknown_at + k]] += mass
-        for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-            shift = I[L.above_at + I[L.child + j]] - at
+            X[x_off + I[i_own + i]] -= X[x + i]
+        if I[i_parent + k] < 0:
+            X[x_off + I[i_unknown_at + k]] += mass
+        for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+            shift = I[i_above_at + I[i_child + j]] - at
             for i in range(at, stop):
-                X[L.off + I[L.above + shift + i]] += X[x + i]
-        for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-            shift = I[L.term_cell + t] - at
+                X[x_off + I[i_above + shift + i]] += X[x + i]
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            shift = I[i_term_cell + t] - at
             for i in range(at, stop):
-                X[L.m + I[L.entry + shift + i]] += X[x + i]
-            if I[L.kind + t] == HARD:
-                for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+                X[x_m + I[i_entry + shift + i]] += X[x + i]
+            if I[i_kind + t] == HARD:
+                for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
                     total = 0.0
-                    for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                        total += X[L.m + e]
-                    for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                        X[L.off_hard + e] = X[L.q + e] * total - X[L.m + e]
+                    for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                        total += X[x_m + e]
+                    for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                        X[x_off_hard + e] = X[x_q + e] * total - X[x_m + e]
 
 
 @compiled
-def measure(I: Ints, X: Floats, L: Offsets) -> tuple[float, float, float, float, float, float]:
+def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, float, float]:
     """Normalise y, fill q, r, m and the curvature 1/(s qt), and say how far the problem is from done:
 
     the gap of its own proof, how far mu is from its equations, max(1, |value|), mu.z, mu.|r|, the largest |lam|.
     """
+    n_clusters, n_cells, n_terms, n_unknowns = L[AT.clusters], L[AT.cells], L[AT.terms], L[AT.unknowns]
+    i_parent, i_unknown_at, i_kind, i_row_at = L[AT.parent], L[AT.unknown_at], L[AT.kind], L[AT.row_at]
+    i_entry_at, x_mu, x_z, x_y, x_d, x_r, x_q = L[AT.entry_at], L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.r], L[AT.q]
+    x_m, x_curve, x_off_hard, x_off = L[AT.m], L[AT.curve], L[AT.off_hard], L[AT.off]
     normalise(I, X, L)
-    slack(I, X, L, L.r, 1.0)
+    slack(I, X, L, x_r, 1.0)
     below = gap = rest = off = value = away = 0.0
-    for i in range(L.cells):
-        below -= min(X[L.r + i], 0.0)
-        X[L.r + i] -= X[L.z + i]
-        gap += X[L.mu + i] * X[L.z + i]
-        rest += X[L.mu + i] * abs(X[L.r + i])
-    for k in range(L.clusters):
-        if I[L.parent + k] < 0:
-            value += X[L.d + I[L.unknown_at + k]]
-    _misfit(I, X, L, L.mu, 1.0)
-    for u in range(L.unknowns):
-        off += abs(X[L.off + u])
-    for t in range(L.terms):
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+    for i in range(n_cells):
+        below -= min(X[x_r + i], 0.0)
+        X[x_r + i] -= X[x_z + i]
+        gap += X[x_mu + i] * X[x_z + i]
+        rest += X[x_mu + i] * abs(X[x_r + i])
+    for k in range(n_clusters):
+        if I[i_parent + k] < 0:
+            value += X[x_d + I[i_unknown_at + k]]
+    _misfit(I, X, L, x_mu, 1.0)
+    for u in range(n_unknowns):
+        off += abs(X[x_off + u])
+    for t in range(n_terms):
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = 0.0
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                total += X[L.m + e]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                X[L.curve + e] = 2.0 / max(total * X[L.q + e] + X[L.m + e], TINY)
-                if I[L.kind + t] == HARD:
-                    off += abs(X[L.off_hard + e])
-                    away = max(away, abs(X[L.y + e]))
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                total += X[x_m + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                X[x_curve + e] = 2.0 / max(total * X[x_q + e] + X[x_m + e], TINY)
+                if I[i_kind + t] == HARD:
+                    off += abs(X[x_off_hard + e])
+                    away = max(away, abs(X[x_y + e]))
     return below + gap + rest, off, max(1.0, abs(value)), gap, rest, away
 
 
 @compiled
-def aim(I: Ints, X: Floats, L: Offsets, tau: float) -> None:
+def aim(I: Ints, X: Floats, L: Ints, tau: float) -> None:
     """The right side of a step to mu z = tau (of the predictor: 0); roots of mass 1."""
-    for i in range(L.cells):
-        X[L.target + i] = tau
-        X[L.g + i] = tau / X[L.mu + i] - X[L.r + i]
-    for u in range(L.unknowns):
-        X[L.off + u] = 0.0
-    for e in range(L.entries):
-        X[L.off_hard + e] = 0.0
-    for k in range(L.clusters):
-        if I[L.parent + k] < 0:
-            X[L.off + I[L.unknown_at + k]] = 1.0
+    n_clusters, n_cells, n_entries, n_unknowns = L[AT.clusters], L[AT.cells], L[AT.entries], L[AT.unknowns]
+    i_parent, i_unknown_at, x_mu, x_r, x_g = L[AT.parent], L[AT.unknown_at], L[AT.mu], L[AT.r], L[AT.g]
+    x_target, x_off_hard, x_off = L[AT.target], L[AT.off_hard], L[AT.off]
+    for i in range(n_cells):
+        X[x_target + i] = tau
+        X[x_g + i] = tau / X[x_mu + i] - X[x_r + i]
+    for u in range(n_unknowns):
+        X[x_off + u] = 0.0
+    for e in range(n_entries):
+        X[x_off_hard + e] = 0.0
+    for k in range(n_clusters):
+        if I[i_parent + k] < 0:
+            X[x_off + I[i_unknown_at + k]] = 1.0
 
 
 @compiled
-def correct(I: Ints, X: Floats, L: Offsets, gap: float, rest: float, tol: float) -> None:
+def correct(I: Ints, X: Floats, L: Ints, gap: float, rest: float, tol: float) -> None:
     """From the predictor's mu+ in w.x to the right side of the corrector: tau' = tau - the product of its steps.
 
     Mehrotra's tau: from how far the predictor gets.
     """
-    n = L.cells
+    n_cells, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
+    x_target = L[AT.target]
+    n = n_cells
     primal = dual = 0.99
     for i in range(n):
-        x = X[L.x + i] / X[L.mu + i]
+        x = X[x_x + i] / X[x_mu + i]
         primal, dual = max(primal, 1.0 - x), max(dual, x)
     ahead, mean = 0.0, gap / n
     for i in range(n):
-        x = X[L.x + i] / X[L.mu + i]
-        ahead += X[L.mu + i] * X[L.z + i] * (1.0 + (x - 1.0) / primal) * (1.0 - x / dual)
+        x = X[x_x + i] / X[x_mu + i]
+        ahead += X[x_mu + i] * X[x_z + i] * (1.0 + (x - 1.0) / primal) * (1.0 - x / dual)
     ahead /= n
     tau = max((ahead / mean) ** 3 * mean, max(0.1 * rest, 0.1 * tol) / n)
     for i in range(n):
-        x = X[L.x + i] / X[L.mu + i]
-        X[L.target + i] = tau - min(max(X[L.mu + i] * X[L.z + i] * x * (1.0 - x), -mean), mean)
-        X[L.g + i] = X[L.target + i] / X[L.mu + i] - X[L.r + i]
+        x = X[x_x + i] / X[x_mu + i]
+        X[x_target + i] = tau - min(max(X[x_mu + i] * X[x_z + i] * x * (1.0 - x), -mean), mean)
+        X[x_g + i] = X[x_target + i] / X[x_mu + i] - X[x_r + i]
 
 
 @compiled
-def residual(I: Ints, X: Floats, L: Offsets, mass: float) -> None:
+def residual(I: Ints, X: Floats, L: Ints, mass: float) -> None:
     """What w.x, w.d, w.lam leave of the right side: of g in w.left, of the equations in w.off and w.off_hard."""
-    _misfit(I, X, L, L.x, mass)
-    for t in range(L.terms):
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+    n_clusters, n_terms, i_cell_at, i_own = L[AT.clusters], L[AT.terms], L[AT.cell_at], L[AT.own]
+    i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
+    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
+    i_row_at, i_entry_at, x_W, x_mu, x_z, x_g = L[AT.row_at], L[AT.entry_at], L[AT.W], L[AT.mu], L[AT.z], L[AT.g]
+    x_left, x_x, x_q, x_m, x_curve, x_dl = L[AT.left], L[AT.x], L[AT.q], L[AT.m], L[AT.curve], L[AT.dl]
+    x_dlam, x_dd = L[AT.dlam], L[AT.dd]
+    _misfit(I, X, L, x_x, mass)
+    for t in range(n_terms):
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = mean = 0.0
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                total += X[L.m + e]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                hard = I[L.kind + t] == HARD
-                X[L.dl + e] = -X[L.dlam + e] if hard else X[L.W + t] * X[L.curve + e] * (X[L.m + e] - X[L.q + e] * total)
-                mean += X[L.q + e] * X[L.dl + e]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                X[L.dl + e] -= mean
-    for k in range(L.clusters):
-        first, stop = I[L.cell_at + k], I[L.cell_at + k + 1]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                total += X[x_m + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                hard = I[i_kind + t] == HARD
+                X[x_dl + e] = -X[x_dlam + e] if hard else X[x_W + t] * X[x_curve + e] * (X[x_m + e] - X[x_q + e] * total)
+                mean += X[x_q + e] * X[x_dl + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                X[x_dl + e] -= mean
+    for k in range(n_clusters):
+        first, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for i in range(first, stop):
-            X[L.left + i] = X[L.g + i] + X[L.dd + I[L.own + i]] - X[L.z + i] / X[L.mu + i] * X[L.x + i]
-        for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-            shift = I[L.term_cell + t] - first
+            X[x_left + i] = X[x_g + i] + X[x_dd + I[i_own + i]] - X[x_z + i] / X[x_mu + i] * X[x_x + i]
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            shift = I[i_term_cell + t] - first
             for i in range(first, stop):
-                X[L.left + i] -= X[L.dl + I[L.entry + shift + i]]
-        for j in range(I[L.child_at + k], I[L.child_at + k + 1]):
-            shift = I[L.above_at + I[L.child + j]] - first
+                X[x_left + i] -= X[x_dl + I[i_entry + shift + i]]
+        for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+            shift = I[i_above_at + I[i_child + j]] - first
             for i in range(first, stop):
-                X[L.left + i] -= X[L.dd + I[L.above + shift + i]]
+                X[x_left + i] -= X[x_dd + I[i_above + shift + i]]
 
 
 @compiled
-def refine(I: Ints, X: Floats, L: Offsets) -> None:
+def refine(I: Ints, X: Floats, L: Ints) -> None:
     """Add the solution for the residual."""
-    for i in range(L.cells):
-        X[L.x + i] += X[L.x_more + i]
-    for u in range(L.unknowns):
-        X[L.dd + u] += X[L.dd_more + u]
-    for e in range(L.entries):
-        X[L.dlam + e] += X[L.dlam_more + e]
+    n_cells, n_entries, n_unknowns, x_x, x_x_more = L[AT.cells], L[AT.entries], L[AT.unknowns], L[AT.x], L[AT.x_more]
+    x_dlam, x_dlam_more, x_dd, x_dd_more = L[AT.dlam], L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
+    for i in range(n_cells):
+        X[x_x + i] += X[x_x_more + i]
+    for u in range(n_unknowns):
+        X[x_dd + u] += X[x_dd_more + u]
+    for e in range(n_entries):
+        X[x_dlam + e] += X[x_dlam_more + e]
 
 
 @compiled
-def move(I: Ints, X: Floats, L: Offsets) -> tuple[float, float]:
+def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
     """Take the step to w.x, w.d, w.lam, in place: how far mu moves, and how much of the step is taken."""
-    n, largest = L.cells, 4.0
-    for e in range(L.entries):
-        X[L.m + e] = 0.0
-    for k in range(L.clusters):
-        for t in range(I[L.term_at + k], I[L.term_at + k + 1]):
-            shift = I[L.term_cell + t] - I[L.cell_at + k]
-            for i in range(I[L.cell_at + k], I[L.cell_at + k + 1]):
-                X[L.m + I[L.entry + shift + i]] += X[L.x + i]
-    for t in range(L.terms):
-        for r in range(I[L.row_at + t], I[L.row_at + t + 1]):
+    n_clusters, n_cells, n_entries, n_terms = L[AT.clusters], L[AT.cells], L[AT.entries], L[AT.terms]
+    n_unknowns, i_cell_at, i_term_at, i_kind = L[AT.unknowns], L[AT.cell_at], L[AT.term_at], L[AT.kind]
+    i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
+    x_mu, x_z, x_y, x_d, x_r, x_x, x_target = L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.r], L[AT.x], L[AT.target]
+    x_q, x_m, x_curve, x_dl, x_dlam, x_dd = L[AT.q], L[AT.m], L[AT.curve], L[AT.dl], L[AT.dlam], L[AT.dd]
+    n, largest = n_cells, 4.0
+    for e in range(n_entries):
+        X[x_m + e] = 0.0
+    for k in range(n_clusters):
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            shift = I[i_term_cell + t] - I[i_cell_at + k]
+            for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
+                X[x_m + I[i_entry + shift + i]] += X[x_x + i]
+    for t in range(n_terms):
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = mean = 0.0
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                total += X[L.m + e]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                X[L.dl + e] = (X[L.m + e] - X[L.q + e] * total) * X[L.curve + e]
-                mean += X[L.q + e] * X[L.dl + e]
-            for e in range(I[L.entry_at + r], I[L.entry_at + r + 1]):
-                if I[L.kind + t] == HARD:
-                    X[L.dl + e] = X[L.dlam + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                total += X[x_m + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                X[x_dl + e] = (X[x_m + e] - X[x_q + e] * total) * X[x_curve + e]
+                mean += X[x_q + e] * X[x_dl + e]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                if I[i_kind + t] == HARD:
+                    X[x_dl + e] = X[x_dlam + e]
                 else:  # centred: the softmax does not see a shift
-                    X[L.dl + e] -= mean
-                    largest = max(largest, abs(X[L.dl + e]))
+                    X[x_dl + e] -= mean
+                    largest = max(largest, abs(X[x_dl + e]))
     primal = dual = 0.99
     for i in range(n):
-        x = X[L.x + i] / X[L.mu + i]
-        X[L.r + i] = X[L.target + i] / (X[L.mu + i] * X[L.z + i]) - x  # dz / z
-        primal, dual = max(primal, 1.0 - x), max(dual, -X[L.r + i])
+        x = X[x_x + i] / X[x_mu + i]
+        X[x_r + i] = X[x_target + i] / (X[x_mu + i] * X[x_z + i]) - x  # dz / z
+        primal, dual = max(primal, 1.0 - x), max(dual, -X[x_r + i])
     primal, dual = min(1.0, 0.99 / primal), min(min(1.0, 0.99 / dual), 4.0 / largest)
     moved = 0.0
     for i in range(n):
-        change = primal * (X[L.x + i] - X[L.mu + i])
+        change = primal * (X[x_x + i] - X[x_mu + i])
         moved += abs(change)
-        X[L.mu + i] += change
-        X[L.z + i] += dual * X[L.r + i] * X[L.z + i]
-    for e in range(L.entries):
-        X[L.y + e] += dual * X[L.dl + e]
-    for u in range(L.unknowns):
-        X[L.d + u] += dual * X[L.dd + u]
+        X[x_mu + i] += change
+        X[x_z + i] += dual * X[x_r + i] * X[x_z + i]
+    for e in range(n_entries):
+        X[x_y + e] += dual * X[x_dl + e]
+    for u in range(n_unknowns):
+        X[x_d + u] += dual * X[x_dd + u]
     return moved, min(primal, dual)
 
 
 @compiled
-def copy(X: Floats, L: Offsets, source: int, into: int) -> None:
+def copy(X: Floats, L: Ints, source: int, into: int) -> None:
     """Overwrite a point: mu, z, y and d stand together."""
-    for i in range(L.point):
+    n_point = L[AT.point]
+    for i in range(n_point):
         X[into + i] = X[source + i]
 
 
 @compiled
-def cold(I: Ints, X: Floats, L: Offsets) -> None:
+def cold(I: Ints, X: Floats, L: Ints) -> None:
     """A start that knows nothing but the tables: uniform clusters, unit slack."""
-    for u in range(L.unknowns):
-        X[L.d + u] = 0.0
-    for k in range(L.clusters):
-        for i in range(I[L.cell_at + k], I[L.cell_at + k + 1]):
-            X[L.z + i] = 1.0
-            X[L.mu + i] = 1.0 / (I[L.cell_at + k + 1] - I[L.cell_at + k])
-    for t in range(L.terms):
-        for e in range(I[L.entry_at + I[L.row_at + t]], I[L.entry_at + I[L.row_at + t + 1]]):
-            X[L.y + e] = 0.0 if I[L.kind + t] == HARD else np.log(X[L.p + e])
+    n_clusters, n_terms, n_unknowns, i_cell_at = L[AT.clusters], L[AT.terms], L[AT.unknowns], L[AT.cell_at]
+    i_kind, i_row_at, i_entry_at, x_p, x_mu = L[AT.kind], L[AT.row_at], L[AT.entry_at], L[AT.p], L[AT.mu]
+    x_z, x_y, x_d = L[AT.z], L[AT.y], L[AT.d]
+    for u in range(n_unknowns):
+        X[x_d + u] = 0.0
+    for k in range(n_clusters):
+        for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
+            X[x_z + i] = 1.0
+            X[x_mu + i] = 1.0 / (I[i_cell_at + k + 1] - I[i_cell_at + k])
+    for t in range(n_terms):
+        for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
+            X[x_y + e] = 0.0 if I[i_kind + t] == HARD else np.log(X[x_p + e])
 
 
 @compiled
-def inside(I: Ints, X: Floats, L: Offsets, gap: float, mix: float) -> None:
+def inside(I: Ints, X: Floats, L: Ints, gap: float, mix: float) -> None:
     """Shift a point whose bounds are `gap` apart inside, in place; `mix`: how much of the uniform it takes in.
 
     Used as it is, it would be slower than a cold start: its slack is too close to 0, and a cell that had nearly no
     mass, but is about to need some, would take dozens of steps to get it.
     """
+    n_clusters, n_cells, i_cell_at, x_mu, x_z = L[AT.clusters], L[AT.cells], L[AT.cell_at], L[AT.mu], L[AT.z]
+    x_r = L[AT.r]
     normalise(I, X, L)
-    slack(I, X, L, L.r, 1.0)
-    for k in range(L.clusters):
-        first, stop = I[L.cell_at + k], I[L.cell_at + k + 1]
+    slack(I, X, L, x_r, 1.0)
+    for k in range(n_clusters):
+        first, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for i in range(first, stop):
-            X[L.mu + i] = (1 - mix) * max(X[L.mu + i], 0.0) + mix / (stop - first)
-            X[L.z + i] = max(X[L.r + i], 0.0) + gap / L.cells
+            X[x_mu + i] = (1 - mix) * max(X[x_mu + i], 0.0) + mix / (stop - first)
+            X[x_z + i] = max(X[x_r + i], 0.0) + gap / n_cells
