@@ -20,8 +20,8 @@ Numbers = Any
 EXACT = 2.0**53
 """Cells up to which tables are told apart exactly; larger ones, which no machine holds, by their logarithm."""
 
-PATIENCE = 10**8
-"""Steps after which an elimination that has come to tables beyond EXACT is given up: a second or two."""
+PATIENCE = 3 * 10**7
+"""Steps after which an elimination that has come to tables beyond EXACT is given up: about a second."""
 
 
 @compiled

@@ -44,13 +44,18 @@ class Tree:
     @cached_property
     def separators(self) -> tuple[Scope, ...]:
         """The variables each cluster shares with its parent, in the cluster's order."""
-        shared = (set(self.clusters[p]) if p >= 0 else set[str]() for p in self.parent)
-        return tuple(tuple(v for v in c if v in s) for c, s in zip(self.clusters, shared, strict=True))
+        found: list[Scope] = []
+        last, shared = -1, set[str]()
+        for c, p in zip(self.clusters, self.parent, strict=True):
+            if p != last:  # siblings mostly stand together
+                last, shared = p, set(self.clusters[p]) if p >= 0 else set[str]()
+            found.append(tuple([v for v in c if v in shared]))
+        return tuple(found)
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each cluster's table."""
-        return tuple(tuple(self.sizes[v] for v in c) for c in self.clusters)
+        return tuple([tuple([self.sizes[v] for v in c]) for c in self.clusters])
 
     @cached_property
     def arrays(self) -> Arrays:
