@@ -336,12 +336,10 @@ def check_size(tree: Tree, budget: int, curved: bool) -> None:
 def check_bytes(tree: Tree, need: int, budget: int) -> None:
     """Raise SizeError if something that needs so many bytes would not fit."""
     if need > budget:
-        cells = f"{tree.cells:.3g} table cells, about {_bytes(need)}"
-        if tree.cells == MOST:
-            cells = f"10^{math.log10(sum(map(prod, tree.shapes))):.0f} table cells, which no machine holds"
+        size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
         raise SizeError(
             f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
-            f"{cells}; the budget is {_bytes(budget)}. "
+            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. "
             "Attend to fewer arcs (set beta to 0), or give the solver a larger budget."
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
-from math import prod
+from math import log10, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +95,11 @@ class Tree:
     def cells(self) -> int:
         """How many numbers the cluster tables hold together; 10^100 if they are more."""
         return min(sum(map(prod, self.shapes)), MOST)
+
+    @property
+    def counted(self) -> str:
+        """The number of cells as one writes it: a power of ten where it is no number for a machine."""
+        return f"{self.cells:.3g}" if self.cells < MOST else f"10^{log10(sum(map(prod, self.shapes))):.0f}"
 
     @property
     def treewidth(self) -> int:
