@@ -9,13 +9,14 @@ import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.distributions.tree import Scope, Tree, decompose
+from dissonance.cpds.base import TableCPD
+from dissonance.distributions.tree import MOST, Scope, Tree, decompose
 from dissonance.errors import SizeError
 from dissonance.focus import Attention, Varying
 from dissonance.pdg import PDG, Arc, Theta
@@ -71,7 +72,7 @@ class Attended:
     @cached_property
     def scope(self) -> Scope:
         """The sources, then the targets."""
-        return (*self.sources, *self.targets)
+        return tuple([v.name for v in self.arc.scope])
 
     @property
     def hard(self) -> bool:
@@ -204,7 +205,7 @@ class Component:
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
         """
         makers = _makers([a for a in self.arcs if a.hard])
-        if makers is None or sum(len(a.targets) for a in makers) < len(self.variables):
+        if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
             return None
         return makers if all(_determined(a.scope, makers) for a in self.arcs) else None
 
@@ -260,17 +261,16 @@ def _makers(hard: Sequence[Attended]) -> tuple[Attended, ...] | None:
         if any(t in maker for t in a.targets):
             continue  # a second hard belief about a determined variable is a check, not a maker
         maker |= dict.fromkeys(a.targets, a)
-    graph = nx.DiGraph()
-    for a in maker.values():
-        graph.add_node(a.name)
-        for s in a.sources:
-            if s not in maker:
-                return None
-            graph.add_edge(maker[s].name, a.name)
-    if not nx.is_directed_acyclic_graph(graph):
-        return None
     by_name = {a.name: a for a in maker.values()}
-    return tuple(by_name[n] for n in nx.topological_sort(graph))
+    graph: TopologicalSorter[str] = TopologicalSorter()
+    for a in by_name.values():
+        if any(s not in maker for s in a.sources):
+            return None
+        graph.add(a.name, *dict.fromkeys(maker[s].name for s in a.sources))
+    try:
+        return tuple(by_name[n] for n in graph.static_order())
+    except CycleError:
+        return None
 
 
 def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
@@ -336,26 +336,51 @@ def check_size(tree: Tree, budget: int, curved: bool) -> None:
 def check_bytes(tree: Tree, need: int, budget: int) -> None:
     """Raise SizeError if something that needs so many bytes would not fit."""
     if need > budget:
+        size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
         raise SizeError(
             f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
-            f"{tree.cells:.3g} table cells, about {_bytes(need)}; the budget is {_bytes(budget)}. "
+            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. "
             "Attend to fewer arcs (set beta to 0), or give the solver a larger budget."
         )
 
 
-def _bytes(n: float) -> str:
+def _bytes(n: int) -> str:
+    if n >= 2**70:
+        return f"10^{math.log10(n):.0f} bytes"
+    size = float(n)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if n < 1024:
-            return f"{n:.3g} {unit}"
-        n /= 1024
-    return f"{n:.3g} EiB"
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} EiB"
 
 
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
     """log p as numbers; nothing if the arc has no table but is linear-Gaussian or can be scored."""
-    if arc.is_linear_gaussian or arc.is_drawn:
+    if not isinstance(arc.cpd, TableCPD) and (arc.is_linear_gaussian or arc.is_drawn):
         return np.zeros(0)
-    return arc.log_table(theta).detach().cpu().numpy()
+    return arc.log_table(theta).numpy(force=True)
+
+
+def connected(arcs: Iterable[Attended]) -> list[list[Attended]]:
+    """The arcs by connected part, in the order of the first of each."""
+    above: dict[str, str] = {}
+
+    def top(v: str) -> str:
+        while (up := above[v]) != v:
+            above[v] = v = above[up]  # halves the way for those who come later
+        return v
+
+    arcs = tuple(arcs)
+    for a in arcs:
+        first, *others = a.scope
+        root = top(above.setdefault(first, first))
+        for v in others:
+            above[top(above.setdefault(v, root))] = root
+    parts: dict[str, list[Attended]] = {}
+    for a in arcs:
+        parts.setdefault(top(a.scope[0]), []).append(a)
+    return list(parts.values())
 
 
 @contextlib.contextmanager
@@ -384,17 +409,11 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
         if beta == 0 and gamma * alpha == 0:
             continue
         attended.append(Attended(arc, _tabulate(arc, theta), beta, alpha, attention.varying.get(arc.name)))
-    graph: nx.Graph[str] = nx.Graph()
-    for a in attended:
-        nx.add_path(graph, a.scope)
-        graph.add_nodes_from(a.scope)
-    label = {v: i for i, part in enumerate(nx.connected_components(graph)) for v in part}
-    parts: dict[int, list[Attended]] = {}
-    for a in attended:
-        parts.setdefault(label[a.scope[0]], []).append(a)
-    variables: dict[int, list[Variable]] = {}
+    parts = connected(attended)
+    part = {v: i for i, arcs in enumerate(parts) for a in arcs for v in a.scope}
+    variables: list[list[Variable]] = [[] for _ in parts]
+    free: list[Variable] = []
     for v in pdg.variables:
-        if v.name in label:
-            variables.setdefault(label[v.name], []).append(v)
-    components = tuple(Component(tuple(variables[i]), tuple(arcs), gamma, theta) for i, arcs in parts.items())
-    return Problem(components, tuple(v for v in pdg.variables if v.name not in label), gamma)
+        (variables[part[v.name]] if v.name in part else free).append(v)
+    components = (Component(tuple(vs), tuple(arcs), gamma, theta) for vs, arcs in zip(variables, parts, strict=True))
+    return Problem(tuple(components), tuple(free), gamma)

@@ -22,7 +22,7 @@ from dissonance import numerics
 from dissonance.distributions.factors import Factor, Factors
 from dissonance.distributions.levels import Index, intp, walk
 from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, Messages, Which
-from dissonance.distributions.tree import Tree, coarsened, decompose, single
+from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
 from dissonance.errors import DissonanceError, SizeError, suggest
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import BUDGET
@@ -125,9 +125,12 @@ class Queries:
         tree = coarsened(decompose(sizes, scopes), MERGED) if sizes else single({})
         need = (PLAN_BYTES + SET_BYTES) * tree.cells
         if need > self.budget:
+            size = (
+                f"about {need / 2**30:.3g} GiB for one evidence set" if tree.cells < MOST else "more than will ever fit"
+            )
             raise SizeError(
-                f"the junction tree has treewidth {tree.treewidth} and {tree.cells:.3g} cells, about "
-                f"{need / 2**30:.3g} GiB for one evidence set; the budget is {self.budget / 2**30:.3g} GiB. "
+                f"the junction tree has treewidth {tree.treewidth} and {tree.counted} cells, {size}; "
+                f"the budget is {self.budget / 2**30:.3g} GiB. "
                 "Observe more variables, or give a larger budget."
             )
         return tree
@@ -137,24 +140,26 @@ class Queries:
         sizes: dict[Hashable, int] = {n: v.size for n, v in self.variables.items()}
         given: list[Hashable] = [n if n in self.observed else ("seen", n) for n in self.variables]
         factors = [Factor(tuple(v.name for v in a.scope), log) for a, log in zip(pdg.arcs, logs, strict=True)]
+        seen: dict[int, Tensor] = {}
         for n, size in self.tree.sizes.items():
             sizes["seen", n] = size + 1
-            values = torch.eye(size, dtype=numerics.DTYPE, device=self.messages.levels.device)
-            table = torch.cat([torch.ones_like(values[:1]), values])
-            factors.append(Factor((("seen", n), n), numerics.log(table).reshape(-1)))
+            if size not in seen:
+                values = torch.eye(size, dtype=numerics.DTYPE, device=self.messages.levels.device)
+                seen[size] = numerics.log(torch.cat([torch.ones_like(values[:1]), values])).reshape(-1)
+            factors.append(Factor((("seen", n), n), seen[size]))
         return Factors(self.messages.levels, sizes, given, factors)
 
     def _plan_marginals(self) -> None:
         """Which rows add up to each value of each variable; variables with as many rows a value go together."""
         levels, sizes = self.messages.levels, self.tree.sizes
+        home = dict(zip(sizes, self.tree.homes([(v,) for v in sizes]).tolist(), strict=True))
         together: dict[int, list[str]] = {}
         for v in sizes:
-            together.setdefault(levels.cells[levels.home((v,))] // sizes[v], []).append(v)
+            together.setdefault(levels.cells[home[v]] // sizes[v], []).append(v)
 
         def rows(v: str) -> Index:
-            home = levels.home((v,))
-            axes = levels.scopes[home]
-            return levels.start[home] + walk((v, *(u for u in axes if u != v)), axes, sizes)
+            axes = levels.scopes[home[v]]
+            return levels.start[home[v]] + walk((v, *(u for u in axes if u != v)), axes, sizes)
 
         reads = [(rest, levels.index([rows(v) for v in names])) for rest, names in together.items()]
         self._reads = reads, [(rest, intp(at)) for rest, at in reads]

@@ -6,6 +6,7 @@ import math
 import time
 import tracemalloc
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -23,7 +24,8 @@ from dissonance import (
     Variable,
     inconsistency,
 )
-from dissonance.problem import BYTES_PER_CELL, Component, prepare
+from dissonance.distributions.tree import single
+from dissonance.problem import BUDGET, BYTES_PER_CELL, Component, check_size, prepare
 from dissonance.solvers import Joint, Newton
 
 inf = math.inf
@@ -50,6 +52,24 @@ def test_an_arc_without_weight_is_dropped_with_the_variables_only_it_mentions():
     problem = prepare(pdg, Attention({"a": 1.0}, {"b": 1.0}, gamma=0.0))
     assert [a.name for c in problem.components for a in c.arcs] == ["a"]
     assert problem.free == (B,)
+
+
+def test_components_are_those_of_the_graph_in_the_order_of_their_first_arcs():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        v = [Variable(f"V{i}", 2) for i in range(25)]
+        scopes = [rng.choice(25, size=rng.integers(1, 4), replace=False) for _ in range(15)]
+        pdg = PDG(*(Arc(f"a{k}", [v[j] for j in s[1:]], v[s[0]], rows(*[2] * len(s))) for k, s in enumerate(scopes)))
+        graph = nx.Graph()
+        for s in scopes:
+            nx.add_star(graph, s)
+        parts = sorted(nx.connected_components(graph), key=lambda p: next(k for k, s in enumerate(scopes) if s[0] in p))
+        found = prepare(pdg, Attention.uniform(pdg)).components
+        assert [{w.name for w in c.variables} for c in found] == [{f"V{i}" for i in p} for p in parts]
+        assert [[a.name for a in c.arcs] for c in found] == [
+            [f"a{k}" for k, s in enumerate(scopes) if s[0] in p] for p in parts
+        ]
+        assert all(list(c.variables) == [w for w in pdg.variables if w in c.variables] for c in found)
 
 
 def test_an_arc_with_structural_weight_only_is_kept_when_gamma_is_positive():
@@ -206,6 +226,32 @@ def test_a_long_chain_fits_on_its_tree_but_not_as_one_joint():
     assert inconsistency(pdg).upper == pytest.approx(0, abs=1e-7)
     with pytest.raises(SizeError, match="treewidth 59"):
         inconsistency(pdg, solver=Joint())
+
+
+def tangled(n: int) -> PDG:
+    """A Bayesian network of n binary variables, each with two parents drawn at random: no table would fit."""
+    rng = np.random.default_rng(0)
+    v = [Variable(f"V{i}", 2) for i in range(n)]
+    parents = [[v[j] for j in rng.choice(i, size=2, replace=False)] if i > 1 else [] for i in range(n)]
+    return PDG(*(Arc(f"p{i}", s, v[i], rng.dirichlet([1, 1], (2,) * len(s))) for i, s in enumerate(parents)))
+
+
+def test_a_tangle_is_refused_in_one_line_unless_no_table_is_needed():
+    pdg = tangled(4000)  # min-fill to the end, with tables counted in full, took minutes and then overflowed
+    result = inconsistency(pdg)
+    assert result.lower == result.upper == 0 and result.stats["treewidth"] > 300
+    for gamma in (0.5, 1.0):
+        with pytest.raises(SizeError, match=r"cluster of \d+ variables\) and needs 10\^\d+ table cells") as error:
+            inconsistency(pdg, Attention.uniform(pdg, gamma=gamma))
+        assert "\n" not in str(error.value) and len(str(error.value)) < 300
+
+
+def test_sizes_that_are_not_numbers_for_a_machine_are_powers_of_ten():
+    tree = single({f"V{i}": 2 for i in range(200)})
+    with pytest.raises(SizeError, match=r"1\.61e\+60 table cells, about 10\^122 bytes"):
+        check_size(tree, BUDGET, True)
+    with pytest.raises(SizeError, match=r"10\^1505 table cells, which no machine holds"):
+        check_size(single({f"V{i}": 2 for i in range(5000)}), BUDGET, True)
 
 
 # -- what cannot be prepared -------------------------------------------------------------------------------------------

@@ -208,6 +208,47 @@ def test_a_tree_too_large_is_refused_before_anything_is_made():
     assert float(query(clique, seen).marginals["V39"].sum()) == pytest.approx(1)
 
 
+def markov_chain(n: int) -> PDG:
+    rng = np.random.default_rng(0)
+    v = [Variable(f"V{i}", 3) for i in range(n)]
+    return PDG(
+        Arc("a0", (), v[0], rng.dirichlet(np.ones(3))),
+        *(Arc(f"a{i}", v[i - 1], v[i], rng.dirichlet(np.ones(3), 3)) for i in range(1, n)),
+    )
+
+
+def test_a_plan_stores_a_shift_for_every_given_variable_of_every_factor_and_no_more():
+    n, observed = 300, [f"V{i}" for i in range(0, 300, 3)]
+    pdg = markov_chain(n)
+    assert len(Queries(pdg)._factors.shifts.stride) == n
+    cut = sum(v.name in observed for a in pdg for v in a.scope)
+    assert len(Queries(pdg, observed)._factors.shifts.stride) == cut + n - len(observed)
+    assert Queries(pdg, [v.name for v in pdg.variables])({f"V{i}": 0 for i in range(n)}).log_partition < 0
+
+
+def test_a_long_chain_agrees_with_forward_and_backward_sums():
+    n = 3000
+    pdg, seen = markov_chain(n), {"V7": 2, "V1500": 0, "V2999": 1}
+    tables = [a.cpd.table().numpy() for a in pdg.arcs]
+    local = np.ones((n, 3))
+    for name, value in seen.items():
+        local[int(name[1:])] = np.arange(3) == value
+    forward, backward, log_z = np.zeros((n, 3)), np.ones((n, 3)), 0.0
+    for i in range(n):
+        forward[i] = (forward[i - 1] @ tables[i] if i else tables[0]) * local[i]
+        log_z += np.log(forward[i].sum())
+        forward[i] /= forward[i].sum()
+    for i in reversed(range(n - 1)):
+        backward[i] = tables[i + 1] @ (local[i + 1] * backward[i + 1])
+        backward[i] /= backward[i].sum()
+    expected = forward * backward / (forward * backward).sum(1, keepdims=True)
+    one, many = query(pdg, seen), Queries(pdg)([seen, seen])
+    for answer, at in ((one, ...), (many, 1)):
+        assert float(answer.log_partition[at]) == pytest.approx(log_z, abs=1e-9)
+        found = np.array([answer.marginals[f"V{i}"][at].tolist() for i in range(n)])
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 def test_sets_that_do_not_fit_together_take_turns(monkeypatch: pytest.MonkeyPatch):
     sets = [{"Grass": "wet"}, {"Rain": "yes"}, {}, {"Grass": "dry", "Rain": "no"}, {"Sprinkler": "on"}]
     whole = query(GARDEN, sets)

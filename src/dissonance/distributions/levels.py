@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -16,6 +16,9 @@ from torch import Tensor
 from dissonance.distributions.tree import Tree
 
 Index = npt.NDArray[np.int64]
+
+SMALL = 1024
+"""Cells up to which walks over tables are remembered."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,22 @@ def strides(scope: Sequence[Hashable], sizes: Mapping[Any, int]) -> dict[Hashabl
 
 
 def walk(scope: Sequence[Hashable], table: Sequence[Hashable], sizes: Mapping[Any, int]) -> Index:
-    """For every setting of a scope, in C order, the cell of a table over (some of) its variables."""
+    """For every setting of a scope, in C order, the cell of a table over (some of) its variables. Not to be changed."""
     stride = strides(table, sizes)
+    shape, steps = tuple([sizes[v] for v in scope]), tuple([stride.get(v, 0) for v in scope])
+    return _small_walk(shape, steps) if prod(shape) <= SMALL else _walk(shape, steps)
+
+
+def _walk(shape: tuple[int, ...], steps: tuple[int, ...]) -> Index:
     found = np.zeros(1, dtype=np.int64)
-    for v in scope:
-        found = (found[:, None] + stride.get(v, 0) * np.arange(sizes[v])).reshape(-1)
+    for size, step in zip(shape, steps, strict=True):
+        found = (found[:, None] + step * np.arange(size)).reshape(-1)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _small_walk(shape: tuple[int, ...], steps: tuple[int, ...]) -> Index:
+    """Many small clusters look alike."""
+    found = _walk(shape, steps)
+    found.flags.writeable = False
     return found

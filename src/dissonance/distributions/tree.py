@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import prod
+from itertools import chain
+from math import log10, prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 Scope = tuple[str, ...]
+Index = npt.NDArray[np.int64]
+
+MOST = 10**100
+"""Cells from which on nobody counts."""
+
+
+class Arrays(NamedTuple):
+    """A forest as numbers: variable i is `order[i]`, cluster c is `cluster[cluster_at[c] : cluster_at[c + 1]]`."""
+
+    order: Scope
+    size: Index
+    cluster_at: Index
+    cluster: Index
+    parent: Index
 
 
 @dataclass(frozen=True)
@@ -26,13 +44,27 @@ class Tree:
     @cached_property
     def separators(self) -> tuple[Scope, ...]:
         """The variables each cluster shares with its parent, in the cluster's order."""
-        shared = (set(self.clusters[p]) if p >= 0 else set[str]() for p in self.parent)
-        return tuple(tuple(v for v in c if v in s) for c, s in zip(self.clusters, shared, strict=True))
+        found: list[Scope] = []
+        last, shared = -1, set[str]()
+        for c, p in zip(self.clusters, self.parent, strict=True):
+            if p != last:  # siblings mostly stand together
+                last, shared = p, set(self.clusters[p]) if p >= 0 else set[str]()
+            found.append(tuple([v for v in c if v in shared]))
+        return tuple(found)
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each cluster's table."""
-        return tuple(tuple(self.sizes[v] for v in c) for c in self.clusters)
+        return tuple([tuple([self.sizes[v] for v in c]) for c in self.clusters])
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The same forest as numbers."""
+        order = tuple(self.sizes)
+        number = {v: i for i, v in enumerate(order)}
+        size = np.array(list(self.sizes.values()), dtype=np.int64)
+        flat = _flat(self.clusters, number.__getitem__)
+        return Arrays(order, size, _starts(self.clusters), flat, np.array(self.parent, dtype=np.int64))
 
     @cached_property
     def _homes(self) -> dict[str, list[int]]:
@@ -51,10 +83,23 @@ class Tree:
         fits = [i for i in fewest if scope.issubset(self.clusters[i])]
         return min(fits, key=lambda i: prod(self.shapes[i]), default=None)
 
-    @property
+    def homes(self, scopes: Sequence[Sequence[str]]) -> Index:
+        """The same for many scopes at once; -1 where no cluster contains one."""
+        from dissonance.distributions import junction
+
+        order, size, at, cluster, _ = self.arrays
+        number = {v: i for i, v in enumerate(order)}
+        return junction.homes(size, at, cluster, _starts(scopes), _flat(scopes, lambda v: number.get(v, -1)))
+
+    @cached_property
     def cells(self) -> int:
-        """How many numbers the cluster tables hold together."""
-        return sum(prod(s) for s in self.shapes)
+        """How many numbers the cluster tables hold together; 10^100 if they are more."""
+        return min(sum(map(prod, self.shapes)), MOST)
+
+    @property
+    def counted(self) -> str:
+        """The number of cells as one writes it: a power of ten where it is no number for a machine."""
+        return f"{self.cells:.3g}" if self.cells < MOST else f"10^{log10(sum(map(prod, self.shapes))):.0f}"
 
     @property
     def treewidth(self) -> int:
@@ -106,6 +151,8 @@ def coarsened(tree: Tree, cells: int) -> Tree:
 def decompose(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> Tree:
     """The junction forest of a min-fill elimination of the graph in which every scope is a clique.
 
+    Ties go to the smaller table, then to the variable that comes first. An elimination that takes long, at cliques
+    whose tables nobody could hold, is given up: all that is left is one cluster then, and who needs tables refuses it.
     The forests made last are remembered: the same PDG is asked about again and again, with other numbers.
     """
     return _decomposed(tuple(sizes.items()), tuple(scopes))
@@ -113,29 +160,16 @@ def decompose(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> Tree:
 
 @lru_cache(maxsize=32)
 def _decomposed(pairs: tuple[tuple[str, int], ...], scopes: tuple[Scope, ...]) -> Tree:
+    from dissonance.distributions import junction
+
     sizes = dict(pairs)
-    order, cliques = _eliminate(sizes, scopes)
-    position = {v: i for i, v in enumerate(order)}
-    up = [min((position[u] for u in c if u != v), default=-1) for v, c in zip(order, cliques, strict=True)]
-    # A clique that equals a child's separator lies inside that child: let the child stand for it.
-    stands_for = list(range(len(order)))
-    for i, p in enumerate(up):
-        if p >= 0 and len(cliques[i]) - 1 == len(cliques[p]) and stands_for[p] == p:
-            stands_for[p] = i
-
-    def representative(i: int) -> int:
-        while stands_for[i] != i:
-            i = stands_for[i]
-        return i
-
-    kept = [i for i in range(len(order)) if stands_for[i] == i]
-    parents: dict[int, int] = {}
-    for i in kept:
-        p = up[i]
-        while p >= 0 and representative(p) == i:  # the cliques i stands for hang where the last of them hung
-            p = up[p]
-        parents[i] = representative(p) if p >= 0 else -1
-    return _top_down(sizes, kept, parents, cliques, position)
+    order = tuple(sizes)
+    size = np.array(list(sizes.values()), dtype=np.int64)
+    number = {v: i for i, v in enumerate(order)}
+    at, cluster, parent = junction.junction_forest(size, _starts(scopes), _flat(scopes, number.__getitem__))
+    tree = Tree(sizes, _named(order, at, cluster), tuple(parent.tolist()))
+    tree.__dict__["arrays"] = Arrays(order, size, at, cluster, parent)  # known already
+    return tree
 
 
 def forget() -> None:
@@ -143,78 +177,17 @@ def forget() -> None:
     _decomposed.cache_clear()
 
 
-def _top_down(
-    sizes: Mapping[str, int],
-    kept: list[int],
-    parents: Mapping[int, int],
-    cliques: list[frozenset[str]],
-    position: Mapping[str, int],
-) -> Tree:
-    """Number the kept cliques so that parents come first."""
-    children: dict[int, list[int]] = {}
-    for i in kept:
-        children.setdefault(parents[i], []).append(i)
-    ordered: list[int] = []
-    frontier = children.get(-1, [])
-    while frontier:
-        ordered += frontier
-        frontier = [c for i in frontier for c in children.get(i, [])]
-    number = {i: k for k, i in enumerate(ordered)} | {-1: -1}
-    clusters = tuple(tuple(sorted(cliques[i], key=position.__getitem__)) for i in ordered)
-    return Tree(dict(sizes), clusters, tuple(number[parents[i]] for i in ordered))
+def _starts(lists: Sequence[Sequence[str]]) -> Index:
+    """Where each list begins once all are put one after another, and the end."""
+    return np.cumsum([0, *map(len, lists)], dtype=np.int64)
 
 
-def _eliminate(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> tuple[list[str], list[frozenset[str]]]:
-    """A min-fill order (ties: smaller resulting table) and the clique each elimination makes.
-
-    How many edges each elimination would add is kept up to date edge by edge, in a heap, so that sparse graphs take
-    near-linear time whatever the degrees of their hubs.
-    """
-    near: dict[str, set[str]] = {v: set() for v in sizes}
-    for scope in scopes:
-        for v in scope:
-            near[v].update(scope)
-    for v, neighbours in near.items():
-        neighbours.discard(v)
-    fill = {v: sum(len(n) - 1 - len(n & near[u]) for u in n) // 2 for v, n in near.items()}
-    table = {v: prod(sizes[u] for u in n) * sizes[v] for v, n in near.items()}
-    rank = {v: i for i, v in enumerate(near)}
-    heap = [(fill[v], table[v], i, v) for v, i in rank.items()]
-    heapq.heapify(heap)
-    order: list[str] = []
-    cliques: list[frozenset[str]] = []
-    while heap:
-        missing, cells, _, v = heapq.heappop(heap)
-        if v not in near or (fill[v], table[v]) != (missing, cells):
-            continue
-        around = near.pop(v)
-        order.append(v)
-        cliques.append(frozenset({v, *around}))
-        changed = set(around)
-        if missing:
-            for a, b in _strangers(around, near):
-                common = near[a] & near[b]
-                for w in common - {v}:
-                    fill[w] -= 1
-                for x, y in ((a, b), (b, a)):
-                    fill[x] += len(near[x]) - len(common)
-                    table[x] *= sizes[y]
-                near[a].add(b)
-                near[b].add(a)
-                changed |= common
-        for u in around:
-            fill[u] -= len(near[u]) - len(around)
-            table[u] //= sizes[v]
-            near[u].discard(v)
-        for u in changed - {v}:
-            heapq.heappush(heap, (fill[u], table[u], rank[u], u))
-    return order, cliques
+def _flat(lists: Sequence[Sequence[str]], number: Callable[[str], int]) -> Index:
+    """The numbers of the variables of all lists."""
+    return np.array(list(map(number, chain.from_iterable(lists))), dtype=np.int64)
 
 
-def _strangers(around: set[str], near: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
-    """Pairs of neighbours that are not neighbours of each other, found one by one as edges are added."""
-    left = sorted(around)
-    for i, a in enumerate(left):
-        for b in left[i + 1 :]:
-            if b not in near[a]:
-                yield a, b
+def _named(order: Scope, at: Index, flat: Index) -> tuple[Scope, ...]:
+    """The names of flat lists of variables."""
+    names = tuple(map(order.__getitem__, flat.tolist()))
+    return tuple(map(names.__getitem__, map(slice, at[:-1].tolist(), at[1:].tolist())))

@@ -15,13 +15,25 @@ from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import decompose, single
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
-from dissonance.problem import BUDGET, BYTES_PER_CELL, Array, Attended, Component, check_size
+from dissonance.problem import BUDGET, Array, Attended, Component, check_bytes
 from dissonance.scores import incompatibility
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.sampled import Sampled
 
-COPIES = 8
+COPIES = 10
 """Tables of the size of mu that conditioning holds at its peak."""
+
+BYTES_PER_CELL = 96
+"""What a cell of a cluster costs message passing: a dozen numbers, logarithms and sums and places among them."""
+
+BYTES_PER_MEETING = 28
+"""What a cell costs it for every child of its cluster: which message meets it going up, and which it is part of."""
+
+
+def message_bytes(tree: Tree) -> int:
+    """What message passing holds at its peak, roughly: no pair of cells is ever looked at."""
+    cells = [math.prod(s) for s in tree.shapes]
+    return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
 
 
 def spread(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
@@ -112,7 +124,7 @@ class Pinned:
             )
         if component.varies:  # the one mu, outcome by outcome
             return replace(Sampled().solve(component), solver=self.name)
-        check_size(component.tree, self.budget, False)
+        check_bytes(component.tree, message_bytes(component.tree), self.budget)
         value, mu = _evaluate(component, component.theta)
         residual = 0.0
         for a in component.arcs:
@@ -162,7 +174,7 @@ class SumProduct:
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."
             )
         tree, gamma = component.tree, component.gamma
-        check_size(tree, self.budget, False)
+        check_bytes(tree, message_bytes(tree), self.budget)
         logs = {a.name: torch.from_numpy(_weighted(a, gamma) / gamma) for a in component.arcs}
         log_z, tables = calibrate(tree, gather(component, tree, logs))
         value = -gamma * float(log_z)
@@ -252,6 +264,11 @@ def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
     return numerics.log(total) + top, cells / torch.where(total > 0, total, 1.0)[:, None]
 
 
+def _given_bytes(tree: Tree) -> int:
+    """What conditioning holds at its peak, where the clusters hold R too."""
+    return 8 * COPIES * tree.cells
+
+
 @dataclass(frozen=True)
 class Given:
     """Hard arcs that pin mu over some variables R, and a factor graph given R.
@@ -271,7 +288,7 @@ class Given:
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
-        return component.given is not None and 8 * COPIES * _trees(component)[1].cells <= self.budget
+        return component.given is not None and _given_bytes(_trees(component)[1]) <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""
@@ -280,8 +297,8 @@ class Given:
                 "the given solver needs gamma > 0, hard arcs (beta = inf) that determine mu over their own variables, "
                 "and beta = gamma alpha for every other (S, T)."
             )
-        if not self.fits(component):
-            check_size(_trees(component)[1], self.budget * BYTES_PER_CELL // (8 * COPIES), False)
+        whole = _trees(component)[1]
+        check_bytes(whole, _given_bytes(whole), self.budget)
         with torch.no_grad():
             found = _condition(component, component.theta)
         nu = found.nu

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import networkx as nx
 import torch
 from torch import Tensor
 
 from dissonance import numerics
 from dissonance.distributions.tree import decompose
 from dissonance.pdg import Theta
-from dissonance.problem import Attended, Component
+from dissonance.problem import Attended, Component, connected
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.extended import Extended
 
@@ -131,13 +130,9 @@ class Peeled:
 
 def _components(component: Component, arcs: Sequence[Attended]) -> list[Component]:
     """The connected parts of some of the arcs."""
-    graph: nx.Graph[str] = nx.Graph()
-    for a in arcs:
-        nx.add_path(graph, a.scope)
-        graph.add_nodes_from(a.scope)
     found: list[Component] = []
-    for names in nx.connected_components(graph):
+    for inside in connected(arcs):
+        names = {v for a in inside for v in a.scope}
         variables = tuple(v for v in component.variables if v.name in names)
-        inside = tuple(a for a in arcs if a.scope[0] in names)
-        found.append(Component(variables, inside, component.gamma, component.theta))
+        found.append(Component(variables, tuple(inside), component.gamma, component.theta))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from math import prod
 
 import networkx as nx
 import numpy as np
@@ -126,3 +127,90 @@ def test_a_large_sparse_graph_is_decomposed_quickly():
     scopes = grid(4, 1000)
     tree = decompose(sizes_of(scopes), scopes)  # a quadratic algorithm would take minutes
     assert tree.treewidth == 4
+
+
+# -- against a plain implementation ----------------------------------------------------------------------------------
+
+
+def plainly_eliminated(sizes, scopes) -> tuple[list[str], list[set[str]]]:
+    """Min-fill by the book: every step counts the missing edges of everyone anew."""
+    near = {v: {u for s in scopes if v in s for u in s} - {v} for v in sizes}
+    order, cliques = [], []
+
+    def cost(v: str):
+        missing = sum(b not in near[a] for a, b in itertools.combinations(near[v], 2))
+        return missing, prod(sizes[u] for u in (v, *near[v]))
+
+    while near:
+        v = min(near, key=cost)  # the first of the best
+        around = near.pop(v)
+        for u in around:
+            near[u] |= around
+            near[u] -= {u, v}
+        order.append(v)
+        cliques.append({v, *around})
+    return order, cliques
+
+
+def hub(rng, n: int):
+    return [("H", f"V{i}") for i in range(n)] + [(f"V{i}", f"V{j}") for i, j in rng.integers(n, size=(6, 2)) if i != j]
+
+
+def shapes_of_graphs():
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(4, 24))
+        yield hub(rng, int(rng.integers(60, 90)))  # the hub's table has more than 2^53 cells at first
+        yield grid(int(rng.integers(2, 6)), int(rng.integers(2, 7)))
+        yield [tuple(map(str, e)) for e in nx.gnm_random_graph(n, 2 * n, seed=seed).edges]
+        yield [tuple(f"V{i}" for i in rng.choice(n, size=rng.integers(1, 5), replace=False)) for _ in range(n)]
+
+
+def test_variables_are_eliminated_in_the_order_of_a_plain_implementation():
+    for k, scopes in enumerate(shapes_of_graphs()):
+        rng = np.random.default_rng(k)
+        names = rng.permutation(list(sizes_of(scopes))).tolist()
+        sizes = {v: int(rng.choice([1, 2, 2, 3, 5])) if k % 2 else 2 for v in names}
+        order, cliques = plainly_eliminated(sizes, scopes)
+        tree = decompose(sizes, scopes)
+        largest = [c for c in cliques if not any(c < d for d in cliques)]
+        assert sorted(map(sorted, tree.clusters)) == sorted(map(sorted, largest))
+        assert all(list(c) == sorted(c, key=order.index) for c in tree.clusters)
+        assert_junction_forest(tree, scopes)
+
+
+def test_homes_are_those_of_each_scope():
+    for scopes in itertools.islice(shapes_of_graphs(), 8):
+        tree = decompose(sizes_of(scopes), scopes)
+        asked = [
+            *scopes,
+            (),
+            ("nobody",),
+            *itertools.combinations(list(tree.sizes)[:8], 2),
+            *((v,) for v in tree.sizes),
+        ]
+        one_by_one = [tree.home(s) for s in asked]
+        assert tree.homes(asked).tolist() == [-1 if h is None else h for h in one_by_one]
+    assert tree.homes([]).tolist() == []
+
+
+@pytest.mark.parametrize("tree", [decompose({"B": 2, "A": 3, "C": 2}, [("A", "C")]), single({"A": 2, "B": 3})])
+def test_a_forest_as_numbers(tree: Tree):
+    order, size, at, cluster, parent = tree.arrays
+    assert order == tuple(tree.sizes) and size.tolist() == list(tree.sizes.values())
+    assert tuple(tuple(order[i] for i in cluster[a:b]) for a, b in itertools.pairwise(at)) == tree.clusters
+    assert tuple(parent) == tree.parent
+
+
+def test_an_elimination_that_cannot_lead_to_tables_is_given_up():
+    scopes = [tuple(map(str, e)) for e in nx.random_regular_graph(3, 10_000, seed=0).edges]
+    tree = decompose(sizes_of(scopes), scopes)  # to the end it would take minutes
+    assert tree.treewidth > 500 and tree.cells == 10**100
+    assert all(-1 <= p < i for i, p in enumerate(tree.parent)) and set(tree.sizes) == set().union(*tree.clusters)
+    assert all(s for s in tree.separators[1:]) and (tree.homes(scopes) >= 0).all()
+
+
+def test_a_forest_that_was_given_up_is_a_junction_forest():
+    scopes = [tuple(map(str, e)) for e in nx.random_regular_graph(40, 500, seed=0).edges]
+    tree = decompose(sizes_of(scopes), scopes)
+    assert_junction_forest(tree, [])

@@ -294,27 +294,26 @@ def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Stru
 @uncollected()
 def _scopes(component: Component, tree: Tree) -> Scopes:
     """Names as numbers."""
-    place = {v: i for i, v in enumerate(tree.sizes)}
-
-    def flat(scopes: Sequence[tuple[str, ...]]) -> tuple[Ints, Ints]:
-        at = np.zeros(len(scopes) + 1, dtype=np.int64)
-        np.cumsum([len(x) for x in scopes], out=at[1:])
-        return at, np.array([place[v] for x in scopes for v in x], dtype=np.int64)
-
     arcs = component.arcs
     first: dict[object, int] = {}
     fixed: dict[object, int] = {}
     for j, a in enumerate(arcs):
         (fixed if a.hard else first).setdefault(a.mechanism, j)
     leader = [j if a.hard else fixed.get(a.mechanism, first[a.mechanism]) for j, a in enumerate(arcs)]
+    order, size, cluster_at, cluster, parent = tree.arrays
+    place = {v: i for i, v in enumerate(order)}
+    arc_at = np.zeros(len(arcs) + 1, dtype=np.int64)
+    np.cumsum([len(a.scope) for a in arcs], out=arc_at[1:])
     return Scopes(
-        np.array(list(tree.sizes.values()), dtype=np.int64),
-        *flat(tree.clusters),
-        np.array(tree.parent, dtype=np.int64),
-        *flat([a.scope for a in arcs]),
+        size,
+        cluster_at,
+        cluster,
+        parent,
+        arc_at,
+        np.array([place[v] for a in arcs for v in a.scope], dtype=np.int64),
         np.array([len(a.sources) for a in arcs], dtype=np.int64),
         np.array([a.hard for a in arcs], dtype=np.bool_),
-        np.array([tree.home(a.scope) for a in arcs], dtype=np.int64),
+        tree.homes([a.scope for a in arcs]),
         np.array(leader, dtype=np.int64),
     )
 
