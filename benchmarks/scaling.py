@@ -24,15 +24,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 
 from dissonance import PDG, Arc, Attention, Table, Variable
+from dissonance.distributions import Tree
 from dissonance.distributions import tree as trees
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import program
-from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.conic import conic, sparse
+from dissonance.solvers.convex.program import Arcs, Program
+from dissonance.solvers.convex.solve import prove
 
 T = TypeVar("T")
 TOL = 1e-7
@@ -162,10 +164,15 @@ def clarabel(pdg: PDG, known: bool) -> tuple[float, float]:
     if not known:
         forget()
     (component,) = prepare(pdg, Attention.uniform(pdg)).components
-    program = assemble(component, component.tree)
-    assert program is not None, "the families have no zeros"
-    bounds = certify(program, conic(program, 1e-2 * TOL))
-    return bounds.lower, bounds.upper
+    problem = made(component)
+    bounds = prove(problem, conic(problem, 1e-2 * TOL)[0]).bounds[0]
+    return float(bounds[0]), float(bounds[1])
+
+
+def made(component: Component) -> Program:
+    """The program of a component, on its junction tree."""
+    s = program.structure(component, component.tree)
+    return Program(s, s.numbers(Arcs.of([component])))
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,7 @@ def by_cluster(component: Component) -> Any:
     mu = [cp.Variable(math.prod(s), nonneg=True) for s in tree.shapes]
 
     def marginal(cluster: int, scope: tuple[str, ...]) -> Any:
-        state = settings(tree, cluster, scope)
+        state = setting(tree, cluster, scope)
         return (np.arange(state.max() + 1)[:, None] == state[None]).astype(float) @ mu[cluster]
 
     constraints: list[Any] = []
@@ -238,17 +245,25 @@ def by_cluster(component: Component) -> Any:
     return cp.Problem(cp.Minimize(cost), constraints)
 
 
+def setting(tree: Tree, cluster: int, scope: tuple[str, ...]) -> np.ndarray:
+    """For every cell of a cluster, the flat index of its setting of a scope inside it."""
+    inside, shape = tree.clusters[cluster], tree.shapes[cluster]
+    grid = dict(zip(inside, np.indices(shape).reshape(len(shape), -1), strict=True))
+    found = np.zeros(math.prod(shape), dtype=np.int64)
+    for v in scope:
+        found = found * tree.sizes[v] + grid[v]
+    return found
+
+
 def by_vector(component: Component) -> Any:
     """The same with one variable and sparse matrices, as an expert writes it."""
     import cvxpy as cp
 
-    program = assemble(component, component.tree)
-    assert program is not None
-    mu = cp.Variable(len(program.c), nonneg=True)
-    m = program.T @ mu
-    same = sp.csr_matrix((np.ones(len(program.row)), (np.arange(len(program.row)), program.row)))
-    cost = program.c @ mu + cp.sum(cp.multiply(program.W, cp.rel_entr(m, (same @ same.T) @ m)))
-    equations: list[Any] = [program.A @ mu == program.b]
+    p = sparse(made(component))
+    mu = cp.Variable(len(p.c), nonneg=True)
+    m = p.T @ mu
+    cost = p.c @ mu + cp.sum(cp.multiply(p.W, cp.rel_entr(m, (p.R.T @ p.R) @ m)))
+    equations: list[Any] = [p.A @ mu == p.b]
     return cp.Problem(cp.Minimize(cost), equations)
 
 
