@@ -109,15 +109,13 @@ class Newton:
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
         """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
-        from dissonance.compiled import AVAILABLE
+        from dissonance.solvers.convex import device
         from dissonance.solvers.convex.solve import TOGETHER, solve
 
         count, s = len(program), program.structure
         targets = np.full(count, tol), np.full(count, enough)
-        if self.on_gpu(count) or not AVAILABLE:
-            from dissonance.solvers.convex import device
-
-            return device.solve(program, *targets, start, known, self.device or "cuda" if self.on_gpu(count) else "cpu")
+        if self.on_gpu(count) and device.fits(s):
+            return device.solve(program, *targets, start, known, self.device or "cuda")
         return solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
     def _insist(self, best: Solution, program: Program) -> Solution:
