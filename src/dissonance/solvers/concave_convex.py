@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from dissonance.problem import BUDGET, Array, Attended, Component, check_size
-from dissonance.solvers.assemble import assemble
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
-from dissonance.solvers.certificate import agree, contradiction
-from dissonance.solvers.exact import dense
-from dissonance.solvers.newton import cold, newton
-from dissonance.solvers.program import Program
-from dissonance.solvers.support import Ints, settings
+
+if TYPE_CHECKING:
+    from dissonance.solvers.program import Program
+    from dissonance.solvers.support import Ints
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,11 @@ class ConcaveConvex:
 
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found."""
+        from dissonance.solvers.assemble import assemble
+        from dissonance.solvers.certificate import agree, contradiction
+        from dissonance.solvers.exact import dense
+        from dissonance.solvers.newton import cold, newton
+
         tree = component.tree
         check_size(tree, self.budget, component.gamma > 0)
         program = assemble(component, tree)
@@ -104,6 +108,9 @@ class ConcaveConvex:
 
     def _descend(self, program: Program, concave: list[_Concave], mu: Array) -> tuple[float, Array, Array, int]:
         """Tangent, solve, repeat: the value, mu, the dual variables of the last tangent, and how many steps it took."""
+        from dissonance.solvers.certificate import agree
+        from dissonance.solvers.newton import cold, newton
+
         value = program.objective(mu) + sum(t.value(mu) for t in concave)
         u, steps = np.zeros(0), 0
         for _ in range(self.rounds):
@@ -121,6 +128,8 @@ class ConcaveConvex:
 
 
 def _concave(program: Program, arc: Attended, weight: float) -> _Concave:
+    from dissonance.solvers.support import settings
+
     tree = program.tree
     home = tree.home(arc.scope)
     assert home is not None

@@ -16,7 +16,6 @@ from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import BUDGET, BYTES_PER_CELL, Attended, Component, check_size
 from dissonance.scores import incompatibility
-from dissonance.solvers.assemble import linear_cost
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.sampled import Sampled
 
@@ -151,6 +150,8 @@ class SumProduct:
 
     def solve(self, component: Component) -> Solution:
         """One calibration of the junction tree; exact but for rounding."""
+        from dissonance.solvers.assemble import linear_cost
+
         if not self.fits(component):
             raise CapabilityError(
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."

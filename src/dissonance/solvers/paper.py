@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,13 +24,12 @@ from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc
 from dissonance.problem import BUDGET, Component, check_size
-from dissonance.solvers.assemble import assemble
 from dissonance.solvers.base import Solution, infinite
-from dissonance.solvers.batch import Arcs
-from dissonance.solvers.certificate import lower
-from dissonance.solvers.structure import Incidence, Rows
-from dissonance.solvers.support import setting
 from dissonance.variables import Variable, cells, shape
+
+if TYPE_CHECKING:
+    from dissonance.solvers.batch import Arcs
+    from dissonance.solvers.structure import Incidence, Rows
 
 BIT = math.log(2)
 
@@ -58,6 +58,10 @@ class Paper:
 
     def solve(self, component: Component) -> Solution:
         """The incompatibility of the best of the iterates."""
+        from dissonance.solvers.assemble import assemble
+        from dissonance.solvers.batch import Arcs
+        from dissonance.solvers.certificate import lower
+
         hard = next((a for a in component.arcs if a.hard), None)
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
@@ -90,6 +94,9 @@ class Dense:
     @classmethod
     def of(cls, variables: Sequence[Variable], arcs: Sequence[Arc]) -> Dense:
         """Tables one after another, (sources..., targets...) in C order."""
+        from dissonance.solvers.structure import Incidence, Rows
+        from dissonance.solvers.support import setting
+
         sizes, place = shape(tuple(variables)), {v.name: i for i, v in enumerate(variables)}
         states, entry, row = math.prod(sizes), [torch.zeros(0, dtype=torch.long)], [torch.zeros(0, dtype=torch.long)]
         counts = [cells(a.scope) for a in arcs]

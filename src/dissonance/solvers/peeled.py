@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import networkx as nx
 import torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from dissonance.pdg import Theta
 from dissonance.problem import Attended, Component
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.extended import Extended
+from dissonance.variables import Variable
 
 LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
@@ -104,7 +104,7 @@ class Peeled:
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is put together when somebody asks."""
         kept, ends = peel(component)
-        parts = [self.inner.solve(c) for c in _components(component, kept)]
+        parts = [self.inner.solve(c) for c in split(component, kept)]
         if any(s.lower == torch.inf for s in parts):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
@@ -129,15 +129,25 @@ class Peeled:
         return " + ".join(sorted({self.name, *(s.solver for s in parts)}))
 
 
-def _components(component: Component, arcs: Sequence[Attended]) -> list[Component]:
+def split(component: Component, arcs: Iterable[Attended]) -> list[Component]:
     """The connected parts of some of the arcs."""
-    graph: nx.Graph[str] = nx.Graph()
+    above: dict[str, str] = {}
+
+    def top(v: str) -> str:
+        while above.setdefault(v, v) != v:
+            above[v] = v = above[above[v]]
+        return v
+
+    arcs = tuple(arcs)
     for a in arcs:
-        nx.add_path(graph, a.scope)
-        graph.add_nodes_from(a.scope)
-    found: list[Component] = []
-    for names in nx.connected_components(graph):
-        variables = tuple(v for v in component.variables if v.name in names)
-        inside = tuple(a for a in arcs if a.scope[0] in names)
-        found.append(Component(variables, inside, component.gamma, component.theta))
-    return found
+        first = top(a.scope[0])
+        for v in a.scope[1:]:
+            above[top(v)] = first
+    inside: dict[str, list[Attended]] = {}
+    for a in arcs:
+        inside.setdefault(top(a.scope[0]), []).append(a)
+    variables: dict[str, list[Variable]] = {}
+    for v in component.variables:
+        if v.name in above:
+            variables.setdefault(top(v.name), []).append(v)
+    return [Component(tuple(variables[t]), tuple(x), component.gamma, component.theta) for t, x in inside.items()]
