@@ -19,9 +19,9 @@ from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import Component, Problem, prepare
-from dissonance.scores import divergence
+from dissonance.scores import divergences
 from dissonance.solvers import Solution, Solver, by_name, select, solve_together
 from dissonance.solvers.extended import Extended
 from dissonance.solvers.gaussian import GaussianSolution
@@ -164,24 +164,32 @@ class Inconsistency:
         """
         lower_by = self._saved(progress) if saved else {}
         rows: list[BlameRow] = []
-        for arc in self.pdg.arcs:
-            beta, kl = self.attention.beta.get(arc.name, 0.0), self._divergence(arc.name)
+        for name, kl in self._divergences().items():
+            beta = self.attention.beta.get(name, 0.0)
             contribution = 0.0 if beta == 0 or kl == 0 else beta * kl
-            rows.append(BlameRow(arc.name, beta, kl, contribution, lower_by.get(arc.name, 0.0) if saved else None))
+            rows.append(BlameRow(name, beta, kl, contribution, lower_by.get(name, 0.0) if saved else None))
         return rows
 
-    def _divergence(self, name: str) -> float:
-        """KL_a at mu*; 0 for a hard arc that holds, and for a loose end."""
-        arc = self.pdg[name]
-        if not math.isfinite(self.upper) or not (arc.is_euclidean or all(v.is_finite for v in arc.scope)):
-            return math.nan
-        if any(s.component.is_drawn and name in s.component.attention.beta for s in self.solutions):
-            return math.nan
-        if name in self.attention.varying:  # it has no one weight
-            return math.nan
-        if self.attention.beta.get(name, 0.0) == math.inf or name in self.loose_ends:
-            return 0.0
-        return max(0.0, float(divergence(self.mu, arc, self.theta).detach()))
+    def _divergences(self) -> dict[str, float]:
+        """KL_a at mu* of every arc; 0 for a hard arc that holds and for a loose end, NaN where there is no such number:
+        of samples, of an arc with no one weight, or without a mu*."""
+        found = {a.name: math.nan for a in self.pdg.arcs}
+        if not math.isfinite(self.upper):
+            return found
+        drawn = {a.name for s in self.solutions if s.component.is_drawn for a in s.component.arcs}
+        asked: list[Arc] = []
+        for arc in self.pdg.arcs:
+            if arc.name in drawn or arc.name in self.attention.varying:
+                continue
+            if not (all([v.is_finite for v in arc.scope]) or arc.is_euclidean):
+                continue
+            if self.attention.beta.get(arc.name, 0.0) == math.inf or arc.name in self.loose_ends:
+                found[arc.name] = 0.0
+            else:
+                asked.append(arc)
+        with torch.no_grad():
+            kls = divergences(self.mu, asked, self.theta) if asked else []
+        return found | {arc.name: max(0.0, float(kl)) for arc, kl in zip(asked, kls, strict=True)}
 
     def _saved(self, progress: Callable[[int, int], None] | None) -> dict[str, float]:
         """How much lower the inconsistency would be without each attended arc: only its component is solved again."""

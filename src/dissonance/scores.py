@@ -6,6 +6,7 @@ Differentiable in the parameters of the PDG (through its cpds, or `theta`) and i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +47,23 @@ def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor
         expected = gaussian.expected_log_prob(_names(arc), arc.linear_gaussian(theta))
         return -conditional_entropy(gaussian, arc) - expected
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
+
+
+def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[Tensor]:
+    """`divergence` of each of many arcs: those with tables of one shape together."""
+    names = [[v.name for v in arc.scope] for arc in arcs]
+    tables = [k for k, scope in enumerate(names) if not isinstance(part(mu, scope), Gaussian)]
+    joints = dict(zip(tables, mu.marginals([names[k] for k in tables]), strict=True))
+    alike: dict[tuple[torch.Size, int], list[int]] = {}
+    for k, joint in joints.items():
+        alike.setdefault((joint.shape, len(arcs[k].sources)), []).append(k)
+    found: dict[int, Tensor] = {}
+    for (shape, sources), members in alike.items():
+        rows = len(members), math.prod(shape[:sources]), math.prod(shape[sources:])
+        joint = torch.stack([joints[k] for k in members]).reshape(rows)
+        log_p = torch.stack([arcs[k].log_table(theta) for k in members]).reshape(rows)
+        found |= zip(members, numerics.divergence(joint, log_p).unbind(), strict=True)
+    return [found[k] if k in found else divergence(mu, arc, theta) for k, arc in enumerate(arcs)]
 
 
 def conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:

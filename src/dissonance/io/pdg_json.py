@@ -109,6 +109,8 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
 
 def _check_belief(a: ArcRecord) -> None:
     """An arc has one belief."""
+    if a.table and not a.factor and a.linear_gaussian is UNSET:
+        return
     there = {"table": a.table != EMPTY, "factor": a.factor != EMPTY, "linear_gaussian": a.linear_gaussian is not UNSET}
     given = [key for key, is_there in there.items() if is_there]
     if not given:
