@@ -89,11 +89,11 @@ class Table(TableCPD):
     @property
     def table_shape(self) -> tuple[int, ...]:
         """The sizes of the sources, then of the targets."""
-        return tuple(self._buffers["p"].shape)
+        return tuple(self.p.shape)
 
     def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""
-        by_row = self.by_row(self._buffers["p"])
+        by_row = self.by_row(self.p)
         p = normalised(by_row, sources)
         if p is not by_row:
             self.p = p.reshape(self.table_shape)
