@@ -1,7 +1,7 @@
 """Write a binary chain as a PDG file: one arc forward and one back on every link, with random tables.
 
-    python benchmarks/chain_file.py 100000 chain.json
-    dissonance score chain.json --json
+python benchmarks/chain_file.py 100000 chain.json
+dissonance score chain.json --json
 """
 
 from __future__ import annotations
