@@ -127,7 +127,8 @@ class Attention:
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
         for name in (*self.beta, *self.alpha, *self.varying):
-            pdg[name]
+            if name not in pdg:
+                pdg[name]
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Theta
-from dissonance.problem import Component, Problem, prepare
-from dissonance.scores import divergence
+from dissonance.pdg import PDG, Arc, Theta
+from dissonance.problem import Problem, prepare
+from dissonance.scores import divergences
 from dissonance.solvers import Solution, Solver, by_name, select, solve_together
+from dissonance.solvers.dropped import savings
 from dissonance.solvers.extended import Extended
 from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import PeeledSolution
@@ -160,45 +161,46 @@ class Inconsistency:
     def by_arc(self, saved: bool = True, progress: Callable[[int, int], None] | None = None) -> list[BlameRow]:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
 
-        `saved` asks for `saved_if_dropped`, one solve an arc; `progress(done, total)` is called now and then.
+        `saved` asks for `saved_if_dropped`, a solve for each arc that may save something; `progress(done, total)` is
+        called now and then.
         """
         lower_by = self._saved(progress) if saved else {}
         rows: list[BlameRow] = []
-        for arc in self.pdg.arcs:
-            beta, kl = self.attention.beta.get(arc.name, 0.0), self._divergence(arc.name)
+        for name, kl in self._divergences().items():
+            beta = self.attention.beta.get(name, 0.0)
             contribution = 0.0 if beta == 0 or kl == 0 else beta * kl
-            rows.append(BlameRow(arc.name, beta, kl, contribution, lower_by.get(arc.name, 0.0) if saved else None))
+            rows.append(BlameRow(name, beta, kl, contribution, lower_by.get(name, 0.0) if saved else None))
         return rows
 
-    def _divergence(self, name: str) -> float:
-        """KL_a at mu*; 0 for a hard arc that holds, and for a loose end."""
-        arc = self.pdg[name]
-        if not math.isfinite(self.upper) or not (arc.is_euclidean or all(v.is_finite for v in arc.scope)):
-            return math.nan
-        if any(s.component.is_drawn and name in s.component.attention.beta for s in self.solutions):
-            return math.nan
-        if name in self.attention.varying:  # it has no one weight
-            return math.nan
-        if self.attention.beta.get(name, 0.0) == math.inf or name in self.loose_ends:
-            return 0.0
-        return max(0.0, float(divergence(self.mu, arc, self.theta).detach()))
+    def _divergences(self) -> dict[str, float]:
+        """KL_a at mu* of every arc; 0 for a hard arc that holds and for a loose end, NaN where there is no such number:
+        of samples, of an arc with no one weight, or without a mu*."""
+        found = {a.name: math.nan for a in self.pdg.arcs}
+        if not math.isfinite(self.upper):
+            return found
+        drawn = {a.name for s in self.solutions if s.component.is_drawn for a in s.component.arcs}
+        asked: list[Arc] = []
+        for arc in self.pdg.arcs:
+            if arc.name in drawn or arc.name in self.attention.varying:
+                continue
+            if not (all([v.is_finite for v in arc.scope]) or arc.is_euclidean):
+                continue
+            if self.attention.beta.get(arc.name, 0.0) == math.inf or arc.name in self.loose_ends:
+                found[arc.name] = 0.0
+            else:
+                asked.append(arc)
+        with torch.no_grad():
+            kls = divergences(self.mu, asked, self.theta) if asked else []
+        return found | {arc.name: max(0.0, float(kl)) for arc, kl in zip(asked, kls, strict=True)}
 
     def _saved(self, progress: Callable[[int, int], None] | None) -> dict[str, float]:
-        """How much lower the inconsistency would be without each attended arc: only its component is solved again."""
-        contradictions = sum(s.upper == math.inf for s in self.solutions)
-        asked: list[tuple[str, Solution, Component]] = []
-        for s in self.solutions:
-            if contradictions - (s.upper == math.inf) == 0:  # else it would stay infinite
-                named = [a.name for a in s.component.arcs if a.name not in self.loose_ends]
-                asked += [(name, s, s.component.without(name)) for name in named]
-        without = solve_together(self.asked, [c for _, _, c in asked], progress)
-        saved = {a.name: 0.0 for s in self.solutions for a in s.component.arcs}
-        for (name, s, _), w in zip(asked, without, strict=True):
-            saved[name] = 0.0 if w.upper in (math.inf, s.upper) else s.upper - w.upper
+        """How much lower the inconsistency would be without each attended arc."""
+        found = savings(self.asked, self.solutions, progress)
+        for name in found:
             weights = self.attention.beta.get(name, 0.0), self.attention.alpha.get(name, 0.0)
             if min(weights) >= 0 and name not in self.attention.varying:
-                saved[name] = max(0.0, saved[name])  # what is negative is rounding, or a local minimum
-        return saved
+                found[name] = max(0.0, found[name])  # what is negative is rounding, or a local minimum
+        return found
 
     def plot(self, **options: Any) -> pictures.Picture:
         """The PDG as a picture, its arcs in the colours of blame; the options are those of `dissonance.draw`."""

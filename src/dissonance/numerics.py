@@ -89,8 +89,8 @@ def conditional_entropy(joint: Tensor) -> Tensor:
 
 
 def divergence(joint: Tensor, log_p: Tensor) -> Tensor:
-    """KL( mu(s,t) || p(t|s) mu(s) ) for mu(s,t) and log p(t|s), both (sources, targets).
+    """KL( mu(s,t) || p(t|s) mu(s) ) for mu(s,t) and log p(t|s), both (..., sources, targets).
 
     +inf as soon as mu has mass where p is 0.
     """
-    return times(joint, log(conditional(joint)) - log_p).sum()
+    return times(joint, log(conditional(joint)) - log_p).sum((-2, -1))

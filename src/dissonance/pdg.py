@@ -41,14 +41,12 @@ class Arc:
     ) -> None:
         """`cpd` may be a CPD or anything a fixed `Table` can be made of."""
         sources, targets = as_tuple(sources), as_tuple(targets)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "targets", targets)
+        self.__dict__.update(name=name, sources=sources, targets=targets)
         if not name:
             raise DissonanceError("an arc needs a non-empty name.")
         if not targets:
             raise DissonanceError(f"{self} needs at least one target.")
-        names = [v.name for v in self.scope]
+        names = [v.name for v in (*sources, *targets)]
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)
             raise DissonanceError(f"{self} mentions {twice!r} twice.")
@@ -56,7 +54,7 @@ class Arc:
             bound = (cpd if isinstance(cpd, CPD) else Table(cpd)).bind(sources, targets)
         except DissonanceError as error:
             raise type(error)(f"{self}: {error}") from None
-        object.__setattr__(self, "cpd", bound)
+        self.__dict__["cpd"] = bound
 
     @property
     def scope(self) -> tuple[Variable, ...]:

@@ -6,6 +6,7 @@ Differentiable in the parameters of the PDG (through its cpds, or `theta`) and i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,9 @@ from dissonance.variables import cells
 
 FEASIBLE = 1e-8
 """Hard arcs count as satisfied when every mu(s,t) is this close to p(t|s) mu(s), and 0 where p is 0."""
+
+SOME = 1e-9
+"""The mass from which on mu(t|s) is known well enough to be differentiated."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,47 @@ def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor
         expected = gaussian.expected_log_prob(_names(arc), arc.linear_gaussian(theta))
         return -conditional_entropy(gaussian, arc) - expected
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
+
+
+def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Arcs with tables of one shape: which they are, mu(s,t) and log p(t|s), both (arcs, sources, targets)."""
+    names = [[v.name for v in arc.scope] for arc in arcs]
+    tables = [k for k, scope in enumerate(names) if not isinstance(part(mu, scope), Gaussian)]
+    joints = dict(zip(tables, mu.marginals([names[k] for k in tables]), strict=True))
+    alike: dict[tuple[torch.Size, int], list[int]] = {}
+    for k, joint in joints.items():
+        alike.setdefault((joint.shape, len(arcs[k].sources)), []).append(k)
+    for (shape, sources), members in alike.items():
+        rows = len(members), math.prod(shape[:sources]), math.prod(shape[sources:])
+        joint = torch.stack([joints[k] for k in members]).reshape(rows)
+        log_p = torch.stack([arcs[k].log_table(theta) for k in members]).reshape(rows)
+        yield members, joint, log_p
+
+
+def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[Tensor]:
+    """`divergence` of each of many arcs: those with tables of one shape together."""
+    found: dict[int, Tensor] = {}
+    for members, joint, log_p in _alike(mu, arcs, theta):
+        found |= zip(members, numerics.divergence(joint, log_p).unbind(), strict=True)
+    return [found[k] if k in found else divergence(mu, arc, theta) for k, arc in enumerate(arcs)]
+
+
+@torch.no_grad()
+def most_saved(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[float]:
+    """How much lower min OInc can be without each arc, at most, if mu is a minimiser, for beta_a = 1 (else times it).
+
+    max_{s,t} log mu(t|s) / p_a(t|s)
+
+    These logarithms are the gradient g of KL_a at mu. Let f = OInc and r = f - KL_a. For any nu, by convexity and since
+    mu minimises f, r(nu) >= r(mu) + <grad f - g, nu - mu> >= r(mu) - <g, nu - mu> >= r(mu) + KL_a(mu) - max g, where
+    r(mu) + KL_a(mu) = f(mu). inf where there is no gradient: p is 0 somewhere, or mu(s) < SOME.
+    """
+    found: dict[int, float] = {}
+    for members, joint, log_p in _alike(mu, arcs, theta):
+        smooth = (joint.sum(-1) >= SOME).all(-1) & log_p.isfinite().all(-1).all(-1)
+        most = (numerics.log(numerics.conditional(joint)) - log_p).amax((-2, -1))
+        found |= zip(members, torch.where(smooth, most, math.inf).tolist(), strict=True)
+    return [found[k] for k in range(len(arcs))]
 
 
 def conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:

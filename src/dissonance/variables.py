@@ -105,8 +105,7 @@ class Variable:
             domain = Finite(tuple(range(domain)))
         elif not isinstance(domain, Finite | Euclidean | Opaque):
             domain = Finite(tuple(domain))
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "domain", domain)
+        self.__dict__.update(name=name, domain=domain)
 
     @property
     def size(self) -> int:
@@ -137,7 +136,7 @@ def as_tuple(variables: Variable | Iterable[Variable]) -> tuple[Variable, ...]:
 
 def shape(variables: Iterable[Variable]) -> tuple[int, ...]:
     """The sizes of finite variables, in order."""
-    return tuple(v.size for v in variables)
+    return tuple([v.size for v in variables])
 
 
 def cells(variables: Iterable[Variable]) -> int:

@@ -23,7 +23,7 @@ from dissonance import (
     observational_incompatibility,
     structural_deficiency,
 )
-from dissonance.scores import by_arc, divergence
+from dissonance.scores import by_arc, divergence, divergences
 from reference import dense
 from strategies import MIXED, Case, cases, random_case, random_joint
 
@@ -44,6 +44,14 @@ def test_scores_agree_with_the_plain_scorer(case: Case, seed: int, zeros: float)
     total = float(incompatibility(mu, case.pdg, case.attention))
     expected = dense.incompatibility(case.pdg, case.attention, table, slack=1e-8)
     assert total == (inf if expected == inf else pytest.approx(expected, abs=1e-11))
+
+
+@given(cases(MIXED), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5]))
+@settings(max_examples=30)
+def test_the_divergences_of_many_arcs_agree_with_the_plain_scorer(case: Case, seed: int, zeros: float):
+    table = random_joint(np.random.default_rng(seed), case.pdg.variables, zeros)
+    found = divergences(Joint(case.pdg.variables, table), case.pdg.arcs)
+    assert [float(x) for x in found] == pytest.approx(dense.divergences(case.pdg, table), abs=1e-12)
 
 
 def test_an_unattended_arc_costs_nothing_even_if_infinite():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 
 
 def main() -> None:
     """Run the command line of this process; an interrupt is one line from the first import on."""
+    gc.set_threshold(500_000)  # what is imported is no garbage, and looking for some takes half a second
     try:
         from dissonance.cli.app import run
 

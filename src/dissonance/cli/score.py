@@ -86,14 +86,13 @@ def marginals(result: Inconsistency) -> Marginals | None:
         if attention.beta.get(a.name, 0.0) != 0 or attention.gamma * attention.alpha.get(a.name, 0.0) != 0
         for v in a.scope
     }
-    return {v.name: _marginal(result, v.name) for v in result.pdg.variables if v.name in attended}
+    shown = [v for v in result.pdg.variables if v.name in attended]
+    found = result.mu.marginals([(v.name,) for v in shown]) if shown else []
+    return {v.name: x.tolist() if v.is_finite else _moments(x) for v, x in zip(shown, found, strict=True)}
 
 
-def _marginal(result: Inconsistency, name: str) -> list[float] | dict[str, list[Any]]:
-    found = result.mu.marginal(name)
-    if result.pdg.variable(name).is_finite:
-        return found.tolist()
-    return {key: getattr(found, key).tolist() for key in ("mean", "covariance")}
+def _moments(marginal: Any) -> dict[str, list[Any]]:
+    return {key: getattr(marginal, key).tolist() for key in ("mean", "covariance")}
 
 
 def _record(

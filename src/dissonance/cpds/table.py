@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from copy import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,6 +65,10 @@ def _complaint(row: list[float]) -> str:
     return f"sums to {sum(row):.9g}, not 1"
 
 
+_BLANK = nn.Module().__dict__
+"""What every module holds before anything is registered: for the most part, places for hooks."""
+
+
 class Table(TableCPD):
     """A fixed table of probabilities; axes: the sources in order, then the targets in order.
 
@@ -72,8 +78,18 @@ class Table(TableCPD):
     p: Tensor
 
     def __init__(self, p: object) -> None:
-        super().__init__()
-        self._buffers["p"] = own(p)  # what register_buffer does after looking for the name everywhere
+        """What nn.Module and register_buffer do, without the places for hooks: a large PDG has a million of these."""
+        self.__dict__.update(training=True, _parameters={}, _buffers={"p": own(p)}, _modules={})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _BLANK:
+            return super().__getattr__(name)
+        return self.__dict__.setdefault(name, copy(_BLANK[name]))  # somebody wants a hook
+
+    @property
+    def table_shape(self) -> tuple[int, ...]:
+        """The sizes of the sources, then of the targets."""
+        return tuple(self.p.shape)
 
     def check(self, sources: Variables) -> None:
         """Every slice must be a distribution."""

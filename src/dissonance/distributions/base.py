@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,12 +37,15 @@ class Distribution(ABC):
     def _sample(self, count: int, generator: torch.Generator | None) -> dict[str, Tensor]:
         """Independent samples as indices."""
 
+    @cached_property
+    def _named(self) -> dict[str, Variable]:
+        return {v.name: v for v in self.variables}
+
     def variable(self, name: str) -> Variable:
         """The variable of that name."""
-        for v in self.variables:
-            if v.name == name:
-                return v
-        raise DissonanceError(f"no variable named {name!r}.{suggest(name, (v.name for v in self.variables))}")
+        if name not in self._named:
+            raise DissonanceError(f"no variable named {name!r}.{suggest(name, self._named)}")
+        return self._named[name]
 
     def marginal(self, *names: str) -> Tensor:
         """mu over these variables, axes in this order; no names gives the total mass, 1."""
@@ -50,6 +54,10 @@ class Distribution(ABC):
         if len(set(names)) != len(names):
             raise DissonanceError(f"a marginal is over distinct variables, found {names}.")
         return self._marginal(names)
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[Tensor]:
+        """mu over each of many sets of variables, axes in their order: `marginal`, for all of them at once."""
+        return [self.marginal(*names) for names in scopes]
 
     def rows(self, sources: Iterable[Variable], targets: Iterable[Variable]) -> Tensor:
         """mu(S, T) flattened to (source settings, target settings)."""

@@ -19,6 +19,10 @@ LARGEST_MARGINAL = 2**26
 """Cells of the largest table a marginal query may build (half a gigabyte)."""
 
 
+TOGETHER = 2**12
+"""Cells up to which clusters of one shape are summed together; larger ones gain nothing, and would be copied."""
+
+
 class CliqueTree(Distribution):
     """mu(x) = prod_C mu_C(x_C) / prod_S mu_S(x_S), held as calibrated cluster marginals.
 
@@ -40,6 +44,26 @@ class CliqueTree(Distribution):
         table = self.tables[home].sum(rest) if rest else self.tables[home]
         kept = [v for v in cluster if v in names]
         return table.permute([kept.index(n) for n in names]) if names else self.tables[home].sum()
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[Tensor]:
+        """mu over each of many sets of variables; clusters of one shape are summed together."""
+        alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
+        found: list[Tensor | None] = [None] * len(scopes)
+        for k, names in enumerate(scopes):
+            home = self.tree.home(names) if names else None
+            if home is None or len(set(names)) < len(names) or self.tables[home].numel() > TOGETHER:
+                found[k] = self.marginal(*names)
+                continue
+            axes = tuple(map(self.tree.clusters[home].index, names))
+            alike.setdefault((axes, self.tree.shapes[home]), []).append((k, home))
+        for (axes, shape), members in alike.items():
+            tables = torch.stack([self.tables[home] for _, home in members])
+            rest = [i + 1 for i in range(len(shape)) if i not in axes]
+            summed = tables.sum(rest) if rest else tables
+            ordered = summed.permute(0, *(1 + sorted(axes).index(i) for i in axes))
+            for (k, _), table in zip(members, ordered.unbind(), strict=True):
+                found[k] = table
+        return [x for x in found if x is not None]
 
     def _across(self, names: tuple[str, ...]) -> Tensor:
         """A marginal whose variables lie in several clusters: messages that keep what was asked for."""

@@ -33,6 +33,15 @@ class Product(Distribution):
         """mu over these variables, as their part has it: a table, or a Gaussian."""
         return self.part(names).marginal(*names)
 
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[Tensor]:
+        """mu over each of many sets of variables, as their parts have them."""
+        homes = [self.part(names) for names in scopes]
+        found: dict[int, Tensor] = {}
+        for p in self.parts:
+            inside = [k for k, home in enumerate(homes) if home is p]
+            found |= zip(inside, p.marginals([scopes[k] for k in inside]), strict=True)
+        return [found[k] for k in range(len(scopes))]
+
     def _marginal(self, names: tuple[str, ...]) -> Tensor:
         return self.part(names)._marginal(names)
 

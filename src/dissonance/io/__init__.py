@@ -5,18 +5,29 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.focus import Attention, Focus
-from dissonance.io import authors, bif, files, pdg_json, strict, uai, xmlbif
-from dissonance.io.frames import fitted, from_pandas, to_pandas, variables_of
-from dissonance.io.graphs import to_networkx
-from dissonance.io.pgmpy_objects import from_pgmpy, to_pgmpy
+from dissonance.io import files
+from dissonance.lazy import lazily
 from dissonance.pdg import PDG
+
+if TYPE_CHECKING:
+    from dissonance.io.frames import fitted, from_pandas, to_pandas, variables_of
+    from dissonance.io.graphs import to_networkx
+    from dissonance.io.pgmpy_objects import from_pgmpy, to_pgmpy
+
+_HOME = {
+    "frames": ("fitted", "from_pandas", "to_pandas", "variables_of"),
+    "graphs": ("to_networkx",),
+    "pgmpy_objects": ("from_pgmpy", "to_pgmpy"),
+}
 
 __all__ = [
     "FORMATS",
@@ -37,28 +48,31 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Format:
-    """How one kind of file is read and written, and what tells it: its suffixes, or else how it begins."""
+    """One kind of file: the module that reads and writes it, and what tells it, its suffixes or else how it begins."""
 
-    read: Callable[[bytes, bool], tuple[PDG, Focus]]
-    write: Callable[[PDG, Focus], bytes]
+    module: str
     suffixes: tuple[str, ...]
     begins: re.Pattern[bytes]
 
+    @property
+    def _home(self) -> Any:
+        return import_module(f"dissonance.io.{self.module}")
 
-def _read_json(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
-    content = strict.text(content)
-    keys = strict.decode(content, strict.Keys)
-    if keys.format is None and keys.graph and keys.cpds:
-        return authors.read(content, learnable)
-    return pdg_json.read(content, learnable)
+    def read(self, content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+        """The PDG and the focus of a file's content."""
+        return self._home.read(content, learnable)
+
+    def write(self, pdg: PDG, focus: Focus) -> bytes:
+        """The content of a file that describes the PDG and the focus."""
+        return self._home.write(pdg, focus)
 
 
 FORMATS = {
-    "json": Format(_read_json, pdg_json.write, (".json",), re.compile(rb"\{")),
-    "bif": Format(bif.read, bif.write, (".bif",), re.compile(rb"(?:network|variable|probability)\b|//|/\*")),
-    "xmlbif": Format(xmlbif.read, xmlbif.write, (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
-    "uai": Format(uai.read, uai.write, (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
-    "replicate": Format(authors.read, authors.write, (), re.compile(rb"(?!)")),
+    "json": Format("pdg_json", (".json",), re.compile(rb"\{")),
+    "bif": Format("bif", (".bif",), re.compile(rb"(?:network|variable|probability)\b|//|/\*")),
+    "xmlbif": Format("xmlbif", (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
+    "uai": Format("uai", (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
+    "replicate": Format("authors", (), re.compile(rb"(?!)")),
 }
 """By name. "json" reads our files and the authors' replicates, whose keys tell them apart; it writes ours."""
 
@@ -112,6 +126,8 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
 
 def load_evidence(source: files.Source, pdg: PDG) -> dict[str, Hashable]:
     """What a UAI evidence file (.uai.evid) says was observed in a model, as {variable: label}."""
+    from dissonance.io import uai
+
     content, where = files.read(source)
     try:
         return uai.read_evidence(content, pdg)
@@ -121,6 +137,8 @@ def load_evidence(source: files.Source, pdg: PDG) -> dict[str, Hashable]:
 
 def save_evidence(path: str | os.PathLike[str], evidence: Mapping[str, Hashable], pdg: PDG) -> None:
     """Write what was observed in a model as a UAI evidence file."""
+    from dissonance.io import uai
+
     try:
         content = uai.write_evidence(evidence, pdg)
     except DissonanceError as error:
@@ -171,3 +189,6 @@ def _without_collecting() -> Generator[None, None, None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+lazily(__name__, {name: module for module, names in _HOME.items() for name in names})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def to_networkx(pdg: PDG, attention: Attention | None = None) -> nx.DiGraph[Any]:
@@ -17,6 +18,8 @@ def to_networkx(pdg: PDG, attention: Attention | None = None) -> nx.DiGraph[Any]
     the attributes `kind`, `label`, and `object` (the Variable or the Arc itself); variables have `domain`, arcs `cpd`
     and, if an attention is given, `beta` and `alpha`. Edges have `role`, "source" or "target", and `position`.
     """
+    import networkx as nx
+
     graph: nx.DiGraph[Any] = nx.DiGraph()
     for v in pdg.variables:
         graph.add_node(("variable", v.name), kind="variable", label=v.name, object=v, domain=v.domain)

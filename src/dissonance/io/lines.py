@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,15 +10,20 @@ import msgspec
 from dissonance.errors import FormatError
 
 
-@contextmanager
-def at(content: bytes, *path: str | int) -> Generator[None, None, None]:
+class at:  # noqa: N801 - read as a word: with at(content, "arcs", 3)
     """What is refused inside is refused with the line of that part of the document."""
-    try:
-        yield
-    except FormatError as error:
-        if error.line is None:
-            error.line = line_of(content, *path)
-        raise
+
+    __slots__ = ("content", "path")
+
+    def __init__(self, content: bytes, *path: str | int) -> None:
+        self.content, self.path = content, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, FormatError) and error.line is None:
+            error.line = line_of(self.content, *self.path)
 
 
 def line_of(content: bytes, *path: str | int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,6 +102,8 @@ def network(variables: Mapping[str, Variable], definitions: Iterable[Definition]
 
 def _cycle(arcs: Iterable[Arc]) -> list[str]:
     """The names of variables around a directed cycle; none if there is none."""
+    import networkx as nx
+
     graph = nx.DiGraph([(s.name, t.name) for a in arcs for s in a.sources for t in a.targets])
     if nx.is_directed_acyclic_graph(graph):
         return []

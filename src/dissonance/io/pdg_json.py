@@ -76,9 +76,19 @@ class Header(msgspec.Struct):
 
 
 def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
-    """The PDG and the focus of a file's content."""
-    _check_header(strict.decode(content, Header))
-    document = strict.decode(content, Document)
+    """The PDG and the focus of a file's content: one of ours, or a replicate of the authors', which its keys tell."""
+    content = strict.text(content)
+    try:
+        document = strict.decode(content, Document)
+    except FormatError:
+        keys = strict.decode(content, strict.Keys)
+        if keys.format is None and keys.graph and keys.cpds:
+            from dissonance.io import authors
+
+            return authors.read(content, learnable)
+        _check_header(strict.decode(content, Header))
+        raise
+    _check_header(document)
     known = strict.by_name(content, ["variables"], _variables(content, document.variables))
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
@@ -99,6 +109,8 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
 
 def _check_belief(a: ArcRecord) -> None:
     """An arc has one belief."""
+    if a.table and not a.factor and a.linear_gaussian is UNSET:
+        return
     there = {"table": a.table != EMPTY, "factor": a.factor != EMPTY, "linear_gaussian": a.linear_gaussian is not UNSET}
     given = [key for key, is_there in there.items() if is_there]
     if not given:
@@ -127,7 +139,7 @@ def _gaussian(a: ArcRecord, known: dict[str, Variable], learnable: bool) -> Arc:
         raise FormatError(line if line.startswith("arc ") else f"arc {a.name!r}: {line}") from None
 
 
-def _check_header(header: Header) -> None:
+def _check_header(header: Header | Document) -> None:
     if header.format is UNSET:
         raise FormatError(f'is not a PDG: it has no key "format"; a PDG file says "format": "{FORMAT}".')
     if header.format != FORMAT:

@@ -57,6 +57,19 @@ class Extended(CliqueTree):
             return super()._marginal(names)
         return self._behind(names)._marginal(names)
 
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[Tensor]:
+        """mu over each of many sets of variables: those inside a part are the part's own."""
+        inside: dict[int, list[int]] = {}
+        for k, names in enumerate(scopes):
+            homes = {id(self._part.get(n)) for n in names}
+            if len(homes) == 1 and names[0] in self._part:
+                inside.setdefault(homes.pop(), []).append(k)
+        found: dict[int, Tensor] = {}
+        for p in self.parts:
+            mine = inside.get(id(p), [])
+            found |= zip(mine, p.marginals([scopes[k] for k in mine]), strict=True)
+        return [found[k] if k in found else self.marginal(*names) for k, names in enumerate(scopes)]
+
     def _behind(self, names: Sequence[str]) -> CliqueTree:
         """mu over these variables and what leads to them."""
         seen: dict[str, None] = {}

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.linalg import cholesky, inv, solve_triangular
 from torch import Tensor
 
 from dissonance import numerics
@@ -27,8 +27,10 @@ from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Array, Component
 from dissonance.scores import FEASIBLE, holds, incompatibility
 from dissonance.solvers.base import Solution, infinite
-from dissonance.solvers.covariance import Result, minimise
-from dissonance.solvers.moments import Belief, Mean, Reduction, beliefs, mean
+
+if TYPE_CHECKING:
+    from dissonance.solvers.covariance import Result
+    from dissonance.solvers.moments import Belief, Mean, Reduction
 
 PRIOR = 1e-9
 """Precision that stands for none in directions nobody bounds, when mu is asked for (scaled coordinates)."""
@@ -51,6 +53,8 @@ class GaussianSolution(Solution):
     @cached_property
     def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleMethodOverride]
         """mu*; where nobody bounds a direction, a mu with unit variance there (in units of the arcs' noise)."""
+        from dissonance.solvers.covariance import minimise
+
         assert self.reduction is not None
         core = self.core
         if self.improper:
@@ -153,6 +157,8 @@ class Gaussian:
             return self._pinned(component)
         if not component.convex or any(a.beta < 0 for a in component.arcs):
             raise CapabilityError(_not_convex(component))
+        from dissonance.solvers.moments import Reduction, beliefs, mean
+
         arcs = beliefs(component)
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
@@ -164,6 +170,8 @@ class Gaussian:
         return self._solve(component, reduction, middle)
 
     def _solve(self, component: Component, reduction: Reduction, middle: Mean) -> Solution:
+        from dissonance.solvers.covariance import Result, minimise
+
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
         if improper and any(t.hard for t in program.terms):
@@ -223,6 +231,8 @@ class Gaussian:
 
 def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Multiplier]:
     """The multipliers of the hard arcs, for their equations as they stand (not whitened)."""
+    from scipy.linalg import cholesky, inv, solve_triangular
+
     hard: list[Belief] = [h for g in reduction.groups for h in g.hard]
     duals = [d for d in found.duals if len(d.Omega)]
     prices = dict(reduction.multipliers)

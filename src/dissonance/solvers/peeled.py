@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from dissonance.pdg import Theta
 from dissonance.problem import Attended, Component, connected
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.extended import Extended
+from dissonance.variables import Variable
 
 LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
@@ -103,7 +104,7 @@ class Peeled:
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is put together when somebody asks."""
         kept, ends = peel(component)
-        parts = [self.inner.solve(c) for c in _components(component, kept)]
+        parts = [self.inner.solve(c) for c in split(component, kept)]
         if any(s.lower == torch.inf for s in parts):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
@@ -128,11 +129,13 @@ class Peeled:
         return " + ".join(sorted({self.name, *(s.solver for s in parts)}))
 
 
-def _components(component: Component, arcs: Sequence[Attended]) -> list[Component]:
+def split(component: Component, arcs: Iterable[Attended]) -> list[Component]:
     """The connected parts of some of the arcs."""
-    found: list[Component] = []
-    for inside in connected(arcs):
-        names = {v for a in inside for v in a.scope}
-        variables = tuple(v for v in component.variables if v.name in names)
-        found.append(Component(variables, tuple(inside), component.gamma, component.theta))
-    return found
+    parts = connected(arcs)
+    part_of = {v: i for i, inside in enumerate(parts) for a in inside for v in a.scope}
+    variables: list[list[Variable]] = [[] for _ in parts]
+    for v in component.variables:
+        if v.name in part_of:
+            variables[part_of[v.name]].append(v)
+    made = zip(variables, parts, strict=True)
+    return [Component(tuple(vs), tuple(inside), component.gamma, component.theta) for vs, inside in made]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -76,3 +78,20 @@ def test_a_table_is_a_buffer_and_no_parameter():
     assert list(cpd.state_dict()) == ["p"]
     assert not list(cpd.parameters())
     assert cpd.to(torch.float64).p.tolist() == [0.25, 0.75]
+
+
+def test_a_table_is_a_module_like_any_other():
+    cpd = Arc("p", X, Y, [[0.2, 0.3, 0.5], [0.0, 0.5, 0.5]]).cpd
+    assert isinstance(cpd, Table) and isinstance(cpd, torch.nn.Module)
+    plain, seen = torch.nn.Module(), []
+    plain.register_buffer("p", cpd.p.clone())
+    assert repr(dict(cpd.state_dict())) == repr(dict(plain.state_dict()))
+    cpd.register_forward_hook(lambda module, args, result: seen.append(args))
+    assert torch.equal(cpd("table"), cpd.p) and seen == [("table",)]
+    for twin in (copy.deepcopy(cpd), pickle.loads(pickle.dumps(Table([0.5, 0.5])))):
+        assert all(hasattr(twin, name) for name in vars(plain))
+    assert len(copy.deepcopy(cpd)._forward_hooks) == 1 and not Table([0.5, 0.5])._forward_hooks
+    assert [n for n, _ in torch.nn.ModuleList([cpd]).named_buffers()] == ["0.p"]
+    assert not cpd.eval().training and cpd.float().p.dtype == torch.float32
+    with pytest.raises(AttributeError, match="'Table' object has no attribute 'q'"):
+        _ = cpd.q

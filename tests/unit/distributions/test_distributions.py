@@ -170,3 +170,24 @@ def test_a_marginal_too_large_to_hold_is_refused_before_it_is_made():
         mu.joint()
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_many_marginals_are_those_of_the_dense_table(seed: int):
+    tree, joint = both(seed)
+    scopes = [(), *(s for r in (1, 2, 3) for s in itertools.permutations(LETTERS, r))]  # most of them across clusters
+    for names, found in zip(scopes, tree.marginals(scopes), strict=True):
+        rest = tuple(i for i, n in enumerate(LETTERS) if n not in names)
+        kept = [n for n in LETTERS if n in names]
+        expected = joint.table.numpy().sum(rest).transpose([kept.index(n) for n in names])
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+
+
+def test_many_marginals_refuse_what_one_refuses():
+    tree, joint = both(0)
+    for mu in (tree, joint):
+        with pytest.raises(DissonanceError, match="no variable named 'Z'"):
+            mu.marginals([("A",), ("Z",)])
+        with pytest.raises(DissonanceError, match="distinct"):
+            mu.marginals([("A", "A")])

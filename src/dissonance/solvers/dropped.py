@@ -1,0 +1,79 @@
+"""What leaving out an arc saves: only what it can change is solved again, from the solution at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dissonance.problem import Component
+from dissonance.scores import most_saved
+from dissonance.solvers import Solution, Solver, solve_together
+from dissonance.solvers.peeled import PeeledSolution, split
+
+NOTHING = 1e-8
+"""What counts as nothing, in nats."""
+
+
+@dataclass(frozen=True)
+class _Dropped:
+    """An arc of a solution, the parts that are left without it, and what variables cost that are left alone."""
+
+    name: str
+    solution: Solution
+    parts: list[Component]
+    constant: float = 0.0
+
+    def saved(self, parts: Sequence[Solution]) -> float:
+        """How much lower the inconsistency is that the parts have together."""
+        without = math.inf if any(s.upper == math.inf for s in parts) else sum(s.upper for s in parts) + self.constant
+        return 0.0 if without in (math.inf, self.solution.upper) else self.solution.upper - without
+
+
+def savings(
+    solver: Solver, solutions: Sequence[Solution], progress: Callable[[int, int], None] | None = None
+) -> dict[str, float]:
+    """How much lower the inconsistency would be without each arc that matters; loose ends are left out.
+
+    What two contradictions make infinite stays infinite without an arc of one of them: that saves nothing.
+    """
+    pieces = [p for s in solutions for p in (s.parts if isinstance(s, PeeledSolution) else (s,))]
+    infinite = sum(p.upper == math.inf for p in pieces)
+    found = {a.name: 0.0 for p in pieces for a in p.component.arcs}
+    asked = [d for p in pieces if infinite == (p.upper == math.inf) for d in _worth_solving(p)]
+    parts = [part for d in asked for part in d.parts]
+    near = [d.solution for d in asked for _ in d.parts]
+    solved = iter(solve_together(solver, parts, progress, near))
+    return found | {d.name: d.saved([next(solved) for _ in d.parts]) for d in asked}
+
+
+def _worth_solving(solution: Solution) -> list[_Dropped]:
+    """The arcs of a solution whose absence may save something."""
+    component = solution.component
+    idle = _idle(solution)
+    return [_dropped(solution, a.name) for a in component.arcs if a.name not in idle]
+
+
+def _idle(solution: Solution) -> set[str]:
+    """Arcs that save nothing, by the bound of `most_saved`: it needs a convex OInc and mu as a table."""
+    component = solution.component
+    tables = solution.tree is not None and math.isfinite(solution.upper) and all(a.log_p.size for a in component.arcs)
+    if not tables or component.gamma or not solution.converged or any(a.beta < 0 for a in component.arcs):
+        return set()
+    soft = [a for a in component.arcs if not a.hard and a.varying is None]
+    bounds = most_saved(solution.mu, [a.arc for a in soft], component.theta)
+    return {a.name for a, bound in zip(soft, bounds, strict=True) if a.beta * bound <= NOTHING}
+
+
+def _dropped(solution: Solution, name: str) -> _Dropped:
+    """What is left without an arc: all of it, alike but for a weight, or parts that the arc held together."""
+    component = solution.component
+    if not all(v.is_finite for v in component.variables) or component.varies:
+        return _Dropped(name, solution, [component.without(name)])
+    parts = split(component, (a for a in component.arcs if a.name != name))
+    left = sum(len(p.variables) for p in parts)
+    if len(parts) == 1 and left == len(component.variables):
+        return _Dropped(name, solution, [component.without(name)])
+    kept = {v.name for p in parts for v in p.variables}
+    alone = sum(math.log(v.size) for v in component.variables if v.name not in kept)
+    return _Dropped(name, solution, parts, -component.gamma * alone)
