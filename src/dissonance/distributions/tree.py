@@ -12,11 +12,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.compiled import expect
+
 Scope = tuple[str, ...]
 Index = npt.NDArray[np.int64]
 
 MOST = 10**100
 """Cells from which on nobody counts."""
+
+
+SECONDS = 3e-4
+"""What an arc or a variable takes, roughly, if elimination is interpreted."""
 
 
 class Arrays(NamedTuple):
@@ -88,6 +94,7 @@ class Tree:
         from dissonance.distributions import junction
 
         order, size, at, cluster, _ = self.arrays
+        expect(SECONDS * len(scopes))
         number = {v: i for i, v in enumerate(order)}
         return junction.homes(size, at, cluster, _starts(scopes), _flat(scopes, lambda v: number.get(v, -1)))
 
@@ -166,6 +173,7 @@ def _decomposed(pairs: tuple[tuple[str, int], ...], scopes: tuple[Scope, ...]) -
     order = tuple(sizes)
     size = np.array(list(sizes.values()), dtype=np.int64)
     number = {v: i for i, v in enumerate(order)}
+    expect(SECONDS * (len(size) + len(scopes)))
     at, cluster, parent = junction.junction_forest(size, _starts(scopes), _flat(scopes, number.__getitem__))
     tree = Tree(sizes, _named(order, at, cluster), tuple(parent.tolist()))
     tree.__dict__["arrays"] = Arrays(order, size, at, cluster, parent)  # known already

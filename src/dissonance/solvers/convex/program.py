@@ -23,6 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
 from dissonance.problem import Component, uncollected
 from dissonance.solvers.base import alike
@@ -40,6 +41,9 @@ class Numbers(NamedTuple):
     W: Floats
     p: Floats
 
+
+SECONDS_PER_CELL = 1e-4
+"""What numbering takes a cell, roughly, if it is interpreted."""
 
 EVERY = np.zeros(0, dtype=np.bool_)
 """The support of a problem without zeros."""
@@ -258,6 +262,7 @@ def structure(component: Component, tree: Tree, alive: Bools = EVERY) -> Structu
     key = alike(component), tree.clusters, alive.tobytes()
     found = _RECENT.pop(key, None)
     if found is None:
+        expect(SECONDS_PER_CELL * tree.cells)
         layout = number(_scopes(component, tree), alive, component.gamma > 0)
         found = Structure(tree, layout, fronts(layout))
     _RECENT[key] = found

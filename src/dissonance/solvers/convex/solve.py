@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.compiled import expect
 from dissonance.solvers.convex import steps
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
 from dissonance.solvers.convex.elimination import TINY, factor
@@ -28,6 +29,9 @@ TOGETHER = 256
 
 WORTH = 20_000
 """Cells, of all problems together, that are worth a thread."""
+
+SECONDS_PER_CELL = 1e-3
+"""What a solve takes a cell, roughly, if it is interpreted."""
 
 KEPT = 1e-12
 """How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
@@ -77,6 +81,7 @@ class Work:
 
     def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None) -> None:
         self.structure, self.I, self.L = s, *s.flat_layout
+        expect(SECONDS_PER_CELL * self.L.cells * len(numbers.c))
         self.offsets = np.array(self.L)
         self.X = np.zeros((len(numbers.c), self.L.width))
         self.clusters = s.clusters
