@@ -1,6 +1,7 @@
-"""Many small PDGs at once: the batched solver against Clarabel one at a time, cold and warm, on the CPU or a GPU.
+"""Many small PDGs at once: our solver against Clarabel one at a time, cold and warm, on the CPU or a GPU.
 
 python benchmarks/batch.py                       200 PDGs, 50 of each of the paper's four structures
+python benchmarks/batch.py --before ../before    the same for another checkout of the project, with the ratio
 python benchmarks/batch.py --problems 100000 --device cuda --no-clarabel --paper 0
 """
 
@@ -8,23 +9,28 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+from dissonance.compiled import engage
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc
 from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
-from dissonance.solvers.arrange import arrange
-from dissonance.solvers.batch import MANY, Arcs, Batch
-from dissonance.solvers.bounds import certify
-from dissonance.solvers.interior import State, cold, interior, warm
-from dissonance.solvers.structure import Structure
+from dissonance.solvers.convex import device as gpu
+from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.layout import number
+from dissonance.solvers.convex.fronts import fronts
+from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, scopes
+from dissonance.solvers.convex.solve import Outcome, prove, solve
 from dissonance.studies.structures import PUBLISHED
 from dissonance.variables import Variable
 
@@ -51,18 +57,18 @@ def problems(name: str, count: int, seed: int = 0) -> tuple[list[Component], Arc
         return prepare(pdg, Attention.uniform(pdg)).components[0]
 
     some = [component(k) for k in range(min(count, 50))]
-    ones = torch.ones(count, len(ends), dtype=torch.float64)
+    ones = np.ones((count, len(ends)))
     logs = np.log(np.concatenate([t.reshape(count, -1) for t in tables], 1))
-    return some, Arcs(torch.from_numpy(logs), ones, ones, torch.zeros(count, dtype=torch.float64))
+    return some, Arcs(logs, ones, ones, np.zeros(count))
 
 
 def nudged(arcs: Arcs, s: Structure, size: float, seed: int = 1) -> Arcs:
     """The same problems with slightly changed tables, as after a step of LIR."""
-    moved = arcs.log_p + size * torch.from_numpy(np.random.default_rng(seed).standard_normal(arcs.log_p.shape))
-    total = s.rows.total(moved[:, s.first].exp()).log()
-    logs = moved.clone()
-    logs[:, s.first] = moved[:, s.first] - total
-    return replace(arcs, log_p=logs)
+    moved = arcs.log_p + size * np.random.default_rng(seed).standard_normal(arcs.log_p.shape)
+    lay = s.layout
+    total = np.log(np.add.reduceat(np.exp(moved[:, lay.table]), lay.entry_at[:-1], axis=1))
+    moved[:, lay.table] -= total[:, lay.row]
+    return Arcs(moved, arcs.beta, arcs.alpha, arcs.gamma)
 
 
 def timed(run: Callable[[], T], device: str) -> tuple[float, T]:
@@ -81,11 +87,19 @@ def timed(run: Callable[[], T], device: str) -> tuple[float, T]:
             return min(spent), out
 
 
-def solved(batch: Batch, start: State, tol: float) -> tuple[State, float]:
-    """Solve, certify, and report the largest gap."""
-    target = torch.full((len(batch),), 0.1 * tol, dtype=torch.float64, device=batch.c.device)
-    state = interior(batch, start, target)
-    return state, float(certify(batch, state).gap.max())
+def solved(program: Program, tol: float, device: str, near: np.ndarray | None = None) -> Outcome:
+    """Solve and certify."""
+    target = np.full(len(program), 0.1 * tol)
+    if device != "cpu":
+        return gpu.solve(program, target, 10 * target, near, np.full(len(program), near is not None), device)
+    return solve(program, target, 10 * target, near)
+
+
+def made(c: Component, arcs: Arcs) -> Program:
+    """Numbered from nothing."""
+    lay = number(scopes(c, c.tree), EVERY, False)
+    s = Structure(c.tree, lay, fronts(lay))
+    return Program(s, s.numbers(arcs))
 
 
 def main() -> None:
@@ -96,56 +110,62 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-7)
     parser.add_argument("--clarabel", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--paper", type=int, default=2, help="PDGs of each structure for the paper's solver; 0: none")
+    parser.add_argument("--before", type=Path, help="another checkout, whose benchmark is run as well")
     options = parser.parse_args()
     device, count = options.device, options.problems // 4
+    engage()
     print(f"{options.problems} PDGs, certified to {options.tol:g}, on {device}; milliseconds")
     heads = ("set-up", "cold", "steps", "warm", "steps", "gap", "Clarabel", "paper")
     print(f"{'structure':<14}" + "".join(f"{x:>10}" for x in heads))
     total = np.zeros(4)
     for name in STRUCTURES:
         some, arcs = problems(name, count)
-        shape = [(a.sources, a.targets, a.hard) for a in some[0].arcs]
+        solved(made(some[0], Arcs.of(some[:2])), options.tol, device)  # warms the libraries up
+        setup, program = timed(lambda c=some[0], a=arcs: made(c, a), device)
+        seconds, found = timed(lambda p=program: solved(p, options.tol, device), device)
+        moved = nudged(arcs, program.structure, 1e-3)
 
-        def made(a: Arcs, c: Component = some[0], shape: Any = shape) -> Batch:
-            return a.to(device).batch(arrange(c.tree, shape, False, count >= MANY).to(device))[0]
+        def again(a: Arcs = moved, s: Structure = program.structure, at: np.ndarray = found.at) -> Outcome:
+            return solved(Program(s, s.numbers(a)), options.tol, device, at)
 
-        few = made(arcs).take(torch.arange(min(count, 2), device=device))
-        solved(few, cold(few), options.tol)  # warms the libraries up
-        setup, batch = timed(lambda a=arcs, f=made: f(a), device)
-        seconds, (state, gap) = timed(lambda b=batch: solved(b, cold(b), options.tol), device)
-        moved = nudged(arcs, batch.structure.to("cpu"), 1e-3).to(device)
-
-        def again(a: Arcs = moved, b: Batch = batch, s: State = state) -> tuple[State, float]:
-            new = a.batch(b.structure)[0]
-            return solved(new, warm(new, s), options.tol)
-
-        warm_seconds, (after, warm_gap) = timed(again, device)
+        warm_seconds, after = timed(again, device)
         clarabel = _clarabel(some) * count if options.clarabel else math.nan
         paper = _paper(some[: options.paper]) * count if options.paper else math.nan
         total += setup + seconds, warm_seconds, clarabel, paper
+        gap = max(float((x.bounds[:, 1] - x.bounds[:, 0]).max()) for x in (found, after))
         print(
-            f"{name:<14}{1e3 * setup:>10.1f}{1e3 * seconds:>10.1f}{state.steps.double().mean():>10.1f}"
-            f"{1e3 * warm_seconds:>10.1f}{after.steps.double().mean():>10.1f}{max(gap, warm_gap):>10.1e}"
+            f"{name:<14}{1e3 * setup:>10.1f}{1e3 * seconds:>10.1f}{found.steps.mean():>10.1f}"
+            f"{1e3 * warm_seconds:>10.1f}{after.steps.mean():>10.1f}{gap:>10.1e}"
             f"{1e3 * clarabel:>10.0f}{1e3 * paper:>10.0f}"
         )
-    print(f"cold, set-up included: {1e3 * total[0]:.0f} ms, {options.problems / total[0]:.0f} PDGs a second")
-    print(f"warm: {1e3 * total[1]:.0f} ms, {total[1] / total[0]:.2f} of cold")
+    print(f"cold, set-up included: {1e3 * total[0]:.1f} ms, {options.problems / total[0]:.0f} PDGs a second")
+    print(f"warm: {1e3 * total[1]:.1f} ms, {total[1] / total[0]:.2f} of cold")
     if options.clarabel:
         print(f"Clarabel one at a time on the tree: {1e3 * total[2]:.0f} ms, {total[2] / total[0]:.1f} times cold")
     if options.paper:
         print(f"the paper's solver, 350 iterations: {total[3]:.0f} s, {total[3] / total[0]:.0f} times cold")
+    if options.before:
+        cold, warm = _before(options.before, options.problems)
+        print(f"before: cold {cold:.0f} ms, warm {warm:.0f} ms", end="; ")
+        print(f"ratios {cold / total[0] / 1e3:.1f} and {warm / total[1] / 1e3:.1f}")
+
+
+def _before(checkout: Path, count: int) -> tuple[float, float]:
+    """Milliseconds of another checkout's benchmark, cold with set-up and warm."""
+    command = [sys.executable, "benchmarks/batch.py", "--problems", str(count), "--no-clarabel", "--paper", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(checkout.resolve() / "src")}
+    ran = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
+    rows = [line.split() for line in ran.stdout.splitlines()]
+    cold = next(float(row[3]) for row in rows if row[:1] == ["cold,"])
+    return cold, next(float(row[1]) for row in rows if row[:1] == ["warm:"])
 
 
 def _clarabel(components: list[Component]) -> float:
     """Seconds for one PDG: assemble, solve at 1e-8, certify."""
-    from dissonance.solvers.assemble import assemble
-    from dissonance.solvers.certificate import certify as certify_one
-    from dissonance.solvers.conic import conic
 
     def one(c: Component) -> None:
-        program = assemble(c, c.tree)
-        assert program is not None
-        certify_one(program, conic(program, 1e-8))
+        program = made(c, Arcs.of([c]))
+        prove(program, conic(program, 1e-8)[0])
 
     return timed(lambda: [one(c) for c in components], "cpu")[0] / len(components)
 

@@ -8,11 +8,17 @@ and put in the place of the interpreted ones. Without Numba they stay interprete
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
+import os
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -81,10 +87,40 @@ def engage() -> None:
 
 
 def _machine_code(function: Any) -> Any:
+    """A compiled function, kept beside its source or, where that cannot be written, in the user's cache.
+
+    Numba looks for changes in the source of a function only, not in what it calls: so there is a folder for every
+    state of all the sources.
+    """
+    config, before = _numba.config, _numba.config.CACHE_DIR
+    config.CACHE_DIR = str(_folder())
     try:
         return _numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:  # nowhere to keep it
+    except (OSError, RuntimeError):  # nowhere to keep it
         return _numba.njit(nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def _folder() -> Path:
+    """Where the machine code of the present sources is kept."""
+    package = Path(__file__).parent
+    state = hashlib.sha256(f"{_numba.__version__} {np.__version__}".encode())
+    for where in ("solvers/convex", "distributions"):
+        for path in sorted((package / where).glob("*.py")):
+            state.update(path.read_bytes())
+    name = f"machine-code-{state.hexdigest()[:16]}"
+    beside = package / "__pycache__"
+    with contextlib.suppress(OSError):
+        beside.mkdir(exist_ok=True)
+        for old in beside.glob("machine-code-*"):
+            if old.name != name and time.time() - old.stat().st_mtime > 86400:
+                shutil.rmtree(old, ignore_errors=True)
+        (beside / name).mkdir(exist_ok=True)
+        if os.access(beside / name, os.W_OK):
+            return beside / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dissonance" / name
 
 
 def _announcer(event: Any) -> Any:

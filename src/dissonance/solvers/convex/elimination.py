@@ -157,9 +157,12 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
     """Eliminate some clusters, children first, at mu, z, q (p at hard entries) and curve."""
     i_parent, i_unknown_at, i_size, i_by_cells = L[AT.parent], L[AT.unknown_at], L[AT.size], L[AT.by_cells]
     i_front_at, i_message_at, x_front, x_message = L[AT.front_at], L[AT.message_at], L[AT.front], L[AT.message]
+    widest = L[AT.widest]
+    place, partner = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
+    least, block, columns = np.empty(widest), np.empty(widest * widest), np.empty(widest * widest)
     for k in clusters:
         if I[i_by_cells + k]:
-            _by_cells(I, X, L, k)
+            _by_cells(I, X, L, k, place, partner, least, block, columns)
         else:
             _by_multipliers(I, X, L, k)
         n, own = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k]
@@ -173,7 +176,18 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
 
 
 @compiled
-def _by_cells(I: Ints, X: Floats, L: Ints, k: int) -> None:
+def _by_cells(
+    I: Ints,
+    X: Floats,
+    L: Ints,
+    k: int,
+    place: Ints,
+    partner: Ints,
+    least: Floats,
+    B: Floats,
+    C: Floats,
+) -> None:
+    """Factor a front by cells; the other arguments are room: cells by place, their pivots, pivots' bounds, blocks."""
     i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
     i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
     i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
@@ -184,7 +198,6 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int) -> None:
     own = I[i_unknown_at + k + 1] - first
     e = n - own
     H, h = X, x_front + I[i_front_at + k]
-    place = np.empty(n, dtype=np.int64)
     # the cell of most mass of every state comes last, the others in their order
     for i in range(own):
         place[e + i] = -1
@@ -200,7 +213,6 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int) -> None:
             count += 1
     for a in range(n):
         X[x_pivot + at + a] = place[a]
-    least, partner = np.empty(n), np.empty(n, dtype=np.int64)
     for a in range(n):
         i = place[a]
         partner[a] = place[e + I[i_own + at + i] - first]
@@ -221,23 +233,25 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int) -> None:
         if X[x_W + t] != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
             size = I[i_entry_at + I[i_row_at + t + 1]] - base
-            B = np.zeros(size * size)
+            for x in range(size * size):
+                B[x] = 0.0
             for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
                 stop, total = I[i_entry_at + r + 1], 0.0
+                W = X[x_W + t]
                 for x in range(I[i_entry_at + r], stop):
-                    total += X[x_W + t] * X[x_curve + x] * X[x_q + x] * X[x_q + x]
+                    total += W * X[x_curve + x] * X[x_q + x] * X[x_q + x]
                 for x in range(I[i_entry_at + r], stop):
-                    w = X[x_W + t] * X[x_curve + x]
+                    w = W * X[x_curve + x]
                     for y in range(I[i_entry_at + r], stop):
-                        B[(x - base) * size + y - base] = total - w * X[x_q + x] - X[x_W + t] * X[x_curve + y] * X[x_q + y]
+                        B[(x - base) * size + y - base] = total - w * X[x_q + x] - W * X[x_curve + y] * X[x_q + y]
                     B[(x - base) * size + x - base] += w
-            _lay(H, h, n, e, B, 0, size, I, i_entry + I[i_term_cell + t], base, place, partner)
+            _lay(H, h, n, e, B, 0, size, I, i_entry + I[i_term_cell + t], base, place, partner, C)
     for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
         c = I[i_child + j]
         size = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
         base = I[i_unknown_at + c]
         there = i_above + I[i_above_at + c]
-        _lay(H, h, n, e, X, x_message + I[i_message_at + c], size, I, there, base, place, partner)
+        _lay(H, h, n, e, X, x_message + I[i_message_at + c], size, I, there, base, place, partner, C)
     _partial(H, h, n, e, least)
 
 
@@ -255,28 +269,27 @@ def _lay(
     base: int,
     place: Ints,
     partner: Ints,
+    C: Floats,
 ) -> None:
     """Add R'B R to a front by cells, where R takes the pivot of its state out of every other cell.
 
     B (size, size) has its row and column index[index_at + i] - base for cell i. What a cell and its pivot have in
     common cancels exactly.
     """
-    C = np.empty(size * n)
+    for u in range(size):
+        row = at + u * size - base
+        for a in range(n):
+            C[u * n + a] = B[row + index[index_at + place[a]]]
+        for a in range(e):
+            C[u * n + a] -= B[row + index[index_at + partner[a]]]  # 0 if that is the same
     for a in range(n):
-        x, y = index[index_at + place[a]] - base, index[index_at + partner[a]] - base
-        for u in range(size):
-            C[u * n + a] = B[at + u * size + x]
-        if a < e:
-            for u in range(size):
-                C[u * n + a] = 0.0 if x == y else C[u * n + a] - B[at + u * size + y]
-    for a in range(n):
-        x, y = index[index_at + place[a]] - base, index[index_at + partner[a]] - base
+        x, y = (index[index_at + place[a]] - base) * n, (index[index_at + partner[a]] - base) * n
         if a >= e:
             for c in range(a, n):
-                H[h + a * n + c] += C[x * n + c]
+                H[h + a * n + c] += C[x + c]
         elif x != y:
             for c in range(a, n):
-                H[h + a * n + c] += C[x * n + c] - C[y * n + c]
+                H[h + a * n + c] += C[x + c] - C[y + c]
 
 
 @compiled
@@ -506,13 +519,13 @@ def downward(
     i_above_at, i_above, i_size, i_by_cells = L[AT.above_at], L[AT.above], L[AT.size], L[AT.by_cells]
     i_front_at, i_vector_at, i_message_at, x_off = L[AT.front_at], L[AT.vector_at], L[AT.message_at], L[AT.off]
     x_pivot, x_vector, x_front, x_message = L[AT.pivot], L[AT.vector], L[AT.front], L[AT.message]
+    m = np.empty(L[AT.most])
     for z in range(len(clusters) - 1, -1, -1):
         k = clusters[z]
         at, stop, base, p = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k], I[i_parent + k]
         n, own, o = I[i_size + k], I[i_unknown_at + k + 1] - base, x_vector + I[i_vector_at + k]
         Q = x_message + I[i_message_at + k]
         e = n - own
-        m = np.empty(own)
         for i in range(own):
             m[i] = X[x_off + base + i]
         if p >= 0:

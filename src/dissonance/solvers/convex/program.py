@@ -263,7 +263,7 @@ def structure(component: Component, tree: Tree, alive: Bools = EVERY) -> Structu
     found = _RECENT.pop(key, None)
     if found is None:
         expect(SECONDS_PER_CELL * tree.cells)
-        layout = number(_scopes(component, tree), alive, component.gamma > 0)
+        layout = number(scopes(component, tree), alive, component.gamma > 0)
         found = Structure(tree, layout, fronts(layout))
     _RECENT[key] = found
     while len(_RECENT) > 1 and (len(_RECENT) > _KEPT or sum(len(x.layout.own) for x in _RECENT.values()) > _CELLS):
@@ -297,7 +297,7 @@ def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Stru
 
 
 @uncollected()
-def _scopes(component: Component, tree: Tree) -> Scopes:
+def scopes(component: Component, tree: Tree) -> Scopes:
     """Names as numbers."""
     arcs = component.arcs
     first: dict[object, int] = {}

@@ -28,6 +28,8 @@ class Offsets(NamedTuple):
     rows: int
     terms: int
     unknowns: int
+    widest: int  # cells of a cluster that is eliminated by its cells, at most
+    most: int  # states of a separator, at most
     point: int  # mu, z, y and d together
     width: int  # of X
     # in I: of the layout
@@ -110,6 +112,8 @@ def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
         "rows": len(lay.entry_at) - 1,
         "terms": len(lay.kind),
         "unknowns": int(lay.unknown_at[-1]),
+        "widest": int(f.size[f.by_cells].max(initial=1)),
+        "most": int(np.diff(lay.unknown_at).max(initial=1)),
     }
     names = Offsets._fields
     ints = [getattr(lay if hasattr(lay, name) else f, name) for name in names[names.index("parent") : names.index("c")]]
