@@ -32,8 +32,8 @@ from dissonance.solvers.convex.room import AT
 
 Floats = npt.NDArray[np.float64]
 
-PANEL = 32
-"""Columns that are eliminated together in a large front."""
+FEW, PANEL = 4, 32
+"""Columns that are eliminated together in a small and in a large front."""
 
 TINY = 1e-300
 
@@ -89,12 +89,13 @@ def _update(F: Floats, at: int, n: int, start: int, R: Floats, r_at: int, weight
 @compiled
 def _partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
     """Eliminate the first `count` unknowns of a symmetric matrix, of which the upper triangle is given, in place."""
-    if n <= 2 * PANEL:
+    if n <= 6:
         _eliminate(F, at, n, 0, count, n, least)
         return
+    width = FEW if n <= 4 * PANEL else PANEL
     weight = np.empty(PANEL)
-    for first in range(0, count, PANEL):
-        last = min(first + PANEL, count)
+    for first in range(0, count, width):
+        last = min(first + width, count)
         _eliminate(F, at, n, first, last, last, least)
         for j in range(first, last):
             weight[j - first] = F[at + j * n + j]
@@ -159,10 +160,11 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
     i_front_at, i_message_at, x_front, x_message = L[AT.front_at], L[AT.message_at], L[AT.front], L[AT.message]
     widest = L[AT.widest]
     place, partner = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
+    mine, theirs = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
     least, block, columns = np.empty(widest), np.empty(widest * widest), np.empty(widest * widest)
     for k in clusters:
         if I[i_by_cells + k]:
-            _by_cells(I, X, L, k, place, partner, least, block, columns)
+            _by_cells(I, X, L, k, place, partner, least, block, columns, mine, theirs)
         else:
             _by_multipliers(I, X, L, k)
         n, own = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k]
@@ -186,6 +188,8 @@ def _by_cells(
     least: Floats,
     B: Floats,
     C: Floats,
+    mine: Ints,
+    theirs: Ints,
 ) -> None:
     """Factor a front by cells; the other arguments are room: cells by place, their pivots, pivots' bounds, blocks."""
     i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
@@ -245,13 +249,13 @@ def _by_cells(
                     for y in range(I[i_entry_at + r], stop):
                         B[(x - base) * size + y - base] = total - w * X[x_q + x] - W * X[x_curve + y] * X[x_q + y]
                     B[(x - base) * size + x - base] += w
-            _lay(H, h, n, e, B, 0, size, I, i_entry + I[i_term_cell + t], base, place, partner, C)
+            _lay(H, h, n, e, B, 0, size, I, i_entry + I[i_term_cell + t], base, place, partner, C, mine, theirs)
     for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
         c = I[i_child + j]
         size = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
         base = I[i_unknown_at + c]
         there = i_above + I[i_above_at + c]
-        _lay(H, h, n, e, X, x_message + I[i_message_at + c], size, I, there, base, place, partner, C)
+        _lay(H, h, n, e, X, x_message + I[i_message_at + c], size, I, there, base, place, partner, C, mine, theirs)
     _partial(H, h, n, e, least)
 
 
@@ -270,20 +274,24 @@ def _lay(
     place: Ints,
     partner: Ints,
     C: Floats,
+    mine: Ints,
+    theirs: Ints,
 ) -> None:
     """Add R'B R to a front by cells, where R takes the pivot of its state out of every other cell.
 
     B (size, size) has its row and column index[index_at + i] - base for cell i. What a cell and its pivot have in
     common cancels exactly.
     """
-    for u in range(size):
-        row = at + u * size - base
-        for a in range(n):
-            C[u * n + a] = B[row + index[index_at + place[a]]]
-        for a in range(e):
-            C[u * n + a] -= B[row + index[index_at + partner[a]]]  # 0 if that is the same
     for a in range(n):
-        x, y = (index[index_at + place[a]] - base) * n, (index[index_at + partner[a]] - base) * n
+        mine[a], theirs[a] = index[index_at + place[a]] - base, index[index_at + partner[a]] - base
+    for u in range(size):
+        row, into = at + u * size, u * n
+        for a in range(e):
+            C[into + a] = B[row + mine[a]] - B[row + theirs[a]]  # 0 if that is the same
+        for a in range(e, n):
+            C[into + a] = B[row + mine[a]]
+    for a in range(n):
+        x, y = mine[a] * n, theirs[a] * n
         if a >= e:
             for c in range(a, n):
                 H[h + a * n + c] += C[x + c]

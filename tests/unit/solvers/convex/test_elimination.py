@@ -1,0 +1,171 @@
+"""The eliminated Newton system solves all of Newton's equations, those it leaves out included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problems import Dense, branching, component, forced, hub, inf, loop, program
+
+from dissonance import PDG, Arc, Attention
+from dissonance.distributions.tree import single
+from dissonance.problem import Component, prepare
+from dissonance.solvers.convex import elimination, interior, steps
+from dissonance.solvers.convex.fronts import WIDE
+from dissonance.solvers.convex.program import Program
+from dissonance.solvers.convex.solve import Work
+from strategies import Style, random_case
+
+STYLES = {"soft": Style(zeros=0.1), "hard": Style(zeros=0.1, hard=0.4)}
+
+
+def small(style: Style, gamma: float, count: int = 12) -> Iterator[tuple[Component, Program]]:
+    """Components of random cases at a gamma, on their trees and as one cluster."""
+    for seed in range(count):
+        case = random_case(seed, style)
+        for c in (replace(c, gamma=gamma) for c in prepare(case.pdg, case.attention).components):
+            if c.convex:
+                for tree in (c.tree, single(c.sizes)):
+                    yield c, program(c, tree)
+
+
+def odd_point(one: Program, seed: int) -> Work:
+    """One problem, somewhere inside."""
+    rng, work = np.random.default_rng(seed), Work(one.structure, one.numbers)
+    L = work.L
+    work.mu[...] = rng.uniform(0.05, 1.0, L.cells)
+    work.view("z", L.cells)[...] = rng.uniform(0.05, 1.0, L.cells)
+    work.view("y", L.entries)[...] = rng.normal(size=L.entries)
+    work.view("d", L.unknowns)[...] = rng.normal(size=L.unknowns)
+    return work
+
+
+def solved(work: Work, tau: float, refinements: int) -> dict[str, np.ndarray]:
+    """The step to mu z = tau, as the solver makes it."""
+    (row,) = work.rows()
+    before = {name: work.view(name, size)[0].copy() for name, size in _sizes(work).items()}
+    steps.measure(*row)
+    elimination.factor(*row, work.clusters)
+    steps.aim(*row, tau)
+    interior.solve_system(*row, work.clusters, refinements, 1.0)
+    L = work.L
+    after = {"x": L.cells, "dd": L.unknowns, "dlam": L.entries}
+    return before | {name: work.view(name, size)[0].copy() for name, size in after.items()}
+
+
+def _sizes(work: Work) -> dict[str, int]:
+    return {"mu": work.L.cells, "z": work.L.cells, "y": work.L.entries, "d": work.L.unknowns}
+
+
+def check(c: Component, one: Program, seed: int, refinements: int = 0, tau: float = 0.1) -> None:
+    """Against the dense system, made and solved by numpy."""
+    dense, at = Dense(c, one.structure), solved(odd_point(one, seed), tau, refinements)
+    mu, z, y, x = at["mu"], at["z"], at["y"], at["x"]
+    q, m = dense.q(y), dense.T @ mu
+    V, curve = dense.V(q), 2 / (dense.same @ m * q + m)
+    G = np.diag(z / mu) + V.T @ np.diag(np.where(dense.hard, 0.0, dense.W * curve)) @ V
+    A, r = V[dense.hard], dense.slack(y, at["d"]) - z
+    equations = np.vstack([dense.B, A])
+    zero = np.zeros((len(equations), len(equations)))
+    right = np.concatenate([tau / mu - r, dense.e, np.zeros(len(A))])
+    full = np.block([[G, -equations.T], [equations, zero]])
+    wanted, *_ = np.linalg.lstsq(full, right, rcond=1e-13)  # equations may repeat others
+    scale = max(1.0, float(np.abs(right).max()), float(np.abs(wanted).max()))
+    np.testing.assert_allclose(full @ wanted, right, atol=1e-9 * scale)  # the reference is good enough to judge
+    np.testing.assert_allclose(x, wanted[: len(mu)], atol=1e-8 * scale)
+    # d and lam need not be unique: they are right if they are multipliers of this mu
+    here = np.concatenate([x, at["dd"], at["dlam"][dense.hard]])
+    np.testing.assert_allclose(full @ here, right, atol=1e-8 * scale * max(1.0, float(np.abs(here).max())))
+    # what was eliminated: the slack moves as z does, by differences
+    m_after = dense.T @ x
+    dl = np.where(dense.hard, at["dlam"], (m_after - q * (dense.same @ m_after)) * curve)
+    t = 1e-6 / max(1.0, float(np.abs(dl).max(initial=0.0)))
+    ahead, behind = (dense.slack(y + s * dl, at["d"] + s * at["dd"]) for s in (t, -t))
+    dz = tau / mu - z / mu * x
+    np.testing.assert_allclose(dz, (ahead - behind) / (2 * t) + r, atol=1e-5 * scale * (1 + np.abs(dl).max(initial=0.0)))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1e-4, 0.3])
+@pytest.mark.parametrize("style", STYLES)
+def test_the_direction_solves_newtons_equations(gamma: float, style: str):
+    seen = 0
+    for seed, (c, one) in enumerate(small(STYLES[style], gamma)):
+        check(c, one, seed)
+        seen += one.structure.hard == (style == "hard")
+    assert seen >= 8
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.3])
+@pytest.mark.parametrize("style", STYLES)
+def test_cells_and_multipliers_are_two_ways_to_the_same_step(gamma: float, style: str):
+    """Every cluster by its multipliers, and any of them; clusters above hard arcs have no choice."""
+    rng = np.random.default_rng(0)
+    turned = 0
+    for seed, (c, one) in enumerate(small(STYLES[style], gamma)):
+        given = one.structure.fronts.by_cells
+        for by_cells in (np.zeros_like(given), given & (rng.random(len(given)) < 0.5)):
+            other = replace(one, structure=forced(one.structure, by_cells))
+            check(c, other, seed)
+            turned += bool((given & ~by_cells).any())
+    assert turned >= 8
+
+
+@pytest.mark.parametrize("hard", [(), ("ca",), ("abc", "dg"), ("fc",)], ids=lambda x: "-".join(x) or "soft")
+@pytest.mark.parametrize("gamma", [0.0, 0.3])
+def test_a_wide_cluster_with_several_children_is_eliminated_by_its_multipliers(gamma: float, hard: tuple[str, ...]):
+    """125 cells, and fewer multipliers; all of the tree by cells, where that is possible, leads to the same."""
+    pdg = branching(np.random.default_rng(1))
+    c = component(pdg, Attention.uniform(pdg, beta=1.5, gamma=gamma).replace(beta=dict.fromkeys(hard, inf)))
+    one = program(c)
+    s = one.structure
+    sizes = np.diff(s.layout.cell_at)
+    assert sizes.max() == 125 > WIDE and not s.fronts.by_cells[sizes.argmax()]
+    assert np.bincount(s.layout.parent[s.layout.parent >= 0]).max() >= 2
+    check(c, one, 2)
+    check(c, one, 3, refinements=2)
+    if not hard:
+        check(c, replace(one, structure=forced(s, np.ones_like(s.fronts.by_cells))), 2)
+
+
+def test_a_hub_of_many_children_is_eliminated_either_way():
+    c = component(hub(np.random.default_rng(3), 25))
+    one = program(c)
+    check(c, one, 4)
+    check(c, replace(one, structure=forced(one.structure, np.zeros_like(one.structure.fronts.by_cells))), 4)
+
+
+def test_one_large_front_is_eliminated_panel_by_panel():
+    """More unknowns than two panels, by cells: the joint of the branching PDG in three of its variables."""
+    c = component(loop(np.random.default_rng(5)))
+    small_one = program(c, single(c.sizes))
+    assert small_one.structure.fronts.size.max() <= 2 * elimination.PANEL
+    check(c, small_one, 6)
+    pdg = branching(np.random.default_rng(5), wide=3)
+    c = component(pdg)
+    one = program(c, single(c.sizes))
+    one = replace(one, structure=forced(one.structure, np.ones(1, dtype=bool)))
+    assert one.structure.fronts.size.max() == 27 * 16 > 2 * elimination.PANEL
+    check(c, one, 6)
+
+
+def test_equations_that_repeat_others_are_left_out():
+    """Two hard arcs that say the same: their multipliers are not unique, mu is."""
+    rng = np.random.default_rng(7)
+    pdg = loop(rng)
+    ab = pdg["ab"]
+    twice = PDG(*pdg.arcs, Arc("again", ab.sources, ab.targets, ab.log_table().exp()))
+    c = component(twice, Attention.uniform(twice).replace(beta={"ab": inf, "again": inf}))
+    check(c, program(c), 8)
+    check(c, program(c, single(c.sizes)), 8)
+
+
+def test_a_tree_of_clusters_without_arcs_between_them_is_a_forest():
+    """Roots have a mass each."""
+    case = random_case(2, Style())
+    for c in prepare(case.pdg, case.attention).components:
+        one = program(c)
+        dense = Dense(c, one.structure)
+        assert dense.e.sum() == (one.structure.layout.parent < 0).sum()
+        check(c, one, 9, refinements=1)
