@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -27,8 +27,8 @@ from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu
 from dissonance.solvers.convex.conic import conic
-from dissonance.solvers.convex.layout import number
 from dissonance.solvers.convex.fronts import fronts
+from dissonance.solvers.convex.layout import number
 from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, scopes
 from dissonance.solvers.convex.solve import Outcome, prove, solve
 from dissonance.studies.structures import PUBLISHED

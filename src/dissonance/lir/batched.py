@@ -233,9 +233,7 @@ class Batched:
         mu, fine = self._settled(*parts[0][1:])
         return (parts[0][1], mu) if fine.all() else None
 
-    def _batches(
-        self, log_p: Tensor, attention: Attentions, runs: Tensor
-    ) -> Iterator[tuple[Tensor, Structure, Arcs]]:
+    def _batches(self, log_p: Tensor, attention: Attentions, runs: Tensor) -> Iterator[tuple[Tensor, Structure, Arcs]]:
         """Some runs, group by group, those that can be batched."""
         for group, some in self.groups(log_p, attention).items():
             some = some[runs[some]]

@@ -76,7 +76,9 @@ def _batched(inner: Batched, theta: Stacked, a: Attentions) -> Compromise | None
 def _flat(s: Structure, mu: np.ndarray) -> Compromise:
     lay, sizes = s.layout, s.tree.sizes
     if math.prod(sizes.values()) > LARGEST:
-        return Compromise(torch.from_numpy(mu), torch.from_numpy(np.repeat(np.arange(len(lay.parent)), np.diff(lay.cell_at))))
+        return Compromise(
+            torch.from_numpy(mu), torch.from_numpy(np.repeat(np.arange(len(lay.parent)), np.diff(lay.cell_at)))
+        )
     each = [s.tables(row) for row in mu]
     return Compromise(joint(s.tree, [torch.stack(tables) for tables in zip(*each, strict=True)]).flatten(1))
 

@@ -23,7 +23,7 @@ class _Concave:
     structure: Structure
     weight: Array
 
-    def log_conditionals(self, mu: Array) -> tuple[Array, Array]:
+    def log_conditionals(self, mu: Array) -> tuple[Array, float]:
         """w log mu(t|s), added up at every cell, and their mean; mass that has vanished may return."""
         lay = self.structure.layout
         cost, mean = np.zeros_like(mu), 0.0
@@ -38,7 +38,7 @@ class _Concave:
             found = self.weight[t] * np.log(np.maximum(m, 1e-30) / np.maximum(s, 1e-30))[entry - first]
             cost[cells] += found
             mean += float(mu[cells] @ found)
-        return cost, np.float64(mean)
+        return cost, mean
 
 
 @dataclass(frozen=True)

@@ -169,8 +169,6 @@ class SumProduct:
 
     def solve(self, component: Component) -> Solution:
         """One calibration of the junction tree; exact but for rounding."""
-        from dissonance.solvers.assemble import linear_cost
-
         if not self.fits(component):
             raise CapabilityError(
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."

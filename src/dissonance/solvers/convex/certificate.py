@@ -13,13 +13,10 @@ Every sum is widened by what rounding may have done to it. `I`, `X` and `L` are 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.layout import HARD, Ints
+from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
-
-Floats = npt.NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -144,7 +141,7 @@ def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
 
 @compiled
 def certify(I: Ints, X: Floats, L: Ints) -> None:
-    """lower, upper and how far the hard arcs are from holding, at `bounds`; the mu that proves the upper, at `proved`."""
+    """lower, upper and how far the hard arcs are from holding, at `bounds`; the mu of the upper bound, at `proved`."""
     n_clusters, i_parent, i_cell_at, i_unknown_at = L[AT.clusters], L[AT.parent], L[AT.cell_at], L[AT.unknown_at]
     x_mu, x_d, x_proved, x_bounds, x_r = L[AT.mu], L[AT.d], L[AT.proved], L[AT.bounds], L[AT.r]
     normalise(I, X, L)
@@ -205,4 +202,4 @@ def contradiction(I: Ints, X: Floats, L: Ints) -> float:
             best[I[i_own + i]] = min(best[I[i_own + i]], cost[i])
         if I[i_parent + k] < 0:
             total += best[I[i_unknown_at + k]]
-    return total
+    return float(total)

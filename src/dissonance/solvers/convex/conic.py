@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Sparse(NamedTuple):
-    """One problem as sparse matrices: m = T mu, s = R m (by row), A mu = b; `soft` are the entries of T, `row` theirs."""
+    """One problem as sparse matrices: m = T mu, s = R m (by row), A mu = b; `soft`: the entries of T, `row`: theirs."""
 
     c: Floats
     T: Any
@@ -56,7 +56,9 @@ def sparse(program: Program) -> Sparse:
     b[lay.unknown_at[:-1][lay.parent < 0]] = 1.0
     used, row = np.unique(lay.row[soft], return_inverse=True)
     W = np.repeat(program.numbers.W[0], np.diff(lay.entry_at[lay.row_at]))[soft]
-    return Sparse(program.numbers.c[0], every[soft], by_row[used][:, soft], sp.vstack([separators, held]), b, W, soft, row)
+    return Sparse(
+        program.numbers.c[0], every[soft], by_row[used][:, soft], sp.vstack([separators, held]), b, W, soft, row
+    )
 
 
 def conic(program: Program, tol: float) -> tuple[Floats, int]:

@@ -2,8 +2,8 @@
 
 The system of a step (see `elimination.py`) is factored as a whole, dense, problem by problem:
 
-    | G  -B' | | mu |   | g |        B: X' - E' of the separators, V' of the hard arcs (less the likeliest value of a row)
-    | B   0  | | u  | = | e |        u: d and lam
+    | G  -B' | | mu |   | g |     B: X' - E' of the separators, V' of the hard arcs (less the likeliest value of a row)
+    | B   0  | | u  | = | e |     u: d and lam
 
 The formulas are those of `steps.py`, `interior.py` and `certificate.py`, and tests hold it against them.
 """
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 EPS = torch.finfo(torch.float64).eps
 TINY = 1e-300
 RIDGE = 1e-14
-"""Taken from the diagonal of the multipliers, in units of what they would be divided by: equations may repeat others."""
+"""Added to the diagonal of the multipliers, in units of what they are divided by: equations may repeat others."""
 
 LARGEST = 512
 """Cells and unknowns of a problem up to which its system is factored as a whole."""
@@ -203,7 +203,7 @@ class _Batch:
         return final, taken
 
     def certify(self, at: Tensor) -> tuple[Tensor, Tensor]:
-        """The mu (P, cells) that proves the upper bound; lower, upper and how far hard arcs are from holding, (P, 3)."""
+        """The mu (P, cells) of the upper bound; lower, upper and how far hard arcs are from holding, (P, 3)."""
         mu, _, y, d = self.split(at)
         y, q = self.normalised(y)
         slack = self.c + self.lift(y, q, d)

@@ -24,13 +24,10 @@ bound stands in. `I`, `X` and `L` are explained in `room.py`; loops are written 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.layout import HARD, Ints
+from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
-
-Floats = npt.NDArray[np.float64]
 
 FEW, PANEL = 4, 32
 """Columns that are eliminated together in a small and in a large front."""
@@ -54,10 +51,11 @@ def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, leas
     for j in range(first, last):
         row = at + j * n
         pivot = F[row + j]
+        inverse = 0.0
         if least[j] >= 0:
             inverse = 1.0 / max(pivot, least[j])
-        else:
-            inverse = 1.0 / pivot if pivot > -DEPENDENT * least[j] else 0.0
+        elif pivot > -DEPENDENT * least[j]:
+            inverse = 1.0 / pivot
         F[row + j] = inverse
         for i in range(j + 1, end):
             f = F[row + i] * inverse
@@ -69,7 +67,7 @@ def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, leas
 
 @compiled
 def _update(F: Floats, at: int, n: int, start: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
-    """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i >= start, over the first `count` rows of R, four at a time."""
+    """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i >= start, over `count` rows of R, four at a time."""
     for j in range(0, count - count % 4, 4):
         p, q, r, s = r_at + j * n, r_at + (j + 1) * n, r_at + (j + 2) * n, r_at + (j + 3) * n
         for i in range(start, n):
@@ -473,7 +471,7 @@ def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, Q: Flo
 
 @compiled
 def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints) -> None:
-    """What some clusters ask of their parents, children first, for the right side at g, `off` and `off_hard`; x is room."""
+    """What some clusters ask of their parents, children first, for the right side at g, off and off_hard; x: room."""
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
     i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
     i_size, i_by_cells, i_front_at, i_vector_at = L[AT.size], L[AT.by_cells], L[AT.front_at], L[AT.vector_at]
@@ -519,9 +517,7 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints) -> None:
 
 
 @compiled
-def downward(
-    I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clusters: Ints
-) -> None:
+def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clusters: Ints) -> None:
     """mu at x, the multipliers of separators and hard arcs at d and lam, of some clusters, parents first."""
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
     i_above_at, i_above, i_size, i_by_cells = L[AT.above_at], L[AT.above], L[AT.size], L[AT.by_cells]

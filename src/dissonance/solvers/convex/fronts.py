@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.layout import HARD, Ints, Layout
+from dissonance.solvers.convex.layout import HARD, Bools, Ints, Layout
 
 WIDE = 64
 """Cells above which a cluster is eliminated by its multipliers, if these are fewer."""
@@ -22,7 +21,7 @@ class Fronts(NamedTuple):
     `by_cells`; `absorbed`: the term in P (-1: none); `front_at`, `vector_at`, `message_at`: where matrices begin."""
 
     size: Ints
-    by_cells: npt.NDArray[np.bool_]
+    by_cells: Bools
     absorbed: Ints
     front_at: Ints
     vector_at: Ints

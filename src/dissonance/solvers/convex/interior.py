@@ -10,16 +10,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, factor, upward
-from dissonance.solvers.convex.layout import Ints
+from dissonance.solvers.convex.layout import Floats, Ints
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.steps import aim, cold, copy, correct, inside, measure, move, refine, residual
-
-Floats = npt.NDArray[np.float64]
 
 FINAL = 0.3
 """The gap at which a solution is followed, in units of the tolerance."""
@@ -45,7 +42,7 @@ RUNAWAY = 1e11
 
 @compiled
 def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, refinements: int, mass: float) -> None:
-    """mu+ at x, dd and dlam, for the right side at g, `off` and `off_hard`; what they leave of it is solved for, too."""
+    """mu+ at x, dd and dlam, for the right side at g, off and off_hard; what they leave of it is solved for, too."""
     x_g, x_left, x_x, x_x_more, x_dlam = L[AT.g], L[AT.left], L[AT.x], L[AT.x_more], L[AT.dlam]
     x_dlam_more, x_dd, x_dd_more = L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
     for turn in range(refinements + 1):

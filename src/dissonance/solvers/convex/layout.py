@@ -15,12 +15,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import compiled
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+Ints = Any
+"""An array of int64; compiled functions know the types of their arguments."""
+Floats = Any
+"""An array of float64."""
+Bools = Any
+"""An array of truth values."""
 
 SOFT, HARD, STRUCTURAL = 0, 1, 2
 """Kinds of terms."""
@@ -83,7 +86,7 @@ class Layout(NamedTuple):
 
 @compiled
 def _settings(
-    size: Ints, cluster: Ints, c_at: int, c_stop: int, scope: Ints, s_at: int, s_stop: int, cells: Ints, a: int, b: int
+    size: Ints, cluster: Ints, c_at: int, c_stop: int, scope: Ints, s_at: int, s_stop: int, cells: Ints, a: Any, b: Any
 ) -> tuple[Ints, int]:
     """For cells a to b of a cluster the flat number of their setting of a scope, and how many settings there are."""
     found, total = np.zeros(b - a, dtype=np.int64), 1
@@ -100,7 +103,7 @@ def _settings(
 
 
 @compiled
-def _numbered(found: Ints, total: int, mark: Ints) -> int:
+def _numbered(found: Ints, total: Any, mark: Ints) -> int:
     """Number the settings that occur in ascending order, in `mark`; returns how many do. Others are -1."""
     for i in range(total):
         mark[i] = -1
@@ -169,9 +172,7 @@ def number(s: Scopes, alive: Bools, structural: bool) -> Layout:
                         shared[count] = s.cluster[i]
                         count += 1
         a, b, base = cell_at[k], cell_at[k + 1], unknown_at[k]
-        found, total = _settings(
-            s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, 0, count, full, a, b
-        )
+        found, total = _settings(s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, 0, count, full, a, b)
         unknown_at[k + 1] = base + _numbered(found, total, mark)
         for x in range(a, b):
             own[x] = base + mark[found[x - a]]

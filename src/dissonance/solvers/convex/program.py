@@ -34,6 +34,7 @@ from dissonance.solvers.convex.support import support
 
 Floats = npt.NDArray[np.float64]
 
+
 class Numbers(NamedTuple):
     """The numbers of P problems: c (P, cells), W (P, terms), p (P, entries): hard tables, or a first guess of q."""
 
@@ -173,7 +174,7 @@ class Structure:
         soft = np.flatnonzero(~lay.hard & (lay.term_of >= 0))
         weight = a.beta[:, soft] - a.gamma[:, None] * a.alpha[:, soft]
         found = np.zeros((len(a.gamma), len(lay.kind)))
-        np.add.at(found, (slice(None), lay.term_of[soft]), weight)
+        np.add.at(found.T, lay.term_of[soft], weight.T)
         found[:, lay.kind == STRUCTURAL] = a.gamma[:, None]
         return found
 
@@ -277,7 +278,7 @@ def forget() -> None:
 
 
 def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
-    """Problems that are alike, by what can carry mass in them: their structure (None: nothing can) and their numbers."""
+    """Problems that are alike, by what can carry mass: their structure (None: nothing can) and which they are."""
     whole = structure(component, tree)
     zero = a.log_p == -np.inf
     if not zero.any():

@@ -11,12 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.solvers.convex.fronts import Fronts
 from dissonance.solvers.convex.layout import Ints, Layout
-
-Floats = npt.NDArray[np.float64]
 
 
 class Offsets(NamedTuple):
@@ -99,7 +96,7 @@ class Offsets(NamedTuple):
     message: int
 
 
-AT = Offsets(*range(len(Offsets._fields)))
+AT = Offsets._make(range(len(Offsets._fields)))
 """The place of each number in `L`."""
 
 
@@ -125,4 +122,5 @@ def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
     sizes += [int(x[-1]) for x in (f.vector_at, f.front_at, f.message_at)]
     starts = np.cumsum([0, *sizes]).tolist()
     at = np.cumsum([0, *(len(x) for x in ints)]).tolist()
-    return np.concatenate(ints).astype(np.int64), Offsets(*counts.values(), point, starts[-1], *at[:-1], *starts[:-1])
+    every = [*counts.values(), point, starts[-1], *at[:-1], *starts[:-1]]
+    return np.concatenate(ints).astype(np.int64), Offsets._make(every)

@@ -87,7 +87,7 @@ def extrapolate(s: Structure, arcs: Arcs) -> NearZero:
     moved = work.settle(1e-6 * arcs.gamma, SETTLED, 100)
     first = _agreeing(s, numbers.p, work.mu)
     ahead = work.derivative(twice, SOFT * arcs.gamma)
-    lost = ~np.isfinite(ahead).all(1)
+    lost: npt.NDArray[np.bool_] = np.logical_not(np.isfinite(ahead).all(axis=1))
     mu = _agreeing(s, numbers.p, np.where(lost[:, None], first, ahead))
     away = np.add.reduceat(np.abs(mu - first), s.layout.cell_at[:-1], axis=1)
     return NearZero(s, mu, 0.5 * away.max(1, initial=0.0), np.where(lost, 1.0, moved))

@@ -189,7 +189,14 @@ def solve(
             some = slice(first, first + size)
             w = Work(s, program.take(some).numbers, None if near is None else near[some])
             solve_all(
-                w.I, w.X, w.offsets, w.clusters, known[some].astype(np.int64), tol[some], enough[some], found.steps[some]
+                w.I,
+                w.X,
+                w.offsets,
+                w.clusters,
+                known[some].astype(np.int64),
+                tol[some],
+                enough[some],
+                found.steps[some],
             )
             found.at[some], found.mu[some], found.bounds[some] = w.at, w.proved, w.bounds
             if s.hard:
@@ -243,7 +250,7 @@ def _satisfy(w: Work, found: Outcome, some: slice) -> None:
 
 
 def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
-    """mu + D A'y with A D A'y = b - A mu and D = diag mu, again and again: cluster marginals (P, cells) on the hard arcs.
+    """mu + D A'y with A D A'y = b - A mu and D = diag mu, again and again: cells (P, cells) that satisfy the hard arcs.
 
     Every cell moves in proportion to its mass, so that small ones keep their sign; a few rounds leave only rounding.
     """

@@ -10,14 +10,11 @@ Eliminating dz and dl from Newton's equations leaves the quadratic program of `e
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import normalise, slack
-from dissonance.solvers.convex.layout import HARD, Ints
+from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
-
-Floats = npt.NDArray[np.float64]
 
 TINY = 1e-300
 
@@ -154,7 +151,9 @@ def residual(I: Ints, X: Floats, L: Ints, mass: float) -> None:
                 total += X[x_m + e]
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 hard = I[i_kind + t] == HARD
-                X[x_dl + e] = -X[x_dlam + e] if hard else X[x_W + t] * X[x_curve + e] * (X[x_m + e] - X[x_q + e] * total)
+                X[x_dl + e] = (
+                    -X[x_dlam + e] if hard else X[x_W + t] * X[x_curve + e] * (X[x_m + e] - X[x_q + e] * total)
+                )
                 mean += X[x_q + e] * X[x_dl + e]
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 X[x_dl + e] -= mean

@@ -10,7 +10,7 @@ from dissonance.solvers.convex.layout import HARD, Bools, Layout
 
 @compiled
 def support(lay: Layout, dead: Bools) -> tuple[Bools, bool]:
-    """The cells of whole tables that some joint state of positive probability uses, and whether there is any such state.
+    """The cells of whole tables that some joint state of positive probability uses, and whether there is such a state.
 
     `dead` (entries of the arcs' tables): probability 0 by an arc with beta > 0. A cell goes when an arc says so; when a
     neighbour has nothing to match it; or when it sets the sources of a hard arc so that some value the arc insists on
