@@ -98,7 +98,7 @@ class Inconsistency:
 
     @property
     def method(self) -> str:
-        """Which methods the solvers took, where they have several: "batched", "dual", "clarabel"."""
+        """Which methods the solvers took, where they have several: "newton", "clarabel"."""
         return " + ".join(sorted({s.method for s in self.solutions if s.method}))
 
     @cached_property
@@ -323,8 +323,8 @@ def _chosen(s: Solution) -> tuple[CliqueTree, float]:
     """mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
     assert s.tree is not None
     tables, error = s.tables, 0.0
-    if s.component.gamma == 0 and s.converged and s.component.pinned is None and s.component.convex:
-        tables, error = select(s)
+    if s.component.gamma == 0 and s.component.pinned is None and s.component.convex:
+        tables, error = select(s) if s.converged else (s.tables, 1.0)  # nothing is known of one that stopped early
     return CliqueTree(s.component.variables, s.tree, [t.detach() for t in tables]), error
 
 

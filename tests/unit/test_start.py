@@ -29,8 +29,8 @@ def imported() -> set[str]:
 @pytest.mark.parametrize(
     "module",
     [
-        pytest.param("networkx", marks=pytest.mark.xfail(reason="problem.py splits with networkx", strict=False)),
-        pytest.param("scipy.sparse.linalg", marks=pytest.mark.xfail(reason="the exact solver uses it", strict=False)),
+        "networkx",
+        "scipy.sparse.linalg",
         "clarabel",
         "dissonance.cpds.neural",
         "dissonance.io.bif",

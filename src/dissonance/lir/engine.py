@@ -77,7 +77,7 @@ def solver_for(solver: Solver | str, tol: float | None) -> Solver:
     if not isinstance(solver, str):
         return solver
     found: Any = solver_by_name(solver)
-    return found if tol is None or not isinstance(found, Auto | Newton) else replace(found, tol=tol)
+    return found if tol is None or not hasattr(found, "tol") else replace(found, tol=tol)
 
 
 class Engine:

@@ -12,7 +12,7 @@ import torch
 
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
-from dissonance.errors import CapabilityError
+from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, Array, Component, check_bytes
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, infinite
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # Numba is imported where something is solved
 
 LARGE = 4000
 """Problems from which on a batch is quicker on a GPU."""
+
+MOST_WORK = 2e11
+"""Multiplications of a Newton step above which a problem is refused: some twenty of them would take an hour."""
 
 BYTES_PER_CELL = 200
 """What numbering a cell of a cluster's table takes, roughly, whether or not it can carry mass."""
@@ -83,6 +86,12 @@ class Newton:
         for s, some in by_support(component, tree, arcs):
             if s is not None:
                 check_bytes(tree, s.bytes, self.budget)
+                if s.work > MOST_WORK:
+                    raise SizeError(
+                        f"the attended part has treewidth {tree.treewidth} and {tree.cells:.3g} table cells: a Newton "
+                        f"step would take {s.work:.2g} multiplications, an hour or more in all. Attend to fewer arcs "
+                        "(set beta to 0)."
+                    )
             yield s, some
 
     def on_gpu(self, count: int) -> bool:

@@ -26,7 +26,7 @@ from dissonance.errors import CapabilityError, SizeError
 from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Array, Component
 from dissonance.scores import FEASIBLE, holds, incompatibility
-from dissonance.solvers.base import Solution, infinite
+from dissonance.solvers.base import DEFAULT_TOL, Solution, infinite
 
 if TYPE_CHECKING:
     from dissonance.solvers.covariance import Result
@@ -136,7 +136,7 @@ class Gaussian:
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
     """
 
-    tol: float = 1e-7
+    tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
     @property

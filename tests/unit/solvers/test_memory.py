@@ -10,6 +10,7 @@ import pytest
 MEASURE = """
 import numpy as np
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
+from dissonance.compiled import engage
 
 def resident(what):
     with open("/proc/self/status") as f:
@@ -25,7 +26,10 @@ x = [[Variable(f"X{{i}}_{{j}}", 2) for j in range(width)] for i in range(height)
 arcs = [Arc(f"r{{i}}_{{j}}", x[i][j], x[i][j + 1], rows(2, 2)) for i in range(height) for j in range(width - 1)]
 arcs += [Arc(f"d{{i}}_{{j}}", x[i][j], x[i + 1][j], rows(2, 2)) for i in range(height - 1) for j in range(width)]
 tiny = PDG(Arc("p", (), Variable("X", 2), [0.5, 0.5]), Arc("q", (), Variable("Y", 2), [0.5, 0.5]))
-inconsistency(tiny)  # libraries load at the first use
+engage()  # Numba and what is compiled are no part of a solve
+inconsistency(tiny)
+larger = PDG(*arcs[:40])
+inconsistency(larger, Attention.uniform(larger, gamma=gamma))
 pdg = PDG(*arcs)
 before = resident("VmRSS")
 result = inconsistency(pdg, Attention.uniform(pdg, gamma=gamma))

@@ -34,7 +34,7 @@ FEW, PANEL = 4, 32
 
 TINY = 1e-300
 
-DEPENDENT = 1e-13
+DEPENDENT = 1e-14
 """A pivot of an equation below this part of its diagonal: it repeats others."""
 
 

@@ -77,7 +77,9 @@ def newton(
     for k in range(n_clusters):
         careful = max(careful, 1 - I[i_by_cells + k])
     before = earlier = moved = least = np.inf
-    stalled = step = best = 0
+    stalled = step = 0
+    best = -1
+    arrived = False
     while True:
         merit, off, scale, gap, rest, away = measure(I, X, L)
         target, score = tol * scale, merit + off
@@ -86,20 +88,23 @@ def newton(
             done = (merit < target and off < 1e-7) or step == most
             better = step == 0
         elif still < np.inf:
+            near = gap + rest < 100 * target + 1e-15 * max(1.0, largest)
             done = moved < still or ROUGH > moved > 0.5 * earlier
             done = done and gap + rest < target + 1e-15 * max(1.0, largest) and off < 1e-7
-            better = True
+            better = not near or moved < least
+            if near and not arrived:
+                better = arrived = True
         else:
             close = merit < 100 * target
             stalled += close and merit > 0.5 * before
             done = (merit < target and off < max(tol, 1e-9)) or (close and stalled >= 2 and off < 1e-7)
-        finite = math.isfinite(score)
+        finite = math.isfinite(merit + off)
         if finite and (done or away > RUNAWAY * (1.0 + largest)):
             return step, moved
         if finite and better:
-            least, best = score, step
+            least, best = (score if still == np.inf else moved), step
             copy(X, L, x_mu, x_best)
-        if not finite or step == most or step > best + PATIENCE:
+        if not finite or step == most or (step > best + PATIENCE and best >= 0):
             break
         before, earlier = merit, moved
         factor(I, X, L, clusters)
@@ -113,7 +118,9 @@ def newton(
         step += 1
         if following and length <= SHORT:
             break
-    copy(X, L, x_best, x_mu)
+    if best >= 0:
+        copy(X, L, x_best, x_mu)
+        moved = moved if still == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
     return step, moved
 
 

@@ -166,6 +166,9 @@ class Structure:
         known = self.kind != STRUCTURAL
         p[:, known] = np.exp(a.log_p[:, lay.table[known]])
         p[:, self.soft] = 0.9 * p[:, self.soft] + 0.05
+        if self.hard:  # rows of single precision sum to 1 only so far
+            total = np.add.reduceat(p, lay.entry_at[:-1], axis=1)[:, lay.row]
+            p = np.where(self.kind == HARD, p / total, p)
         return Numbers(sums.total(parts), np.maximum(W, 0.0), p)
 
     def weights(self, a: Arcs) -> Floats:
@@ -221,6 +224,11 @@ class Structure:
             every = torch.from_numpy(self.spread_multipliers(y[None])[0])
             for a in np.flatnonzero(lay.hard).tolist():
                 yield a, every[lay.table_at[a] : lay.table_at[a + 1]]
+
+    @cached_property
+    def work(self) -> float:
+        """Multiplications of one Newton step, roughly."""
+        return float((self.fronts.size.astype(np.float64) ** 3).sum() / 3)
 
     @property
     def bytes(self) -> int:

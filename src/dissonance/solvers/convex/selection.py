@@ -61,7 +61,7 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
     assert tree is not None
     found = near_zero(component, solution, GAMMA)
     if found.error[0] > CLOSE:
-        other = near_zero(component, solution, MORE if found.rounding[0] > found.slope[0] else LESS)
+        other = near_zero(component, solution, MORE if 2 * found.rounding[0] > found.slope[0] else LESS)
         found = min(found, other, key=lambda x: x.error[0])
     return found.structure.tables(found.mu[0]), float(found.error[0])
 

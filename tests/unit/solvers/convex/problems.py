@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dissonance import PDG, Arc, Attention, Variable
+from dissonance.compiled import engage
 from dissonance.distributions import Tree
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import interior, steps
@@ -19,6 +20,8 @@ from dissonance.solvers.convex.program import Arcs, Program, Structure, by_suppo
 from dissonance.solvers.convex.solve import Outcome, Work, prove
 
 inf = math.inf
+
+engage()  # some tests compare bit for bit: interpreted functions round differently
 
 
 def rows(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> np.ndarray:
@@ -125,7 +128,12 @@ def started(program: Program, at: np.ndarray | None = None) -> Work:
     return work
 
 
-def iterated(program: Program, tol: float, most: int = 60, at: np.ndarray | None = None, following: int = 0) -> Any:
+Iterated = tuple[Work, np.ndarray]
+
+
+def iterated(
+    program: Program, tol: float, most: int = 60, at: np.ndarray | None = None, following: int = 0
+) -> Iterated:
     """Newton steps from a cold start or from given points: the room, and how many steps each problem took."""
     work = started(program, at)
     taken = [interior.newton(*row, work.clusters, tol, inf, most, following)[0] for row in work.rows()]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import Dense, branching, component, forced, hub, inf, loop, program
+from problems import Dense, branching, chain, component, forced, hub, inf, loop, program
 
 from dissonance import PDG, Arc, Attention
 from dissonance.distributions.tree import single
@@ -84,7 +84,9 @@ def check(c: Component, one: Program, seed: int, refinements: int = 0, tau: floa
     t = 1e-6 / max(1.0, float(np.abs(dl).max(initial=0.0)))
     ahead, behind = (dense.slack(y + s * dl, at["d"] + s * at["dd"]) for s in (t, -t))
     dz = tau / mu - z / mu * x
-    np.testing.assert_allclose(dz, (ahead - behind) / (2 * t) + r, atol=1e-5 * scale * (1 + np.abs(dl).max(initial=0.0)))
+    np.testing.assert_allclose(
+        dz, (ahead - behind) / (2 * t) + r, atol=1e-5 * scale * (1 + np.abs(dl).max(initial=0.0))
+    )
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1e-4, 0.3])
@@ -120,13 +122,16 @@ def test_a_wide_cluster_with_several_children_is_eliminated_by_its_multipliers(g
     c = component(pdg, Attention.uniform(pdg, beta=1.5, gamma=gamma).replace(beta=dict.fromkeys(hard, inf)))
     one = program(c)
     s = one.structure
-    sizes = np.diff(s.layout.cell_at)
-    assert sizes.max() == 125 > WIDE and not s.fronts.by_cells[sizes.argmax()]
+    sizes, by_cells = np.diff(s.layout.cell_at), s.fronts.by_cells
+    assert sizes.max() == 125 > WIDE
+    # with gamma > 0 there is one term more that has an entry for every cell: multipliers are not fewer any more
+    assert by_cells[sizes.argmax()] == (gamma > 0 and hard in ((), ("fc",)))
     assert np.bincount(s.layout.parent[s.layout.parent >= 0]).max() >= 2
     check(c, one, 2)
     check(c, one, 3, refinements=2)
+    check(c, replace(one, structure=forced(s, np.zeros_like(by_cells))), 2)
     if not hard:
-        check(c, replace(one, structure=forced(s, np.ones_like(s.fronts.by_cells))), 2)
+        check(c, replace(one, structure=forced(s, np.ones_like(by_cells))), 2)
 
 
 def test_a_hub_of_many_children_is_eliminated_either_way():
@@ -161,11 +166,12 @@ def test_equations_that_repeat_others_are_left_out():
     check(c, program(c, single(c.sizes)), 8)
 
 
-def test_a_tree_of_clusters_without_arcs_between_them_is_a_forest():
-    """Roots have a mass each."""
-    case = random_case(2, Style())
-    for c in prepare(case.pdg, case.attention).components:
-        one = program(c)
-        dense = Dense(c, one.structure)
-        assert dense.e.sum() == (one.structure.layout.parent < 0).sum()
-        check(c, one, 9, refinements=1)
+def test_parts_that_have_nothing_in_common_have_a_root_each():
+    """LIR solves a whole PDG as one component."""
+    rng = np.random.default_rng(9)
+    parts = [component(pdg) for pdg in (loop(rng), chain(rng, 3), hub(rng, 2))]
+    whole = Component(sum((c.variables for c in parts), ()), sum((c.arcs for c in parts), ()), 0.0)
+    one = program(whole)
+    assert (one.structure.layout.parent < 0).sum() == 3 == Dense(whole, one.structure).e.sum()
+    check(whole, one, 9)
+    check(whole, one, 10, refinements=1)

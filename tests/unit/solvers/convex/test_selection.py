@@ -1,0 +1,284 @@
+"""mu* at gamma = 0: among the minimisers of OInc the one that minimises SDef, the gamma -> 0+ limit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import component, loop, program, supported
+
+from dissonance import PDG, Arc, Attention, Variable, inconsistency, structural_deficiency
+from dissonance.distributions import Tree
+from dissonance.inconsistency import Inconsistency
+from dissonance.problem import prepare
+from dissonance.solvers import CliqueTree, Newton
+from dissonance.solvers.base import Solution
+from dissonance.solvers.convex import solve
+from dissonance.solvers.convex.program import Arcs
+from dissonance.solvers.convex.selection import CLOSE, SETTLED, extrapolate, near_zero, select
+from reference import convex
+from strategies import Style, random_case
+
+X, Y = Variable("X", 3), Variable("Y", 4)
+
+
+def rows(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.ones(shape[-1]), size=shape[:-1])
+
+
+def entropies(p: np.ndarray) -> np.ndarray:
+    return -(p * np.log(p)).sum(-1)
+
+
+def test_an_indifferent_source_is_uniform():
+    """The quasi-convexity case: both rows of p(B|A) equal, so that A does not matter; SDef makes it uniform."""
+    a, b = Variable("A", 2), Variable("B", 2)
+    pdg = PDG(Arc("q", (), b, [0.5, 0.5]), Arc("p", a, b, [[0.25, 0.75], [0.25, 0.75]]))
+    result = inconsistency(pdg)
+    np.testing.assert_allclose(result.mu.marginal("A"), [0.5, 0.5], atol=1e-6)
+    middle = np.sqrt([0.125, 0.375]) / np.sqrt([0.125, 0.375]).sum()
+    np.testing.assert_allclose(result.mu.marginal("A", "B"), np.outer([0.5, 0.5], middle), atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_one_arc_leaves_its_sources_to_structure(alpha: float):
+    """min -H(X,Y) + alpha H(Y|X) with mu(Y|X) = p: mu(x) is proportional to exp((1 - alpha) H(p(.|x)))."""
+    p = rows(0, 3, 4)
+    pdg = PDG(Arc("p", X, Y, p))
+    result = inconsistency(pdg, Attention({"p": 1.0}, {"p": alpha}))
+    weight = np.exp((1 - alpha) * entropies(p))
+    np.testing.assert_allclose(result.mu.marginal("X"), weight / weight.sum(), atol=1e-5)
+    np.testing.assert_allclose(result.mu.conditional("Y", "X"), p, atol=1e-5)
+    assert result.mu_error < 1e-5
+
+
+def test_unmentioned_variables_are_uniform_and_independent():
+    pdg = PDG(Arc("x", (), X, [0.2, 0.3, 0.5]), variables=(X, Y))
+    mu = inconsistency(pdg).mu
+    np.testing.assert_allclose(mu.marginal("X", "Y"), np.outer([0.2, 0.3, 0.5], np.full(4, 0.25)), atol=1e-7)
+
+
+def test_only_the_least_inconsistent_rows_carry_mass():
+    """Two conditionals that agree at X = 1 and disagree elsewhere: all mass goes where they agree."""
+    p, q = rows(1, 3, 4), rows(2, 3, 4)
+    q[1] = p[1]
+    pdg = PDG(Arc("p", X, Y, p), Arc("q", X, Y, q))
+    result = inconsistency(pdg)
+    assert result.upper == pytest.approx(0, abs=1e-7)
+    np.testing.assert_allclose(result.mu.marginal("X"), [0, 1, 0], atol=1e-5)
+
+
+def test_the_weight_of_an_arc_does_not_change_what_is_selected():
+    """The selection depends on the set of minimisers and on alpha, not on the scale of beta."""
+    p = rows(3, 3, 4)
+    for scale in (1e-6, 1.0, 1e6):
+        mu = inconsistency(PDG(Arc("p", X, Y, p)), Attention({"p": scale}, {"p": 0.3})).mu
+        weight = np.exp(0.7 * entropies(p))
+        np.testing.assert_allclose(mu.marginal("X"), weight / weight.sum(), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_the_limit_of_small_gammas(seed: int):
+    case = random_case(seed, Style(hard=0.1), most=4)
+    names = [v.name for v in case.pdg.variables]
+    mu = inconsistency(case.pdg, case.attention).mu.marginal(*names).numpy()
+    # an independent solver at a gamma it can resolve, and a certified solve at a much smaller one
+    coarse = convex.solve(case.pdg, case.attention.replace(gamma=3e-4))
+    assert coarse.accurate and 0.5 * np.abs(mu - coarse.mu).sum() < 0.03
+    gamma = 1e-5
+    fine = inconsistency(case.pdg, case.attention.replace(gamma=gamma), solver=CliqueTree(tol=1e-10))
+    unsure = math.sqrt(2 * (fine.upper - fine.lower) / gamma)  # by strong convexity
+    assert unsure < 0.01
+    assert 0.5 * np.abs(mu - fine.mu.marginal(*names).numpy()).sum() < unsure + 1e-3
+
+
+@pytest.mark.parametrize("solver", ["newton", "clique-tree", "joint"])
+def test_every_solver_selects_the_same_mu(solver: str):
+    for seed in range(8):
+        case = random_case(seed, Style(zeros=0.1, hard=0.15))
+        names = [v.name for v in case.pdg.variables]
+        one, other = (inconsistency(case.pdg, case.attention, solver=s) for s in ("auto", solver))
+        gap = 0.5 * (one.mu.marginal(*names) - other.mu.marginal(*names)).abs().sum()
+        assert float(gap) <= 1e-5 + 3 * (one.mu_error + other.mu_error), seed
+
+
+def test_no_other_minimiser_has_less_structural_deficiency():
+    better = 0
+    for seed in range(15):
+        case = random_case(seed, Style(zeros=0.1))
+        result = inconsistency(case.pdg, case.attention)
+        for s in result.solutions:
+            names = {a.name for a in s.component.arcs}
+            alpha = {n: a for n, a in case.attention.alpha.items() if n in names}
+            pdg = s.component.pdg
+            found = inconsistency(pdg, Attention({a.name: a.beta for a in s.component.arcs}, alpha))
+            selected = float(structural_deficiency(found.mu, pdg, alpha))
+            other = float(structural_deficiency(s.mu, pdg, alpha))  # the solver's own minimiser
+            assert selected <= other + 1e-4
+            better += selected < other - 1e-4
+    assert better > 0  # it does make a difference
+
+
+def test_it_is_computed_only_when_asked(monkeypatch: pytest.MonkeyPatch):
+    def never(*_: object) -> None:
+        raise AssertionError("selected without being asked")
+
+    monkeypatch.setattr(sys.modules["dissonance.inconsistency"], "select", never)
+    result = inconsistency(PDG(Arc("p", X, Y, rows(4, 3, 4))))
+    assert math.isfinite(result.upper)
+    with pytest.raises(AssertionError, match="without being asked"):
+        _ = result.mu
+
+
+def tree_of(solution: Solution) -> Tree:
+    assert solution.tree is not None
+    return solution.tree
+
+
+def conflicted(seed: int, count: int = 28) -> PDG:
+    """A loopy Bayesian network, each variable with the two before as parents, and two experts who disagree about the
+    last: everything leads to it, so that nothing can be left out."""
+    rng = np.random.default_rng(seed)
+    v = [Variable(f"V{i}", 3) for i in range(count)]
+    arcs = [Arc(f"p{i}", v[max(0, i - 2) : i], v[i], rows(seed + i, *[3] * min(i, 2), 3)) for i in range(count)]
+    sure = np.array([0.9, 0.05, 0.05])
+    experts = Arc("one", (), v[-1], sure), Arc("other", (), v[-1], rng.permutation(sure[::-1]))
+    return PDG(*arcs, *experts)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_in_a_network_with_a_conflict_it_takes_one_short_run(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """It agrees with what another implementation finds at two small gammas, extrapolated, within the error it gives."""
+    pdg, steps = conflicted(seed), list[int]()
+
+    newton = solve.newton
+
+    def counted(*args: Any) -> tuple[int, float]:
+        found = newton(*args)
+        steps.append(found[0])
+        return found
+
+    result = inconsistency(pdg)
+    assert result.method == "newton" and sum(t.cells for t in map(tree_of, result.solutions)) > 600
+    monkeypatch.setattr(solve, "newton", counted)
+    error = result.mu_error
+    assert len(steps) == 1 and steps[0] <= 30
+    assert error < 1e-5
+    near = [inconsistency(pdg, result.attention.replace(gamma=g), solver=Newton(tol=1e-9)) for g in (1e-6, 2e-6)]
+    assert near[0].method == "newton"
+    for cluster in tree_of(result.solutions[0]).clusters:
+        first, second = (x.mu.marginal(*cluster) for x in near)
+        there, here = 2 * first - second, result.mu.marginal(*cluster)
+        assert 0.5 * float((here - there).abs().sum()) <= error + 1e-6
+        assert 0.5 * float((here - first).abs().sum()) <= 20 * error + 1e-6  # this gamma is ten times as large
+
+
+def test_a_tenth_of_gamma_is_a_tenth_of_the_error_and_the_error_is_an_upper_bound():
+    s = inconsistency(conflicted(2, 12)).solutions[0]
+    found = [near_zero(s.component, s, g) for g in (1e-5, 1e-6, 1e-7)]
+    for x, better in itertools.pairwise(found):
+        assert better.error[0] == pytest.approx(0.1 * x.error[0], rel=0.2, abs=1e-7)
+        tables = (y.structure.tables(y.mu[0]) for y in (x, better))
+        assert max(0.5 * float((a - b).abs().sum()) for a, b in zip(*tables, strict=True)) < 0.1 * x.error[0]
+
+
+def test_a_smaller_gamma_is_tried_where_the_error_is_large():
+    """A = 1 costs 5e-7 more than A = 0: it has mass at gamma = 1e-7, and none at 1e-8."""
+    a, b = Variable("A", 2), Variable("B", 2)
+    arcs = (Arc("p", a, b, np.full((2, 2), 0.5)), Arc("q", a, b, [[0.5, 0.5], [0.5 + 7e-4, 0.5 - 7e-4]]))
+    s = inconsistency(PDG(*arcs), solver=Newton(tol=1e-12)).solutions[0]
+    assert near_zero(s.component, s, 1e-7).error[0] > 1e-3
+    mu, error = select(s)
+    assert error < 1e-4
+    np.testing.assert_allclose(mu[0].sum(1), [1.0, 0.0], atol=error)
+
+
+def heavy(seed: int, beta: float) -> tuple[Inconsistency, np.ndarray]:
+    """An arc of a large weight beside one of weight 1, and mu(X) in closed form."""
+    p, z = rows(seed, 3, 4), Variable("Z", 2)
+    pdg = PDG(Arc("p", X, Y, p), Arc("weak", Y, z, rows(seed + 1, 4, 2)))
+    weight = np.exp(0.7 * entropies(p))
+    return inconsistency(pdg, Attention({"p": beta, "weak": 1.0}, {"p": 0.3, "weak": 1.0})), weight / weight.sum()
+
+
+@pytest.mark.parametrize("beta", [1e4, 1e5, 1e6])
+def test_the_error_contains_what_rounding_does_to_heavy_arcs(beta: float):
+    """Weights of 1e6 round to 1e-10, and a gamma of 1e-7 is there for a weight of 1: the error says what that costs."""
+    for seed in range(5, 15):
+        result, wanted = heavy(seed, beta)
+        np.testing.assert_allclose(result.mu.marginal("X"), wanted, atol=result.mu_error)
+        assert result.mu_error < 0.01
+
+
+def test_a_larger_gamma_is_tried_where_rounding_counts():
+    """Of the gammas to choose from the largest loses the least to rounding here."""
+    counted = 0
+    for seed in range(5, 15):
+        s = heavy(seed, 1e5)[0].solutions[0]
+        first, larger = (near_zero(s.component, s, g) for g in (1e-7, 1e-6))
+        if first.error[0] > CLOSE and first.rounding[0] > first.slope[0]:
+            assert select(s)[1] == larger.error[0] < first.error[0]
+            counted += 1
+    assert counted >= 3
+
+
+def test_a_smaller_gamma_is_not_tried_where_rounding_is_half_of_the_error():
+    for seed in range(5, 15):
+        s = heavy(seed, 1e6)[0].solutions[0]
+        first, larger = (near_zero(s.component, s, g) for g in (1e-7, 1e-6))
+        if first.error[0] > CLOSE and 2 * first.rounding[0] > first.slope[0]:
+            assert select(s)[1] == larger.error[0]
+
+
+def test_the_error_of_a_mu_that_was_not_selected_is_not_said_to_be_zero():
+    result, wanted = heavy(5, 1e7)
+    assert not result.converged
+    off = 0.5 * float(np.abs(result.mu.marginal("X").numpy() - wanted).sum())
+    assert off <= result.mu_error + 1e-6
+
+
+def test_mu_settles_where_there_is_a_hard_arc():
+    """In 60 loops of four variables: none is lost in rounding."""
+    lost = []
+    for seed in range(1000, 1060):
+        pdg = loop(np.random.default_rng(seed))
+        attention = Attention.uniform(pdg, beta=1 + seed % 5 / 7).replace(beta={"cd": math.inf})
+        if inconsistency(pdg, attention).mu_error > CLOSE:
+            lost.append(seed)
+    assert lost == []
+
+
+def test_when_rounding_takes_over_the_mu_that_had_settled_best_stands():
+    """How far mu moved last, out of a hundred steps, against the least it ever moved in the first forty."""
+    tol = np.array([1e-6 * 1e-7])
+    for seed, style in ((88, Style(hard=0.7)), (96, Style(zeros=0.1, sharp=0.5, hard=0.3, ratio=1e3))):
+        case = random_case(seed, style)
+        for c in prepare(case.pdg, case.attention).components:
+            one = program(replace(c, gamma=1e-7 * min([1.0, *(a.beta for a in c.arcs if not a.hard)])))
+            rooms = [(solve.Work(one.structure, one.numbers), most) for most in (*range(5, 40), 100)]
+            moves = [float(work.settle(tol, SETTLED, most)[0]) for work, most in rooms]
+            assert moves[-1] <= max(10 * min(moves), 1e-5)
+
+
+@pytest.mark.parametrize("beta", [{}, {"cd": math.inf}], ids=["soft", "hard"])
+def test_problems_at_once_are_extrapolated_as_one_by_one(beta: dict[str, float]):
+    """Bit for bit: no problem knows of others."""
+    rng = np.random.default_rng(3)
+    pdgs = [loop(rng) for _ in range(5)]
+    parts = [
+        replace(component(p, Attention.uniform(p, beta=1 + i / 7).replace(beta=beta)), gamma=1e-7)
+        for i, p in enumerate(pdgs)
+    ]
+    s = supported(parts[0])
+    assert s is not None
+    together = extrapolate(s, Arcs.of(parts))
+    assert np.median(together.error) < CLOSE
+    for k, c in enumerate(parts):
+        alone = extrapolate(s, Arcs.of([c]))
+        np.testing.assert_array_equal(together.mu[k], alone.mu[0])
+        assert together.error[k] == alone.error[0]

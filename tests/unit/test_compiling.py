@@ -1,0 +1,172 @@
+"""Functions are interpreted until there is enough work to start Numba for; without Numba they stay so."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistency, lir
+from dissonance.compiled import compiled as noted
+from dissonance.compiled import engage
+from dissonance.solvers import Newton
+
+HERE = Path(__file__).parent
+
+
+def pdg(seed: int, zeros: float = 0.0, learnable: bool = False) -> PDG:
+    """Three variables in a loop, and a marginal."""
+    rng = np.random.default_rng(seed)
+    a, b, c = (Variable(n, k) for n, k in zip("ABC", (2, 3, 2), strict=True))
+
+    def arc(name: str, s: Any, t: Any, *shape: int) -> Arc:
+        p = rng.random(shape)
+        p[rng.random(shape) < zeros] = 0.0
+        p[..., 0] += 0.1
+        p /= p.sum(-1, keepdims=True)
+        return Arc(name, s, t, SoftmaxTable(p) if learnable else p)
+
+    return PDG(arc("ab", a, b, 2, 3), arc("bc", b, c, 3, 2), arc("ca", c, a, 2, 2), arc("b", (), b, 3))
+
+
+def scores() -> dict[str, Any]:
+    """What the solver is used for, on small PDGs: bounds, mu, blame, and a run of LIR."""
+    found: dict[str, Any] = {}
+    for name, zeros, gamma, hard in [
+        ("soft", 0.0, 0.0, ()),
+        ("zeros", 0.3, 0.0, ()),
+        ("hard", 0.0, 0.0, ("ca",)),
+        ("gamma", 0.0, 0.4, ()),
+        ("all", 0.2, 0.3, ("bc",)),
+    ]:
+        one = pdg(7, zeros)
+        attention = Attention.uniform(one, gamma=gamma).replace(beta=dict.fromkeys(hard, math.inf))
+        result = inconsistency(one, attention, solver=Newton())
+        found[name] = {
+            "bounds": [result.lower, result.upper],
+            "mu": result.mu.marginal("A", "B", "C").reshape(-1).tolist(),
+            "mu_error": result.mu_error,
+            "saved": [x.saved_if_dropped for x in result.by_arc()],
+        }
+    run = lir(pdg(8, learnable=True), steps=2)
+    found["lir"] = {"bounds": [run.after.lower, run.after.upper], "theta": run.pdg["ab"].cpd.table().tolist()}
+    return found
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run some code in a fresh interpreter, with the tests at hand."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HERE)
+
+
+WITHOUT = "import sys; sys.modules['numba'] = None\n"
+LOGGED = "import logging; logging.basicConfig(level=logging.INFO, format='%(levelname)s %(name)s %(message)s')\n"
+CHAIN = (
+    "import numpy as np\nfrom dissonance import *\n"
+    "xs = [Variable(f'X{i}', 2) for i in range(200)]\n"
+    "r = np.random.default_rng(0).dirichlet(np.ones(2), size=(2, 199, 2))\n"
+    "arcs = [Arc(f'f{i}', xs[i], xs[i + 1], r[0, i]) for i in range(199)]\n"
+    "chain = PDG(*arcs, *(Arc(f'b{i}', xs[i + 1], xs[i], r[1, i]) for i in range(199)))\n"
+)
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict[str, Any]:
+    """The scores where Numba is not installed."""
+    found = python(WITHOUT + "import json, test_compiling; print(json.dumps(test_compiling.scores()))")
+    return json.loads(found.stdout)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Any]:
+    """The scores by machine code."""
+    engage()
+    assert "numba" in sys.modules
+    return scores()
+
+
+def test_everything_works_without_numba(interpreted: dict[str, Any], compiled: dict[str, Any]):
+    assert interpreted.keys() == compiled.keys()
+    for name in ("soft", "zeros", "hard", "gamma", "all"):
+        here, there = compiled[name], interpreted[name]
+        close = 1e-9 + 2 * (here["mu_error"] + there["mu_error"])
+        np.testing.assert_allclose(there["mu"], here["mu"], atol=close, err_msg=name)
+        np.testing.assert_allclose(there["saved"], here["saved"], atol=1e-9, err_msg=name)
+    np.testing.assert_allclose(interpreted["lir"]["theta"], compiled["lir"]["theta"], atol=1e-9)
+    np.testing.assert_allclose(interpreted["lir"]["bounds"], compiled["lir"]["bounds"], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["soft", "zeros", "hard", "gamma", "all"])
+def test_interpreted_and_compiled_functions_prove_the_same_bounds(
+    name: str, interpreted: dict[str, Any], compiled: dict[str, Any]
+):
+    here, there = compiled[name]["bounds"], interpreted[name]["bounds"]
+    assert here[1] - here[0] <= 1e-7
+    np.testing.assert_allclose(there, here, rtol=0, atol=1e-12)
+
+
+def test_without_numba_large_work_is_done_all_the_same_and_one_line_says_why_it_is_slow():
+    code = WITHOUT + LOGGED + CHAIN + "for _ in range(2): print(inconsistency(chain, solver='newton').upper)"
+    found = python(code)
+    lines = [x for x in found.stderr.splitlines() if "Numba" in x]
+    assert len(lines) == 1 and lines[0].startswith("WARNING dissonance") and "pip install numba" in lines[0]
+    first, second = map(float, found.stdout.split())
+    values: dict[str, Any] = {}
+    exec(CHAIN, values)
+    assert first == second == pytest.approx(inconsistency(values["chain"], solver="newton").upper, abs=1e-9)
+
+
+def test_without_numba_a_small_score_says_nothing():
+    found = python(
+        WITHOUT + LOGGED + "import test_compiling as t; print(t.inconsistency(t.pdg(1), solver='newton').upper)"
+    )
+    assert "Numba" not in found.stderr and float(found.stdout) > 0
+
+
+def test_a_small_score_does_not_import_numba():
+    found = python(
+        "import sys, test_compiling as t\n"
+        "r = t.inconsistency(t.pdg(1), solver='newton'); assert r.converged\n"
+        "assert t.inconsistency(t.pdg(2, 0.2), t.Attention.uniform(t.pdg(2), gamma=0.3)).converged\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('numba', 'llvmlite')))"
+    )
+    assert found.stdout.strip() == "[]"
+
+
+def test_numba_is_engaged_when_work_adds_up():
+    found = python(
+        "import sys\nfrom dissonance import compiled\nfrom dissonance.solvers.convex import interior, steps\n"
+        "seen = []\n"
+        "for part in (0.4, 0.4, 0.4):\n"
+        "    compiled.expect(part * compiled.ENOUGH)\n"
+        "    made = [hasattr(f, 'py_func') for f in (interior.newton, steps.cold)]\n"
+        "    seen.append(['numba' in sys.modules, *made, interior.cold is steps.cold])\n"
+        "import json; print(json.dumps(seen))"
+    )
+    assert json.loads(found.stdout) == [[False, False, False, True]] * 2 + [[True, True, True, True]]
+
+
+def test_a_large_solve_engages_numba_by_itself():
+    found = python(CHAIN + "import sys; print(inconsistency(chain, solver='newton').converged, 'numba' in sys.modules)")
+    assert found.stdout.split() == ["True", "True"]
+
+
+def test_many_small_solves_engage_numba_in_the_end():
+    found = python(
+        "import sys, test_compiling as t\nseen = []\n"
+        "for seed in range(60):\n"
+        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append('numba' in sys.modules)\n"
+        "print(seen[0], seen[-1], seen == sorted(seen))"
+    )
+    assert found.stdout.split() == ["False", "True", "True"]
+
+
+def test_what_is_defined_after_numba_is_engaged_is_compiled_at_once():
+    engage()
+    twice = noted(lambda x: 2 * x)
+    assert hasattr(twice, "py_func") and twice.py_func(3) == 6
