@@ -56,22 +56,42 @@ class Arc:
             raise type(error)(f"{self}: {error}") from None
         self.__dict__["cpd"] = bound
 
-    @property
+    @cached_property
     def scope(self) -> tuple[Variable, ...]:
         """The sources, then the targets."""
         return (*self.sources, *self.targets)
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the sources."""
+        return tuple([v.name for v in self.sources])
+
+    @cached_property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the targets."""
+        return tuple([v.name for v in self.targets])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sources, then of the targets."""
+        return (*self.source_names, *self.target_names)
+
+    @cached_property
+    def mechanism(self) -> tuple[frozenset[str], frozenset[str]]:
+        """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
+        return frozenset(self.source_names), frozenset(self.target_names)
 
     @property
     def is_euclidean(self) -> bool:
         """Whether every variable of the arc is Euclidean."""
         return all(isinstance(v.domain, Euclidean) for v in self.scope)
 
-    @property
+    @cached_property
     def is_linear_gaussian(self) -> bool:
         """Whether the cpd is linear-Gaussian."""
         return type(self.cpd).linear_gaussian is not CPD.linear_gaussian
 
-    @property
+    @cached_property
     def is_drawn(self) -> bool:
         """Whether the cpd has no table and is not linear-Gaussian: it can only be drawn from and scored."""
         has_table = type(self.cpd).log_table is not CPD.log_table and all(v.is_finite for v in self.scope)

@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -30,16 +29,6 @@ EPS = float(np.finfo(np.float64).eps)
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
 
-BYTES_PER_CELL = 400
-"""What one cell of a cluster table costs an interior-point solve, roughly: it appears in every sparse matrix."""
-
-BYTES_PER_PAIR = 24
-"""What a pair of unknowns that meet in one cluster costs: an entry of the Newton matrix and of its factor."""
-
-
-BYTES_PER_CELL_PAIR = 120
-"""What a pair of cells of one cluster costs the batched solver: a few matrices, their factors, and where they go."""
-
 
 @dataclass(frozen=True)
 class Attended:
@@ -54,25 +43,25 @@ class Attended:
     alpha: float
     varying: Varying | None = None
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The arc's name."""
         return self.arc.name
 
-    @cached_property
+    @property
     def sources(self) -> Scope:
         """Names of the sources."""
-        return tuple(v.name for v in self.arc.sources)
+        return self.arc.source_names
 
-    @cached_property
+    @property
     def targets(self) -> Scope:
         """Names of the targets."""
-        return tuple(v.name for v in self.arc.targets)
+        return self.arc.target_names
 
-    @cached_property
+    @property
     def scope(self) -> Scope:
-        """The sources, then the targets."""
-        return tuple([v.name for v in self.arc.scope])
+        """Names of the sources, then of the targets."""
+        return self.arc.names
 
     @property
     def hard(self) -> bool:
@@ -86,10 +75,10 @@ class Attended:
             return self.arc.cpd.deterministic
         return bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
 
-    @cached_property
+    @property
     def mechanism(self) -> Mechanism:
         """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
-        return frozenset(self.sources), frozenset(self.targets)
+        return self.arc.mechanism
 
 
 @dataclass(frozen=True)
@@ -302,35 +291,6 @@ def _functions(sources: Scope, makers: Sequence[Attended]) -> set[str]:
         if a.deterministic and known.issuperset(a.sources):
             known |= set(a.targets)
     return known
-
-
-def pairs(tree: Tree, curved: bool) -> int:
-    """How many pairs of unknowns meet in a cluster, in all: the entries of a dual Newton matrix.
-
-    The unknowns of a cluster are its separators' states and, if the objective is `curved` (gamma > 0), its cells.
-    """
-    states = [prod(s) if curved else 0 for s in tree.shapes]
-    for i, (p, separator) in enumerate(zip(tree.parent, tree.separators, strict=True)):
-        if p >= 0:
-            shared = prod(tree.sizes[v] for v in separator)
-            states[i] += shared
-            states[p] += shared
-    return sum(n * n for n in states)
-
-
-def dual_bytes(tree: Tree, curved: bool) -> int:
-    """What a solve through the dual holds at its peak, roughly."""
-    return tree.cells * BYTES_PER_CELL + pairs(tree, curved) * BYTES_PER_PAIR
-
-
-def front_bytes(tree: Tree) -> int:
-    """What the batched solver holds at its peak for one problem, roughly: it looks at pairs of cells of a cluster."""
-    return tree.cells * BYTES_PER_CELL + sum(prod(s) ** 2 for s in tree.shapes) * BYTES_PER_CELL_PAIR
-
-
-def check_size(tree: Tree, budget: int, curved: bool) -> None:
-    """Raise SizeError if a solve on this tree would not fit."""
-    check_bytes(tree, dual_bytes(tree, curved), budget)
 
 
 def check_bytes(tree: Tree, need: int, budget: int) -> None:

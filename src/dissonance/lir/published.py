@@ -29,8 +29,11 @@ from dissonance.lir.flows import Descent
 from dissonance.lir.inner import Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.pdg import Arc
-from dissonance.problem import check_size
+from dissonance.problem import check_bytes
 from dissonance.solvers.paper import BIT, Arcs, Dense, Paper
+
+BYTES_PER_STATE = 400
+"""What a joint state of a run takes, roughly: Adam has a few vectors of them, and each arc its index."""
 
 ADAM = Descent("Adam", 0.05 / 10, 10, {"eps": 1e-8 * BIT})
 """The outer loop of the published runs: Adam's epsilon is 1e-8 on gradients in bits."""
@@ -63,7 +66,8 @@ class Unconverged:
         variables = parameters.pdgs[0].variables
         seen = {v.name for a in parameters.arcs for v in a.scope}
         mentioned = [v for v in variables if v.name in seen]
-        check_size(single({v.name: v.size for v in mentioned}), solver.budget // len(parameters), False)
+        joint = single({v.name: v.size for v in mentioned})
+        check_bytes(joint, BYTES_PER_STATE * joint.cells, solver.budget // len(parameters))
         self.dense = Dense.of(mentioned, parameters.arcs)
         self.rate = solver.rate * (solver.spread or math.prod(v.size for v in variables if v.name not in seen))
         self.mu: Tensor | None = None
