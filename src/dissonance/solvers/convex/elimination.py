@@ -68,18 +68,17 @@ def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, leas
 @compiled
 def _update(F: Floats, at: int, n: int, start: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
     """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i >= start, over `count` rows of R, four at a time."""
-    for j in range(0, count - count % 4, 4):
-        p, q, r, s = r_at + j * n, r_at + (j + 1) * n, r_at + (j + 2) * n, r_at + (j + 3) * n
-        for i in range(start, n):
+    for i in range(start, n):
+        row = at + i * n
+        for j in range(0, count - count % 4, 4):
+            p, q, r, s = r_at + j * n, r_at + (j + 1) * n, r_at + (j + 2) * n, r_at + (j + 3) * n
             a, b = weight[j] * R[p + i], weight[j + 1] * R[q + i]
             c, d = weight[j + 2] * R[r + i], weight[j + 3] * R[s + i]
-            row = at + i * n
             for x in range(i, n):
                 F[row + x] -= (a * R[p + x] + b * R[q + x]) + (c * R[r + x] + d * R[s + x])
-    for j in range(count - count % 4, count):
-        p = r_at + j * n
-        for i in range(start, n):
-            a, row = weight[j] * R[p + i], at + i * n
+        for j in range(count - count % 4, count):
+            p = r_at + j * n
+            a = weight[j] * R[p + i]
             for x in range(i, n):
                 F[row + x] -= a * R[p + x]
 
