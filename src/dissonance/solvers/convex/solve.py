@@ -15,7 +15,8 @@ import numpy.typing as npt
 from dissonance.compiled import expect
 from dissonance.solvers.convex import steps
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
-from dissonance.solvers.convex.elimination import TINY, factor
+from dissonance.solvers.convex.dense import TINY
+from dissonance.solvers.convex.elimination import factor
 from dissonance.solvers.convex.interior import newton, solve_all, solve_system
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL
 from dissonance.solvers.convex.program import Numbers, Program, Structure

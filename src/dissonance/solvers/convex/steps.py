@@ -13,10 +13,9 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import normalise, slack
+from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
-
-TINY = 1e-300
 
 
 @compiled

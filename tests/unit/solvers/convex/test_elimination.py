@@ -12,7 +12,7 @@ from problems import Dense, branching, chain, component, forced, hub, inf, loop,
 from dissonance import PDG, Arc, Attention
 from dissonance.distributions.tree import single
 from dissonance.problem import Component, prepare
-from dissonance.solvers.convex import elimination, interior, steps
+from dissonance.solvers.convex import dense, elimination, interior, steps
 from dissonance.solvers.convex.fronts import WIDE
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import Work
@@ -145,13 +145,13 @@ def test_one_large_front_is_eliminated_panel_by_panel():
     """More unknowns than two panels, by cells: the joint of the branching PDG in three of its variables."""
     c = component(loop(np.random.default_rng(5)))
     small_one = program(c, single(c.sizes))
-    assert small_one.structure.fronts.size.max() <= 2 * elimination.PANEL
+    assert small_one.structure.fronts.size.max() <= 2 * dense.PANEL
     check(c, small_one, 6)
     pdg = branching(np.random.default_rng(5), wide=3)
     c = component(pdg)
     one = program(c, single(c.sizes))
     one = replace(one, structure=forced(one.structure, np.ones(1, dtype=bool)))
-    assert one.structure.fronts.size.max() == 27 * 16 > 2 * elimination.PANEL
+    assert one.structure.fronts.size.max() == 27 * 16 > 2 * dense.PANEL
     check(c, one, 6)
 
 

@@ -1,0 +1,126 @@
+"""Dense symmetric matrices, compiled: partial factorisations and the solves that go with them.
+
+Matrices are flat: entry (i, j) of the (n, n) matrix from `at` on is F[at + i n + j]. Of a symmetric one the upper
+triangle is given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissonance.compiled import compiled
+from dissonance.solvers.convex.layout import Floats
+
+FEW, PANEL = 4, 32
+"""Columns that are eliminated together in a small and in a large matrix."""
+
+TINY = 1e-300
+
+DEPENDENT = 1e-14
+"""A pivot of an equation below this part of its diagonal: it repeats others."""
+
+
+@compiled
+def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, least: Floats) -> None:
+    """Rows first to last of the upper triangle, out of the rows up to `end`.
+
+    The diagonal becomes 1/pivot. `least`: positive, a lower bound of the pivot (inf: the unknown is left out);
+    negative: minus the diagonal of an equation, which is left out where it repeats others.
+    """
+    for j in range(first, last):
+        row = at + j * n
+        pivot = F[row + j]
+        inverse = 0.0
+        if least[j] >= 0:
+            inverse = 1.0 / max(pivot, least[j])
+        elif pivot > -DEPENDENT * least[j]:
+            inverse = 1.0 / pivot
+        F[row + j] = inverse
+        for i in range(j + 1, end):
+            f = F[row + i] * inverse
+            if f != 0.0:
+                below = at + i * n
+                for b in range(i, n):
+                    F[below + b] -= f * F[row + b]
+
+
+@compiled
+def update(F: Floats, at: int, n: int, start: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
+    """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i >= start, over `count` rows of R, four at a time."""
+    for i in range(start, n):
+        row = at + i * n
+        for j in range(0, count - count % 4, 4):
+            p, q, r, s = r_at + j * n, r_at + (j + 1) * n, r_at + (j + 2) * n, r_at + (j + 3) * n
+            a, b = weight[j] * R[p + i], weight[j + 1] * R[q + i]
+            c, d = weight[j + 2] * R[r + i], weight[j + 3] * R[s + i]
+            for x in range(i, n):
+                F[row + x] -= (a * R[p + x] + b * R[q + x]) + (c * R[r + x] + d * R[s + x])
+        for j in range(count - count % 4, count):
+            p = r_at + j * n
+            a = weight[j] * R[p + i]
+            for x in range(i, n):
+                F[row + x] -= a * R[p + x]
+
+
+@compiled
+def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
+    """Eliminate the first `count` unknowns of a symmetric matrix, of which the upper triangle is given, in place."""
+    if n <= 6:
+        _eliminate(F, at, n, 0, count, n, least)
+        return
+    width = FEW if n <= 4 * PANEL else PANEL
+    weight = np.empty(PANEL)
+    for first in range(0, count, width):
+        last = min(first + width, count)
+        _eliminate(F, at, n, first, last, last, least)
+        for j in range(first, last):
+            weight[j - first] = F[at + j * n + j]
+        update(F, at, n, last, F, at + first * n, weight, last - first)
+
+
+@compiled
+def forward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
+    """v, from o on, is the right side: eliminate the first `count` unknowns from it."""
+    for j in range(count):
+        row = at + j * n
+        f = v[o + j] * F[row + j]
+        if f != 0.0:
+            for i in range(j + 1, n):
+                v[o + i] -= f * F[row + i]
+
+
+@compiled
+def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
+    """The first `count` unknowns where the others are known; sums in four parts, always in the same order."""
+    for j in range(count - 1, -1, -1):
+        row = at + j * n
+        p = q = r = s = 0.0
+        i = j + 1
+        while i + 3 < n:
+            p += F[row + i] * v[o + i]
+            q += F[row + i + 1] * v[o + i + 1]
+            r += F[row + i + 2] * v[o + i + 2]
+            s += F[row + i + 3] * v[o + i + 3]
+            i += 4
+        while i < n:
+            p += F[row + i] * v[o + i]
+            i += 1
+        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[row + j]
+
+
+@compiled
+def inverse(A: Floats, at: int, n: int) -> None:
+    """The inverse of a symmetric positive semidefinite matrix, in place; directions without weight get none."""
+    F, least, v = np.empty(n * n), np.empty(n), np.zeros(n * n)
+    for i in range(n):
+        least[i] = -max(A[at + i * n + i], TINY)
+        v[i * n + i] = 1.0
+        for j in range(n):
+            F[i * n + j] = A[at + i * n + j]
+    partial(F, 0, n, n, least)
+    for i in range(n):
+        forward(F, 0, n, n, v, i * n)
+        backward(F, 0, n, n, v, i * n)
+    for i in range(n):
+        for j in range(n):
+            A[at + i * n + j] = 0.5 * (v[i * n + j] + v[j * n + i])

@@ -1,0 +1,281 @@
+"""Clusters eliminated by their multipliers, compiled; see `elimination.py`.
+
+    mu = M (g + X d - U u),     M = P^-1,     P = diag(z/mu) and one term that has an entry for every cell
+
+u are the multipliers of the other terms, of hard arcs and of the children's separators; X and U lay states and entries
+over the cells.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissonance.compiled import compiled
+from dissonance.solvers.convex.dense import TINY, partial, update
+from dissonance.solvers.convex.layout import HARD, Floats, Ints
+from dissonance.solvers.convex.room import AT
+
+
+@compiled
+def _invert(I: Ints, X: Floats, L: Ints, W: float, k: int, t: int) -> None:
+    """M at mu, z and q for a cluster and its absorbed term (-1: none), without cancellation.
+
+    P = diag(1/a) + W rho w w' - (W/rho) v v' with 1/a = z/mu + W/f, f = mu(s) qt, v = q/f, rho = sum q v and
+    w = 1 - v/rho, in every row: two updates of rank one.
+    """
+    i_cell_at, i_term_cell, i_entry, i_row_at = L[AT.cell_at], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_row, x_mu, x_z, x_q, x_a, x_up, x_down = L[AT.row], L[AT.mu], L[AT.z], L[AT.q], L[AT.a], L[AT.up], L[AT.down]
+    at, n = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k]
+    if t < 0 or W == 0.0:
+        for i in range(at, at + n):
+            X[x_a + i], X[x_up + i], X[x_down + i] = X[x_mu + i] / X[x_z + i], 0.0, 0.0
+        return
+    start, first, rows = I[i_term_cell + t], I[i_row_at + t], I[i_row_at + t + 1] - I[i_row_at + t]
+    mass, rho, left, cross, bent = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
+    f, v = np.empty(n), np.empty(n)
+    for i in range(n):
+        mass[I[i_row + I[i_entry + start + i]] - first] += X[x_mu + at + i]
+    for i in range(n):
+        e = I[i_entry + start + i]
+        r = I[i_row + e] - first
+        f[i] = max(0.5 * (mass[r] * X[x_q + e] + X[x_mu + at + i]), TINY)
+        v[i] = X[x_q + e] / f[i]
+        rho[r] += X[x_q + e] * v[i]
+    for i in range(n):
+        r = I[i_row + I[i_entry + start + i]] - first
+        stiff = X[x_z + at + i] + W * X[x_mu + at + i] / f[i]
+        X[x_a + at + i] = X[x_mu + at + i] / stiff
+        slope = X[x_z + at + i] * f[i] / stiff * v[i]
+        left[r] += slope * v[i]
+        cross[r] += slope * (1.0 - v[i] / max(rho[r], TINY))
+    for i in range(n):
+        r = I[i_row + I[i_entry + start + i]] - first
+        w, a = 1.0 - v[i] / max(rho[r], TINY), X[x_a + at + i]
+        X[x_down + at + i] = a * (w - cross[r] / max(left[r], TINY) * v[i])
+        X[x_up + at + i] = np.sqrt(W / max(left[r], TINY)) * a * v[i]
+        bent[r] += w * X[x_down + at + i]
+    for i in range(n):
+        r = I[i_row + I[i_entry + start + i]] - first
+        X[x_down + at + i] *= np.sqrt(W * rho[r] / (1.0 + W * rho[r] * bent[r]))
+
+
+@compiled
+def _columns(I: Ints, L: Ints, k: int) -> Ints:
+    """For every block of a front by multipliers (terms, children, its own separator) and cell the column of its
+    indicator, (blocks, cells)."""
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
+    i_absorbed = L[AT.absorbed]
+    n, column, block = I[i_cell_at + k + 1] - I[i_cell_at + k], 0, 0
+    terms, children = I[i_term_at + k + 1] - I[i_term_at + k], I[i_child_at + k + 1] - I[i_child_at + k]
+    found = np.empty((terms - (I[i_absorbed + k] >= 0) + children + 1, n), dtype=np.int64)
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t != I[i_absorbed + k]:
+            base = I[i_entry_at + I[i_row_at + t]]
+            for i in range(n):
+                found[block, i] = column + I[i_entry + I[i_term_cell + t] + i] - base
+            column += I[i_entry_at + I[i_row_at + t + 1]] - base
+            block += 1
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        for i in range(n):
+            found[block, i] = column + I[i_above + I[i_above_at + c] + i] - I[i_unknown_at + c]
+        column += I[i_unknown_at + c + 1] - I[i_unknown_at + c]
+        block += 1
+    for i in range(n):
+        found[block, i] = column + I[i_own + I[i_cell_at + k] + i] - I[i_unknown_at + k]
+    return found
+
+
+@compiled
+def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
+    """Factor the front of a cluster: M, then U'M U and what multipliers have by themselves, then all but its states."""
+    i_cell_at, i_unknown_at, i_child_at, i_child = L[AT.cell_at], L[AT.unknown_at], L[AT.child_at], L[AT.child]
+    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
+    i_row_at, i_entry_at, i_row, i_size = L[AT.row_at], L[AT.entry_at], L[AT.row], L[AT.size]
+    i_absorbed, i_front_at, i_message_at, x_W = L[AT.absorbed], L[AT.front_at], L[AT.message_at], L[AT.W]
+    x_q, x_curve, x_a, x_up, x_down, x_scale = L[AT.q], L[AT.curve], L[AT.a], L[AT.up], L[AT.down], L[AT.scale]
+    x_front, x_message = L[AT.front], L[AT.message]
+    at, n, size, absorbed = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], I[i_size + k], I[i_absorbed + k]
+    F, h, least = X, x_front + I[i_front_at + k], np.zeros(size)
+    weight = X[x_W + absorbed] if absorbed >= 0 else 0.0
+    _invert(I, X, L, weight, k, absorbed)
+    columns = _columns(I, L, k)
+    for x in range(size * size):
+        F[h + x] = 0.0
+    for x in range(len(columns)):
+        for y in range(x, len(columns)):
+            for i in range(n):
+                F[h + columns[x, i] * size + columns[y, i]] += X[x_a + at + i]
+    if weight != 0.0:
+        first, start = I[i_row_at + absorbed], I[i_term_cell + absorbed]
+        rows = I[i_row_at + absorbed + 1] - first
+        ranks, sign = np.zeros(2 * rows * size), np.empty(2 * rows)
+        for r in range(2 * rows):
+            sign[r] = 1.0 if r % 2 else -1.0
+        for i in range(n):
+            r = 2 * (I[i_row + I[i_entry + start + i]] - first) * size
+            for x in range(len(columns)):
+                ranks[r + columns[x, i]] += X[x_up + at + i]
+                ranks[r + size + columns[x, i]] += X[x_down + at + i]
+        update(F, h, size, 0, ranks, 0, sign, 2 * rows)
+    column = 0
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t == absorbed:
+            continue
+        base, stop, hard = I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]], I[i_kind + t] == HARD
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+            _centre(F, h, size, column - base, I[i_entry_at + r], I[i_entry_at + r + 1], X, x_q)
+        for e in range(base, stop):
+            scale = -1.0 if hard else np.sqrt(X[x_W + t] * X[x_curve + e])
+            X[x_scale + e] = scale
+            j = column + e - base
+            for i in range(j + 1):
+                F[h + i * size + j] *= scale
+            for i in range(j, size):
+                F[h + j * size + i] *= scale
+            if hard:
+                least[j] = -max(F[h + j * size + j], TINY)
+            else:
+                F[h + j * size + j] += 1.0
+                least[j] = 1.0
+        if hard:  # the likeliest value of every row is what the others leave
+            for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+                likeliest = I[i_entry_at + r]
+                for e in range(likeliest, I[i_entry_at + r + 1]):
+                    if X[x_q + e] > X[x_q + likeliest]:
+                        likeliest = e
+                least[column + likeliest - base] = np.inf
+        column += stop - base
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        states = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
+        for x in range(states):
+            row = h + (column + x) * size + column
+            for y in range(x, states):
+                F[row + y] += X[x_message + I[i_message_at + c] + x * states + y]
+            least[column + x] = -max(F[row + x], TINY)
+        column += states
+    partial(F, h, size, column, least)
+
+
+@compiled
+def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, Q: Floats, q: int) -> None:
+    """From sums over entries to V: take q times its row's sum from every entry of a row, on both sides.
+
+    F is symmetric, of which the upper triangle is given; entries first to last stand at first + shift on.
+    """
+    start, stop, inner = first + shift, last + shift, 0.0
+    total = np.zeros(n)
+    for e in range(start, stop):
+        for i in range(e):
+            total[i] += F[h + i * n + e]
+        for i in range(e, n):
+            total[i] += F[h + e * n + i]
+    for e in range(start, stop):
+        inner += total[e]
+    for e in range(start, stop):
+        w = Q[q + e - shift]
+        for i in range(start):
+            F[h + i * n + e] -= w * total[i]
+        for i in range(stop, n):
+            F[h + e * n + i] -= w * total[i]
+        for x in range(e, stop):
+            F[h + e * n + x] += w * Q[q + x - shift] * inner - w * total[x] - Q[q + x - shift] * total[e]
+
+
+@compiled
+def times_inverse(I: Ints, X: Floats, L: Ints, x: int, k: int) -> None:
+    """M x, in place."""
+    i_cell_at, i_term_cell, i_entry, i_row_at = L[AT.cell_at], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_row, i_absorbed, x_a, x_up, x_down = L[AT.row], L[AT.absorbed], L[AT.a], L[AT.up], L[AT.down]
+    at, n, t = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], I[i_absorbed + k]
+    if t < 0:
+        for i in range(at, at + n):
+            X[x + i] *= X[x_a + i]
+        return
+    first, rows, start = I[i_row_at + t], I[i_row_at + t + 1] - I[i_row_at + t], I[i_term_cell + t]
+    up, down = np.zeros(rows), np.zeros(rows)
+    for i in range(n):
+        r = I[i_row + I[i_entry + start + i]] - first
+        up[r] += X[x_up + at + i] * X[x + at + i]
+        down[r] += X[x_down + at + i] * X[x + at + i]
+    for i in range(n):
+        r = I[i_row + I[i_entry + start + i]] - first
+        X[x + at + i] = X[x_a + at + i] * X[x + at + i] + X[x_up + at + i] * up[r] - X[x_down + at + i] * down[r]
+
+
+@compiled
+def sums(I: Ints, X: Floats, L: Ints, x: int, k: int) -> None:
+    """U'x - a of a front by multipliers, and X'x, in the cluster's vector."""
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, i_size, i_absorbed, i_vector_at = L[AT.entry_at], L[AT.size], L[AT.absorbed], L[AT.vector_at]
+    x_q, x_off_hard, x_told, x_scale, x_vector = L[AT.q], L[AT.off_hard], L[AT.told], L[AT.scale], L[AT.vector]
+    at, n, o = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], x_vector + I[i_vector_at + k]
+    for i in range(I[i_size + k]):
+        X[o + i] = 0.0
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t == I[i_absorbed + k]:
+            continue
+        base, stop, hard = I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]], I[i_kind + t] == HARD
+        for i in range(n):
+            X[o + I[i_entry + I[i_term_cell + t] + i] - base] += X[x + at + i]
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+            total = 0.0
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                total += X[o + e - base]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                X[o + e - base] = (X[o + e - base] - X[x_q + e] * total) * X[x_scale + e]
+                if hard:
+                    X[o + e - base] += X[x_off_hard + e]
+        o += stop - base
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        base = I[i_unknown_at + c]
+        for i in range(n):
+            X[o + I[i_above + I[i_above_at + c] + i] - base] += X[x + at + i]
+        for u in range(base, I[i_unknown_at + c + 1]):
+            X[o + u - base] -= X[x_told + u]
+        o += I[i_unknown_at + c + 1] - base
+    for i in range(at, at + n):
+        X[o + I[i_own + i] - I[i_unknown_at + k]] += X[x + i]
+
+
+@compiled
+def apply(I: Ints, X: Floats, L: Ints, x: int, d: int, lam: int, k: int) -> None:
+    """x + X d - U u; the children's d and the hard arcs' lam are among u, the cluster's vector."""
+    i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
+    i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, i_absorbed, i_vector_at, x_q = L[AT.entry_at], L[AT.absorbed], L[AT.vector_at], L[AT.q]
+    x_scale, x_vector = L[AT.scale], L[AT.vector]
+    at, n, o = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], x_vector + I[i_vector_at + k]
+    for i in range(at, at + n):
+        X[x + i] += X[d + I[i_own + i]]
+    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+        if t == I[i_absorbed + k]:
+            continue
+        base, stop = I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+            total = 0.0
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                if I[i_kind + t] == HARD:
+                    X[lam + e] = X[o + e - base]
+                X[o + e - base] *= X[x_scale + e]
+                total += X[x_q + e] * X[o + e - base]
+            for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                X[o + e - base] -= total
+        for i in range(n):
+            X[x + at + i] -= X[o + I[i_entry + I[i_term_cell + t] + i] - base]
+        o += stop - base
+    for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+        c = I[i_child + j]
+        base = I[i_unknown_at + c]
+        for v in range(base, I[i_unknown_at + c + 1]):
+            X[d + v] = X[o + v - base]
+        for i in range(n):
+            X[x + at + i] -= X[d + I[i_above + I[i_above_at + c] + i]]
+        o += I[i_unknown_at + c + 1] - base
