@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/scaling.py [--quick]
     OMP_NUM_THREADS=1 python benchmarks/scaling.py --large 100000
+    OMP_NUM_THREADS=1 python benchmarks/scaling.py --before ../before     beside another checkout, at n = 5000
 
 Every PDG has random tables, attended with beta = alpha = 1 at gamma = 0. For each family and size: the library's
 default solver and Clarabel on the same junction tree, each from the PDG to the proof (prepare, decompose, assemble,
@@ -18,9 +19,12 @@ import math
 import os
 import platform
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -344,11 +348,44 @@ def large(n: int) -> None:
     print(f"{done - began:.1f} s in all, {peak:.2f} GiB at the peak, inconsistency {result.upper:.6f}, gap {gap:.1e}")
 
 
+OURS = """
+import sys
+sys.path.insert(0, "benchmarks")
+import torch
+from scaling import FAMILIES, nudged, ours, timed
+torch.set_num_threads(1)
+ours(FAMILIES["chain"](1000, 0))  # libraries load, and compile, at the first use
+for name in FAMILIES:
+    for n in map(int, sys.argv[1:]):
+        pdg = FAMILIES[name](n, 0)
+        moved = nudged(pdg)
+        result, first = timed(lambda: ours(pdg))
+        print(name, n, first, timed(lambda: ours(moved, result))[1], sep=";", flush=True)
+"""
+"""Seconds of the default solver, first and again, whatever the checkout."""
+
+
+def against(before: Path, sizes: list[int]) -> None:
+    """This checkout and another, one after the other: seconds of the first solve and again, and their ratios."""
+    here = Path(__file__).resolve().parents[1]
+    rows: list[list[list[str]]] = []
+    for checkout in (before.resolve(), here):
+        environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+        command = [sys.executable, "-c", OURS, *map(str, sizes)]
+        ran = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
+        rows.append([line.split(";") for line in ran.stdout.splitlines()])
+    print(f"{'family':<15}{'n':>6}{'before':>9}{'now':>9}{'ratio':>7}{'before, again':>15}{'now':>9}{'ratio':>7}")
+    for (name, n, *old), (_, _, *new) in zip(*rows, strict=True):
+        (a, b), (c, d) = map(float, old), map(float, new)
+        print(f"{name:<15}{n:>6}{a:>9.3f}{c:>9.3f}{a / c:>7.1f}{b:>15.3f}{d:>9.3f}{b / d:>7.1f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time certified solves over families of growing PDGs.")
     parser.add_argument("--quick", action="store_true", help="small sizes only, in a few seconds")
     parser.add_argument("--family", choices=list(FAMILIES), action="append", help="only this family (repeatable)")
     parser.add_argument("--sizes", type=int, nargs="+", help="the values of n")
+    parser.add_argument("--before", type=Path, help="another checkout, timed as well, with the ratios")
     parser.add_argument("--large", type=int, metavar="N", help="only a binary chain of N variables")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -358,6 +395,9 @@ def main() -> None:
     )
     if options.large:
         large(options.large)
+        return
+    if options.before:
+        against(options.before, options.sizes or [5000])
         return
     sizes: list[int] = options.sizes or ([30, 100] if options.quick else [200, 1000, 5000])
     names: list[str] = options.family or list(FAMILIES)
