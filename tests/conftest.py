@@ -27,25 +27,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that started
 torch.set_num_threads(1)
 torch.set_warn_always(True)  # a warning that torch gives once would fail whichever test came first
 
-COMPILE = """
-from dissonance import PDG, Arc, Attention, Variable, inconsistency
-from dissonance.compiled import engage
-
-engage()
-a, b, c = (Variable(x, 2) for x in "ABC")
-rows = [[0.7, 0.3], [0.4, 0.6]]
-pdg = PDG(Arc("ab", a, b, rows), Arc("bc", b, c, rows), Arc("ca", c, a, rows), Arc("z", a, b, [[1.0, 0.0], [0.5, 0.5]]))
-for beta, gamma in ((1.0, 0.0), (1.0, 0.5), (float("inf"), 0.0)):
-    found = inconsistency(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta={"ab": beta}), solver="newton")
-    found.mu
-"""
-"""What compiles the solver, or finds it compiled."""
+READY = "from dissonance.solvers.convex.ready import ready; ready()"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the solver once, before there are several workers: each would do it for itself, and so would commands."""
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
-        subprocess.run([sys.executable, "-c", COMPILE], check=True)
+        subprocess.run([sys.executable, "-c", READY], check=True)
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -18,6 +18,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache, wraps
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -94,19 +96,25 @@ def _machine_code(function: Any) -> Any:
     """
     config, before = _numba.config, _numba.config.CACHE_DIR
     config.CACHE_DIR = str(_folder())
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # nobody calls them from C
     try:
-        return _numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        return _numba.njit(cache=True, **options)(function)
     except (OSError, RuntimeError):  # nowhere to keep it
-        return _numba.njit(nogil=True, error_model="numpy")(function)
+        return _numba.njit(**options)(function)
     finally:
         config.CACHE_DIR = before
+
+
+def kept() -> bool:
+    """Whether there is machine code of the present sources; or no Numba, so that there will be none."""
+    return find_spec("numba") is None or any(_folder().rglob("*.nbc"))
 
 
 @cache
 def _folder() -> Path:
     """Where the machine code of the present sources is kept."""
     package = Path(__file__).parent
-    state = hashlib.sha256(f"{_numba.__version__} {np.__version__}".encode())
+    state = hashlib.sha256(f"{version('numba')} {np.__version__}".encode())
     for where in ("solvers/convex", "distributions"):
         for path in sorted((package / where).glob("*.py")):
             state.update(path.read_bytes())
@@ -131,7 +139,7 @@ def _announcer(event: Any) -> Any:
         def on_start(self, event: Any) -> None:
             if not said:
                 said.append(True)
-                _log.info("compiling the solver, once for this installation: about a minute.")
+                _log.warning("compiling the solver, once for this installation: about a minute.")
 
         def on_end(self, event: Any) -> None:
             pass

@@ -107,14 +107,12 @@ class ConcaveConvex:
     def _newton(self, s: Structure, numbers: Numbers, tilt: Array) -> tuple[Array, Array, int, bool]:
         """The minimiser of the convex part with some cost added: the point, its mu, steps, and whether hard arcs
         contradict each other."""
-        from dissonance.solvers.convex.solve import Work, agreeing, contradiction, newton, steps
+        from dissonance.solvers.convex.solve import Work, agreeing, contradiction
 
-        work = Work(s, numbers._replace(c=numbers.c + tilt))
-        (row,) = work.rows()
-        steps.cold(*row)
-        taken, _ = newton(*row, work.clusters, self.tol, math.inf, 100, 0)
-        impossible = bool(contradiction(*row) > FEASIBLE)
-        return work.at[0], agreeing(s, work.mu)[0], taken, impossible
+        work, taken = Work(s, numbers._replace(c=numbers.c + tilt)), np.zeros(1, dtype=np.int64)
+        work.newton(np.array([self.tol]), taken=taken)
+        impossible = bool(contradiction(*work.rows()[0]) > FEASIBLE)
+        return work.at[0], agreeing(s, work.mu)[0], int(taken[0]), impossible
 
     def _descend(
         self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Array

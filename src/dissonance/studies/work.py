@@ -13,6 +13,7 @@ from multiprocessing.queues import SimpleQueue
 
 import torch
 
+from dissonance.solvers.convex.ready import ready
 from dissonance.studies.synthetic import Batch, Folder
 
 Progress = Callable[[float, int], None]
@@ -54,6 +55,7 @@ def _alone(folder: Folder, todo: Sequence[Batch], _: int, report: Report) -> Non
 
 
 def _together(folder: Folder, todo: Sequence[Batch], jobs: int, report: Report) -> None:
+    ready()
     context = multiprocessing.get_context("spawn")
     news: SimpleQueue[tuple[int, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(news,)) as pool:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.layout import Floats
+from dissonance.solvers.convex.layout import ZERO, Floats
 
-FEW, PANEL = 4, 32
-"""Columns that are eliminated together in a small and in a large matrix."""
+SMALL, FEW, MANY = 6, 4, 48
+"""Rows up to which a matrix is eliminated column by column; columns that are eliminated together; and in a large one,
+which is updated for many at once."""
+
+LARGE = 96
+"""Rows above which a matrix is large, and updated by BLAS, so many rows at a time."""
 
 TINY = 1e-300
 
@@ -45,9 +49,22 @@ def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, leas
 
 
 @compiled
-def update(F: Floats, at: int, n: int, start: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
-    """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i >= start, over `count` rows of R, four at a time."""
-    for i in range(start, n):
+def update(F: Floats, at: int, n: int, start: int, end: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
+    """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i and start <= i < end, over `count` rows of R."""
+    if end - start > LARGE and count > FEW:
+        whole = R[r_at : r_at + count * n].reshape(count, n)
+        for i in range(start, end, LARGE):
+            right = np.ascontiguousarray(whole[:, i:])
+            left = np.empty((min(LARGE, end - i), count))
+            for j in range(count):
+                for x in range(len(left)):
+                    left[x, j] = weight[j] * right[j, x]
+            product = np.dot(left, right)
+            for x in range(len(left)):
+                for y in range(n - i):
+                    F[at + (i + x) * n + i + y] -= product[x, y]
+        return
+    for i in range(start, end):
         row = at + i * n
         for j in range(0, count - count % 4, 4):
             p, q, r, s = r_at + j * n, r_at + (j + 1) * n, r_at + (j + 2) * n, r_at + (j + 3) * n
@@ -65,17 +82,20 @@ def update(F: Floats, at: int, n: int, start: int, R: Floats, r_at: int, weight:
 @compiled
 def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
     """Eliminate the first `count` unknowns of a symmetric matrix, of which the upper triangle is given, in place."""
-    if n <= 6:
-        _eliminate(F, at, n, 0, count, n, least)
-        return
-    width = FEW if n <= 4 * PANEL else PANEL
-    weight = np.empty(PANEL)
-    for first in range(0, count, width):
-        last = min(first + width, count)
-        _eliminate(F, at, n, first, last, last, least)
-        for j in range(first, last):
-            weight[j - first] = F[at + j * n + j]
-        update(F, at, n, last, F, at + first * n, weight, last - first)
+    weight = np.empty(MANY)
+    few, many = (SMALL, SMALL) if n <= SMALL else (FEW, FEW) if n <= LARGE else (FEW, MANY)
+    for start in range(0, count, many):
+        stop = min(start + many, count)
+        end = stop if many > few else n  # what is below these columns waits for all of them
+        for first in range(start, stop, few):
+            last = min(first + few, stop)
+            _eliminate(F, at, n, first, last, n if n <= SMALL else last, least)
+            if n > SMALL:
+                for j in range(first, last):
+                    weight[j - start] = F[at + j * n + j]
+                update(F, at, n, last, end, F, at + first * n, weight[first - start :], last - first)
+        if many > few:
+            update(F, at, n, stop, n, F, at + start * n, weight, stop - start)
 
 
 @compiled
@@ -110,17 +130,18 @@ def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
 
 @compiled
 def inverse(A: Floats, at: int, n: int) -> None:
-    """The inverse of a symmetric positive semidefinite matrix, in place; directions without weight get none."""
-    F, least, v = np.empty(n * n), np.empty(n), np.zeros(n * n)
+    """The inverse of a symmetric positive semidefinite matrix, in place; directions without weight get none.
+
+    Eliminating A from [[A, 1], [1, 0]] leaves -A^-1.
+    """
+    m = 2 * n
+    F, least = np.zeros(m * m), np.empty(m)
     for i in range(n):
         least[i] = -max(A[at + i * n + i], TINY)
-        v[i * n + i] = 1.0
-        for j in range(n):
-            F[i * n + j] = A[at + i * n + j]
-    partial(F, 0, n, n, least)
+        F[i * m + n + i] = 1.0
+        for j in range(i, n):
+            F[i * m + j] = A[at + i * n + j]
+    partial(F, ZERO, m, n, least)
     for i in range(n):
-        forward(F, 0, n, n, v, i * n)
-        backward(F, 0, n, n, v, i * n)
-    for i in range(n):
-        for j in range(n):
-            A[at + i * n + j] = 0.5 * (v[i * n + j] + v[j * n + i])
+        for j in range(i, n):
+            A[at + i * n + j] = A[at + j * n + i] = -F[(n + i) * m + n + j]

@@ -27,7 +27,7 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.dense import backward, forward, inverse, partial
-from dissonance.solvers.convex.layout import Floats, Ints
+from dissonance.solvers.convex.layout import ZERO, Floats, Ints
 from dissonance.solvers.convex.multipliers import apply, by_multipliers, sums, times_inverse
 from dissonance.solvers.convex.room import AT
 
@@ -128,7 +128,7 @@ def _by_cells(
                     for y in range(I[i_entry_at + r], stop):
                         B[(x - base) * size + y - base] = total - w * X[x_q + x] - W * X[x_curve + y] * X[x_q + y]
                     B[(x - base) * size + x - base] += w
-            _lay(H, h, n, e, B, 0, size, I, i_entry + I[i_term_cell + t], base, place, partner, C, mine, theirs)
+            _lay(H, h, n, e, B, ZERO, size, I, i_entry + I[i_term_cell + t], base, place, partner, C, mine, theirs)
     for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
         c = I[i_child + j]
         size = I[i_unknown_at + c + 1] - I[i_unknown_at + c]

@@ -1,4 +1,4 @@
-"""The dual interior-point Newton method, compiled: when to take which step, and when to stop.
+"""The dual interior-point Newton method, compiled: where to start, when to take which step, and when to stop.
 
 Unknowns: y (l = log q of soft entries, lam of hard ones), d, and a pair mu, z > 0 with z -> slack(y, d). What a step
 does is in `steps.py`, its system in `elimination.py`; `I`, `X` and `L` are explained in `room.py`. No problem knows of
@@ -17,6 +17,9 @@ from dissonance.solvers.convex.elimination import downward, factor, upward
 from dissonance.solvers.convex.layout import Floats, Ints
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.steps import aim, cold, copy, correct, inside, measure, move, refine, residual
+
+FOLLOWING, INSIDE, HERE, COLD = range(4)
+"""Where to start; see `newton`."""
 
 FINAL = 0.3
 """The gap at which a solution is followed, in units of the tolerance."""
@@ -58,95 +61,93 @@ def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, refinements: int, 
 
 @compiled
 def newton(
-    I: Ints, X: Floats, L: Ints, clusters: Ints, tol: float, still: float, most: int, following: int
-) -> tuple[int, float]:
-    """Iterate until the point's own proof is tight to `tol`, relative to max(1, |value|): steps, and mu's last move.
+    I: Ints,
+    rows: Floats,
+    L: Ints,
+    clusters: Ints,
+    which: Ints,
+    start: int,
+    tol: Floats,
+    still: float,
+    most: int,
+    taken: Ints,
+    moves: Floats,
+) -> None:
+    """Iterate some problems, a row each, until a point's own proof is tight to `tol`, relative to max(1, |value|).
+
+    Adds how many steps that took to `taken`, writes how far mu moved last to `moves`, and proves bounds. Starts:
+
+    - FOLLOWING the solution of a nearby problem, at the final tau at once, as long as every mu and z changes by little
+      of itself; where that does not hold, the point goes back to where it was.
+    - INSIDE: from such a solution, a little inside. HERE: from the point as it stands. COLD: afresh.
 
     With a finite `still` it is mu that counts and not the proof: until a step moves it by less, or by no less than the
-    one before for rounding. Near the end the system is so ill-conditioned that steps may lose what was gained: the best
-    point stands, and one that is within 100 `tol` and twice did not get better is done.
-
-    `following` (1 or 0): from the solution of a nearby problem, at the final tau at once, as long as every mu and z
-    changes by little of itself; where that does not hold, the point goes back to where it was.
+    one before for rounding, or the point, once within 100 `tol`, leaves again. Near the end the system is so
+    ill-conditioned that steps may lose what was gained: the best point stands, and one that is within 100 `tol` and
+    twice did not get better is done.
     """
     n_clusters, n_cells, i_by_cells, x_c, x_mu = L[AT.clusters], L[AT.cells], L[AT.by_cells], L[AT.c], L[AT.mu]
-    x_best = L[AT.best]
-    largest, careful = 0.0, 0
-    for i in range(n_cells):
-        largest = max(largest, abs(X[x_c + i]))
+    x_best, x_bounds = L[AT.best], L[AT.bounds]
+    following = 1 if start == FOLLOWING else 0
+    careful = 0
     for k in range(n_clusters):
         careful = max(careful, 1 - I[i_by_cells + k])
-    before = earlier = moved = least = np.inf
-    stalled = step = 0
-    best = -1
-    arrived = False
-    while True:
-        merit, off, scale, gap, rest, away = measure(I, X, L)
-        target, score = tol * scale, merit + off
-        better = score < least
-        if following:
-            done = (merit < target and off < 1e-7) or step == most
-            better = step == 0
-        elif still < np.inf:
-            near = gap + rest < 100 * target + 1e-15 * max(1.0, largest)
-            done = moved < still or ROUGH > moved > 0.5 * earlier
-            done = done and gap + rest < target + 1e-15 * max(1.0, largest) and off < 1e-7
-            better = not near or moved < least
-            if near and not arrived:
-                better = arrived = True
-        else:
-            close = merit < 100 * target
-            stalled += close and merit > 0.5 * before
-            done = (merit < target and off < max(tol, 1e-9)) or (close and stalled >= 2 and off < 1e-7)
-        finite = math.isfinite(merit + off)
-        if finite and (done or away > RUNAWAY * (1.0 + largest)):
-            return step, moved
-        if finite and better:
-            least, best = (score if still == np.inf else moved), step
-            copy(X, L, x_mu, x_best)
-        if not finite or step == most or (step > best + PATIENCE and best >= 0):
-            break
-        before, earlier = merit, moved
-        factor(I, X, L, clusters)
-        for corrector in range(following, 2):
-            if corrector == following:
-                aim(I, X, L, following * FINAL * tol / n_cells)
-            else:
-                correct(I, X, L, gap, rest, tol)
-            solve_system(I, X, L, clusters, (3 - 2 * following) * careful * corrector, 1.0)
-        moved, length = move(I, X, L)
-        step += 1
-        if following and length <= SHORT:
-            break
-    if best >= 0:
-        copy(X, L, x_best, x_mu)
-        moved = moved if still == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
-    return step, moved
-
-
-@compiled
-def solve_all(
-    I: Ints, rows: Floats, L: Ints, clusters: Ints, known: Ints, tol: Floats, enough: Floats, taken: Ints
-) -> None:
-    """Bounds, proved, of problems side by side, a row each, and how many steps they took.
-
-    `known` (1 or 0): the point is the solution of a nearby problem: it is followed; where that does not prove `enough`,
-    it is a start inside; else start afresh. Iterates to `tol`; all are relative to max(1, |value|).
-    """
-    x_bounds = L[AT.bounds]
-    for b in range(len(known)):
+    for b in which:
         X = rows[b]
-        taken[b] = 0
-        for stage in range(3 - 3 * known[b], 4):  # followed, inside, on, cold
-            if stage == 1:
-                gap = X[x_bounds + 1] - X[x_bounds]
-                gap = min(max(gap, 1e-8), 1.0) if gap == gap else 1.0
-                inside(I, X, L, gap, min(MIXED * gap, 0.3))
-            elif stage == 3:
-                cold(I, X, L)
-            most = 5 if stage == 0 else SOON if stage == 1 else 2 * SOON if stage == 2 else 60
-            steps, _ = newton(I, X, L, clusters, tol[b], np.inf, most, 1 if stage == 0 else 0)
-            taken[b] += steps
-            certify(I, X, L)
-            if X[x_bounds + 1] - X[x_bounds] <= enough[b] * max(1.0, abs(X[x_bounds + 1])):
+        if start == INSIDE:
+            gap = X[x_bounds + 1] - X[x_bounds]
+            gap = min(max(gap, 1e-8), 1.0) if gap == gap else 1.0
+            inside(I, X, L, gap, min(MIXED * gap, 0.3))
+        elif start == COLD:
+            cold(I, X, L)
+        largest = 0.0
+        for i in range(n_cells):
+            largest = max(largest, abs(X[x_c + i]))
+        before = earlier = moved = least = np.inf
+        stalled = step = 0
+        best = -1
+        arrived = left = done = False
+        while True:
+            merit, off, scale, gap, rest, away = measure(I, X, L)
+            target, score = tol[b] * scale, merit + off
+            better = score < least
+            if following:
+                done = (merit < target and off < 1e-7) or step == most
+                better = step == 0
+            elif still < np.inf:
+                near = gap + rest < 100 * target + 1e-15 * max(1.0, largest)
+                done = moved < still or ROUGH > moved > 0.5 * earlier
+                done = done and gap + rest < target + 1e-15 * max(1.0, largest) and off < 1e-7
+                better = not near or moved < least
+                left = arrived and not near
+                if near and not arrived:
+                    better = arrived = True
+            else:
+                close = merit < 100 * target
+                stalled += close and merit > 0.5 * before
+                done = (merit < target and off < max(tol[b], 1e-9)) or (close and stalled >= 2 and off < 1e-7)
+            finite = math.isfinite(merit + off)
+            done = finite and (done or away > RUNAWAY * (1.0 + largest))
+            if finite and better and not left and not done:
+                least, best = (score if still == np.inf else moved), step
+                copy(X, L, x_mu, x_best)
+            if done or not finite or left or step == most or (step > best + PATIENCE and best >= 0):
                 break
+            before, earlier = merit, moved
+            factor(I, X, L, clusters)
+            for corrector in range(following, 2):
+                if corrector == following:
+                    aim(I, X, L, following * FINAL * tol[b] / n_cells)
+                else:
+                    correct(I, X, L, gap, rest, tol[b])
+                solve_system(I, X, L, clusters, (3 - 2 * following) * careful * corrector, 1.0)
+            moved, length = move(I, X, L)
+            step += 1
+            if following and length <= SHORT:
+                break
+        if best >= 0 and not done:
+            copy(X, L, x_best, x_mu)
+            moved = moved if still == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
+        taken[b] += step
+        moves[b] = moved
+        certify(I, X, L)

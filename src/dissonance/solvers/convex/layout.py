@@ -25,6 +25,9 @@ Floats = Any
 Bools = Any
 """An array of truth values."""
 
+ZERO = np.int64(0)
+"""0 as an argument of a compiled function: for a literal, Numba would compile that function once more."""
+
 SOFT, HARD, STRUCTURAL = 0, 1, 2
 """Kinds of terms."""
 
@@ -164,7 +167,7 @@ def number(s: Scopes, alive: Bools, structural: bool) -> Layout:
     unknown_at = np.zeros(C + 1, dtype=np.int64)
     for k in range(C):
         p = s.parent[k]
-        count = 0
+        count = ZERO
         if p >= 0:
             for i in range(s.cluster_at[k], s.cluster_at[k + 1]):
                 for j in range(s.cluster_at[p], s.cluster_at[p + 1]):
@@ -172,14 +175,16 @@ def number(s: Scopes, alive: Bools, structural: bool) -> Layout:
                         shared[count] = s.cluster[i]
                         count += 1
         a, b, base = cell_at[k], cell_at[k + 1], unknown_at[k]
-        found, total = _settings(s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, 0, count, full, a, b)
+        found, total = _settings(
+            s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, ZERO, count, full, a, b
+        )
         unknown_at[k + 1] = base + _numbered(found, total, mark)
         for x in range(a, b):
             own[x] = base + mark[found[x - a]]
         if p >= 0:
             a, b = cell_at[p], cell_at[p + 1]
             found, total = _settings(
-                s.size, s.cluster, s.cluster_at[p], s.cluster_at[p + 1], shared, 0, count, full, a, b
+                s.size, s.cluster, s.cluster_at[p], s.cluster_at[p + 1], shared, ZERO, count, full, a, b
             )
             for x in range(b - a):
                 above[above_at[k] + x] = base + mark[found[x]]

@@ -12,7 +12,7 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.dense import TINY, partial, update
-from dissonance.solvers.convex.layout import HARD, Floats, Ints
+from dissonance.solvers.convex.layout import HARD, ZERO, Floats, Ints
 from dissonance.solvers.convex.room import AT
 
 
@@ -119,8 +119,8 @@ def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
             for x in range(len(columns)):
                 ranks[r + columns[x, i]] += X[x_up + at + i]
                 ranks[r + size + columns[x, i]] += X[x_down + at + i]
-        update(F, h, size, 0, ranks, 0, sign, 2 * rows)
-    column = 0
+        update(F, h, size, ZERO, size, ranks, ZERO, sign, 2 * rows)
+    column = ZERO
     for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
         if t == absorbed:
             continue

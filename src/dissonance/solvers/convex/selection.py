@@ -38,12 +38,13 @@ SOFT = 1e-4
 @dataclass(frozen=True)
 class NearZero:
     """mu (P, cells) at gamma -> 0+ as it looks from a small gamma; how far that is from mu there, and how far rounding
-    moves it (the largest total variation over the clusters), (P,)."""
+    moves it (the largest total variation over the clusters), (P,). `start`: where to start for another gamma."""
 
     structure: Structure
     mu: Floats
     slope: Floats
     rounding: Floats
+    start: Floats
 
     @property
     def error(self) -> Floats:
@@ -61,36 +62,37 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
     assert tree is not None
     found = near_zero(component, solution, GAMMA)
     if found.error[0] > CLOSE:
-        other = near_zero(component, solution, MORE if 2 * found.rounding[0] > found.slope[0] else LESS)
+        gamma = MORE if 2 * found.rounding[0] > found.slope[0] else LESS
+        other = near_zero(component, solution, gamma, found.start)
         found = min(found, other, key=lambda x: x.error[0])
     return found.structure.tables(found.mu[0]), float(found.error[0])
 
 
-def near_zero(component: Component, solution: Solution, gamma: float) -> NearZero:
+def near_zero(component: Component, solution: Solution, gamma: float, start: Floats | None = None) -> NearZero:
     """mu* of a component from gamma times the least weight of its arcs."""
     assert solution.tree is not None
     curved = replace(component, gamma=gamma * _least_weight(component))
     arcs = Arcs.of([curved])
     ((s, _),) = by_support(curved, solution.tree, arcs)
     assert s is not None
-    return extrapolate(s, arcs)
+    return extrapolate(s, arcs, start)
 
 
 def _least_weight(component: Component) -> float:
     return min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
 
 
-def extrapolate(s: Structure, arcs: Arcs) -> NearZero:
+def extrapolate(s: Structure, arcs: Arcs, start: Floats | None = None) -> NearZero:
     """mu at gamma -> 0+ of problems of one structure, from mu and its derivative at their gamma."""
     numbers, twice = s.numbers(arcs), s.numbers(replace(arcs, gamma=2 * arcs.gamma))
     work = Work(s, numbers)
-    moved = work.settle(1e-6 * arcs.gamma, SETTLED, 100)
+    moved, start = work.settle(1e-6 * arcs.gamma, SETTLED, 100, start)
     first = _agreeing(s, numbers.p, work.mu)
     ahead = work.derivative(twice, SOFT * arcs.gamma)
     lost: npt.NDArray[np.bool_] = np.logical_not(np.isfinite(ahead).all(axis=1))
     mu = _agreeing(s, numbers.p, np.where(lost[:, None], first, ahead))
     away = np.add.reduceat(np.abs(mu - first), s.layout.cell_at[:-1], axis=1)
-    return NearZero(s, mu, 0.5 * away.max(1, initial=0.0), np.where(lost, 1.0, moved))
+    return NearZero(s, mu, 0.5 * away.max(1, initial=0.0), np.where(lost, 1.0, moved), start)
 
 
 def _agreeing(s: Structure, p: Floats, mu: Floats) -> Floats:

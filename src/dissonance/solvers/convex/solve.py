@@ -17,7 +17,7 @@ from dissonance.solvers.convex import steps
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.elimination import factor
-from dissonance.solvers.convex.interior import newton, solve_all, solve_system
+from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, SOON, newton, solve_system
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL
 from dissonance.solvers.convex.program import Numbers, Program, Structure
 
@@ -36,6 +36,9 @@ SECONDS_PER_CELL = 1e-3
 
 KEPT = 1e-12
 """How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
+
+BROAD, ANY = 1e-4, 1e300
+"""The gap at which a solution is a start for other gammas; and any move of mu will do there."""
 
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""
@@ -120,13 +123,34 @@ class Work:
         """The arguments of compiled functions, problem by problem."""
         return [(self.I, x, self.offsets) for x in self.X]
 
-    def settle(self, tol: Floats, still: float, most: int) -> Floats:
-        """From a cold start until mu stands still: how far it moved last, (P,)."""
-        moved = np.zeros(len(self.X))
-        for b, row in enumerate(self.rows()):
-            steps.cold(*row)
-            moved[b] = newton(*row, self.clusters, float(tol[b]), still, most, 0)[1]
-        return moved
+    def newton(
+        self,
+        tol: Floats,
+        start: int = COLD,
+        most: int = 100,
+        *,
+        still: float = math.inf,
+        which: Ints | None = None,
+        taken: Ints | None = None,
+    ) -> Floats:
+        """Iterate and prove some problems, all by default: how far mu moved last, (P,); see `interior.newton`."""
+        count = len(self.X)
+        which = np.arange(count) if which is None else which
+        taken = np.zeros(count, dtype=np.int64) if taken is None else taken
+        moves = np.zeros(count)
+        newton(self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves)
+        return moves
+
+    def settle(self, tol: Floats, still: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
+        """Until mu stands still, from a cold start or a start of other gammas: how far it moved last (P,), the start.
+
+        A start (P, point) is where the gap fell below BROAD: from there on gamma matters.
+        """
+        if start is None:
+            self.newton(np.full(len(self.X), BROAD), COLD, most, still=ANY)
+            start = self.at.copy()
+        self.at[...] = start
+        return self.newton(tol, HERE, most, still=still), start
 
     def certify(self) -> None:
         """Prove bounds."""
@@ -189,16 +213,7 @@ def solve(
         def one() -> None:
             some = slice(first, first + size)
             w = Work(s, program.take(some).numbers, None if near is None else near[some])
-            solve_all(
-                w.I,
-                w.X,
-                w.offsets,
-                w.clusters,
-                known[some].astype(np.int64),
-                tol[some],
-                enough[some],
-                found.steps[some],
-            )
+            _stages(w, known[some], tol[some], enough[some], found.steps[some])
             found.at[some], found.mu[some], found.bounds[some] = w.at, w.proved, w.bounds
             if s.hard:
                 _satisfy(w, found, some)
@@ -207,6 +222,19 @@ def solve(
 
     over_threads([piece(first) for first in range(0, count, size)])
     return found
+
+
+def _stages(w: Work, known: Bools, tol: Floats, enough: Floats, taken: Ints) -> None:
+    """Solutions of nearby problems are followed; then starts inside; what is not proved well enough starts afresh."""
+    which = np.flatnonzero(known)
+    for start, most in ((FOLLOWING, 5), (INSIDE, SOON), (HERE, 2 * SOON)):
+        if len(which):
+            w.newton(tol, start, most, which=which, taken=taken)
+            lower, upper = w.bounds[which, 0], w.bounds[which, 1]
+            which = which[~(upper - lower <= enough[which] * np.maximum(1.0, np.abs(upper)))]
+    which = np.concatenate([np.flatnonzero(~known), which])
+    if len(which):
+        w.newton(tol, COLD, 60, which=which, taken=taken)
 
 
 def unsolved(program: Program) -> Outcome:
@@ -219,20 +247,17 @@ def unsolved(program: Program) -> Outcome:
 
 def prove(program: Program, at: Floats, polish: float | None = None) -> Outcome:
     """The outcome of a point of one problem; `polish`: after Newton steps to that tolerance, from a little inside."""
-    w = Work(program.structure, program.numbers, at)
+    w, taken = Work(program.structure, program.numbers, at), np.zeros(1, dtype=np.int64)
     (row,) = w.rows()
     certify(*row)
-    taken = 0
     if polish is not None:
         gap = float(w.bounds[0, 1] - w.bounds[0, 0])
         gap = min(max(gap, 1e-8), 1.0) if math.isfinite(gap) else 1.0
         y = w.view("y", w.L.entries)
         np.maximum(y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=y)
         steps.inside(*row, gap, 0.3 * gap)
-        taken, _ = newton(*row, w.clusters, polish, math.inf, 100, 0)
-        certify(*row)
-    found = replace(unsolved(program), at=w.at.copy(), mu=w.proved.copy(), bounds=w.bounds.copy())
-    found.steps[0] = taken
+        w.newton(np.array([polish]), HERE, taken=taken)
+    found = replace(unsolved(program), at=w.at.copy(), mu=w.proved.copy(), bounds=w.bounds.copy(), steps=taken)
     if program.structure.hard:
         _satisfy(w, found, slice(0, 1))
     return found

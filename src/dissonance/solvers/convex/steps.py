@@ -59,19 +59,21 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
 
     the gap of its own proof, how far mu is from its equations, max(1, |value|), mu.z, mu.|r|, the largest |lam|.
     """
-    n_clusters, n_cells, n_terms, n_unknowns = L[AT.clusters], L[AT.cells], L[AT.terms], L[AT.unknowns]
+    n_clusters, n_terms, n_unknowns, i_cell_at = L[AT.clusters], L[AT.terms], L[AT.unknowns], L[AT.cell_at]
     i_parent, i_unknown_at, i_kind, i_row_at = L[AT.parent], L[AT.unknown_at], L[AT.kind], L[AT.row_at]
     i_entry_at, x_mu, x_z, x_y, x_d, x_r, x_q = L[AT.entry_at], L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.r], L[AT.q]
     x_m, x_curve, x_off_hard, x_off = L[AT.m], L[AT.curve], L[AT.off_hard], L[AT.off]
     normalise(I, X, L)
     slack(I, X, L, x_r, 1.0)
     below = gap = rest = off = value = away = 0.0
-    for i in range(n_cells):
-        below -= min(X[x_r + i], 0.0)
-        X[x_r + i] -= X[x_z + i]
-        gap += X[x_mu + i] * X[x_z + i]
-        rest += X[x_mu + i] * abs(X[x_r + i])
     for k in range(n_clusters):
+        lowest = 0.0
+        for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
+            lowest = min(lowest, X[x_r + i])
+            X[x_r + i] -= X[x_z + i]
+            gap += X[x_mu + i] * X[x_z + i]
+            rest += X[x_mu + i] * abs(X[x_r + i])
+        below -= lowest
         if I[i_parent + k] < 0:
             value += X[x_d + I[i_unknown_at + k]]
     _misfit(I, X, L, x_mu, 1.0)

@@ -132,12 +132,13 @@ Iterated = tuple[Work, np.ndarray]
 
 
 def iterated(
-    program: Program, tol: float, most: int = 60, at: np.ndarray | None = None, following: int = 0
+    program: Program, tol: float, most: int = 60, at: np.ndarray | None = None, start: int = interior.HERE
 ) -> Iterated:
     """Newton steps from a cold start or from given points: the room, and how many steps each problem took."""
     work = started(program, at)
-    taken = [interior.newton(*row, work.clusters, tol, inf, most, following)[0] for row in work.rows()]
-    return work, np.array(taken)
+    taken = np.zeros(len(work.X), dtype=np.int64)
+    work.newton(np.full(len(work.X), tol), start, most, taken=taken)
+    return work, taken
 
 
 def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:

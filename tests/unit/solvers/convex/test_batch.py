@@ -194,13 +194,13 @@ def test_a_result_is_a_start_for_almost_the_same_numbers():
 def test_a_batch_is_cut_to_the_budget_and_that_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     components, pieces = varied(14, 12), list[int]()
     need = program(components).structure.bytes
-    solve_all = solving.solve_all
+    newton = solving.newton
 
-    def counted(*args: np.ndarray) -> None:
+    def counted(*args: Any) -> None:
         pieces.append(len(args[1]))
-        solve_all(*args)
+        newton(*args)
 
-    monkeypatch.setattr(solving, "solve_all", counted)
+    monkeypatch.setattr(solving, "newton", counted)
     monkeypatch.setattr(solving, "threads", lambda: 1)
     wide = Newton().solve_many(components)
     assert pieces == [12]

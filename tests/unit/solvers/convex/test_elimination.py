@@ -145,13 +145,13 @@ def test_one_large_front_is_eliminated_panel_by_panel():
     """More unknowns than two panels, by cells: the joint of the branching PDG in three of its variables."""
     c = component(loop(np.random.default_rng(5)))
     small_one = program(c, single(c.sizes))
-    assert small_one.structure.fronts.size.max() <= 2 * dense.PANEL
+    assert small_one.structure.fronts.size.max() <= dense.LARGE
     check(c, small_one, 6)
     pdg = branching(np.random.default_rng(5), wide=3)
     c = component(pdg)
     one = program(c, single(c.sizes))
     one = replace(one, structure=forced(one.structure, np.ones(1, dtype=bool)))
-    assert one.structure.fronts.size.max() == 27 * 16 > 2 * dense.PANEL
+    assert one.structure.fronts.size.max() == 27 * 16 > dense.LARGE
     check(c, one, 6)
 
 

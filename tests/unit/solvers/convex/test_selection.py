@@ -152,22 +152,22 @@ def conflicted(seed: int, count: int = 28) -> PDG:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_in_a_network_with_a_conflict_it_takes_one_short_run(seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_in_a_network_with_a_conflict_it_takes_few_steps(seed: int, monkeypatch: pytest.MonkeyPatch):
     """It agrees with what another implementation finds at two small gammas, extrapolated, within the error it gives."""
     pdg, steps = conflicted(seed), list[int]()
 
     newton = solve.newton
 
-    def counted(*args: Any) -> tuple[int, float]:
-        found = newton(*args)
-        steps.append(found[0])
-        return found
+    def counted(*args: Any) -> None:
+        newton(*args)
+        (taken,) = args[9]
+        steps.append(taken)
 
     result = inconsistency(pdg)
     assert result.method == "newton" and sum(t.cells for t in map(tree_of, result.solutions)) > 600
     monkeypatch.setattr(solve, "newton", counted)
     error = result.mu_error
-    assert len(steps) == 1 and steps[0] <= 30
+    assert steps and sum(steps) <= 30
     assert error < 1e-5
     near = [inconsistency(pdg, result.attention.replace(gamma=g), solver=Newton(tol=1e-9)) for g in (1e-6, 2e-6)]
     assert near[0].method == "newton"
@@ -220,7 +220,8 @@ def test_a_larger_gamma_is_tried_where_rounding_counts():
     counted = 0
     for seed in range(5, 15):
         s = heavy(seed, 1e5)[0].solutions[0]
-        first, larger = (near_zero(s.component, s, g) for g in (1e-7, 1e-6))
+        first = near_zero(s.component, s, 1e-7)
+        larger = near_zero(s.component, s, 1e-6, first.start)
         if first.error[0] > CLOSE and first.rounding[0] > first.slope[0]:
             assert select(s)[1] == larger.error[0] < first.error[0]
             counted += 1
@@ -230,7 +231,8 @@ def test_a_larger_gamma_is_tried_where_rounding_counts():
 def test_a_smaller_gamma_is_not_tried_where_rounding_is_half_of_the_error():
     for seed in range(5, 15):
         s = heavy(seed, 1e6)[0].solutions[0]
-        first, larger = (near_zero(s.component, s, g) for g in (1e-7, 1e-6))
+        first = near_zero(s.component, s, 1e-7)
+        larger = near_zero(s.component, s, 1e-6, first.start)
         if first.error[0] > CLOSE and 2 * first.rounding[0] > first.slope[0]:
             assert select(s)[1] == larger.error[0]
 
@@ -261,7 +263,7 @@ def test_when_rounding_takes_over_the_mu_that_had_settled_best_stands():
         for c in prepare(case.pdg, case.attention).components:
             one = program(replace(c, gamma=1e-7 * min([1.0, *(a.beta for a in c.arcs if not a.hard)])))
             rooms = [(solve.Work(one.structure, one.numbers), most) for most in (*range(5, 40), 100)]
-            moves = [float(work.settle(tol, SETTLED, most)[0]) for work, most in rooms]
+            moves = [float(work.settle(tol, SETTLED, most)[0][0]) for work, most in rooms]
             assert moves[-1] <= max(10 * min(moves), 1e-5)
 
 
