@@ -25,7 +25,7 @@ Floats = Any
 Bools = Any
 """An array of truth values."""
 
-ZERO = np.int64(0)
+ZERO: Any = np.int64(0)
 """0 as an argument of a compiled function: for a literal, Numba would compile that function once more."""
 
 SOFT, HARD, STRUCTURAL = 0, 1, 2
