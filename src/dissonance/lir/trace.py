@@ -6,7 +6,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -72,7 +73,16 @@ class Row:
         """The same row with other fields: what `dataclasses.replace` does, in a tenth of the time."""
         row = object.__new__(Row)
         row.__dict__.update(self.__dict__, **changes)
+        row.__dict__.pop("line", None)
         return row
+
+    @cached_property
+    def line(self) -> str:
+        """The row as a line of JSON, written once however often it is asked for."""
+        return json.dumps({f: _plain(getattr(self, f)) for f in FIELDS}, allow_nan=False) + "\n"
+
+
+FIELDS = tuple(f.name for f in fields(Row))
 
 
 BLANK = Row(0)
@@ -116,7 +126,7 @@ class Trace:
 
     def lines(self) -> str:
         """The rows as JSON Lines; numbers that are not finite are the strings "inf", "-inf", "nan"."""
-        return "".join(json.dumps(_plain(asdict(r)), allow_nan=False) + "\n" for r in self.rows)
+        return "".join(r.line for r in self.rows)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as JSON Lines, all of the file or nothing."""

@@ -7,6 +7,7 @@ import math
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_global_inconsistency_is_left_out_on_request():
 
 
 def without_time(trace: Trace) -> list[Any]:
-    return [{k: str(v) for k, v in vars(r).items() if k != "seconds"} for r in trace.rows]
+    return [{k: str(v) for k, v in asdict(r).items() if k != "seconds"} for r in trace.rows]
 
 
 @pytest.mark.parametrize("record", [Record(), Record(globally=False)])
