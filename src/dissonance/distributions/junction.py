@@ -85,18 +85,48 @@ def forest(order: Index, clique_at: Index, clique: Index) -> tuple[Index, Index,
 
 
 @compiled
-def _top_down(order: Index, clique_at: Index, clique: Index, kept: Index, parent: Index) -> tuple[Index, Index, Index]:
-    """The kept cliques, numbered level by level from the roots."""
-    n, clusters = len(order), len(kept)
-    child_at, child = transposed(n + 1, np.arange(clusters + 1), parent + 1)  # the roots hang below number 0
-    queue, number = np.empty(clusters, np.int64), np.empty(n, np.int64)
-    end = 0
-    for k in range(-1, clusters):
+def _levels(n: int, kept: Index, parent: Index) -> Index:
+    """The places of the kept cliques, level by level from the roots."""
+    child_at, child = transposed(n + 1, np.arange(len(kept) + 1), parent + 1)  # the roots hang below number 0
+    queue, end = np.empty(len(kept), np.int64), 0
+    for k in range(-1, len(kept)):
         above = kept[queue[k]] if k >= 0 else -1
         for j in child[child_at[above + 1] : child_at[above + 2]]:
-            number[kept[j]] = end
             queue[end] = j
             end += 1
+    return queue
+
+
+@compiled
+def _centred(n: int, kept: Index, parent: Index) -> Index:
+    """The parents where every tree hangs at its centre: no branch has more than half of it, so they can be shared out.
+
+    A long chain is half as deep then, and two threads eliminate it from both ends.
+    """
+    queue, weight, place = _levels(n, kept, parent), np.ones(n, np.int64), np.empty(n, np.int64)
+    for j in queue[::-1]:
+        place[kept[j]] = j
+        if parent[j] >= 0:
+            weight[parent[j]] += weight[kept[j]]
+    whole, hangs = weight.copy(), parent.copy()
+    for j in queue:
+        i, p = kept[j], parent[j]
+        if p >= 0:
+            whole[i] = whole[p]
+        if 2 * weight[i] > whole[i] and p >= 0:  # the centre is below its parent: turn that round
+            hangs[place[p]] = i
+            hangs[j] = -1
+    return hangs
+
+
+@compiled
+def _top_down(order: Index, clique_at: Index, clique: Index, kept: Index, parent: Index) -> tuple[Index, Index, Index]:
+    """The kept cliques, numbered level by level from the roots, which are in the middle."""
+    n, clusters = len(order), len(kept)
+    parent = _centred(n, kept, parent)
+    queue, number = _levels(n, kept, parent), np.empty(n, np.int64)
+    for k in range(clusters):
+        number[kept[queue[k]]] = k
     at, hangs = np.zeros(clusters + 1, np.int64), np.empty(clusters, np.int64)
     for k in range(clusters):
         i, p = kept[queue[k]], parent[queue[k]]

@@ -16,7 +16,7 @@ from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, factor, upward
 from dissonance.solvers.convex.layout import Floats, Ints
 from dissonance.solvers.convex.room import AT
-from dissonance.solvers.convex.steps import aim, cold, copy, correct, inside, measure, move, refine, residual
+from dissonance.solvers.convex.steps import aim, cold, copy, correct, extent, inside, measure, move, refine, residual
 
 FOLLOWING, INSIDE, HERE, COLD = range(4)
 """Where to start; see `newton`."""
@@ -86,12 +86,8 @@ def newton(
     ill-conditioned that steps may lose what was gained: the best point stands, and one that is within 100 `tol` and
     twice did not get better is done.
     """
-    n_clusters, n_cells, i_by_cells, x_c, x_mu = L[AT.clusters], L[AT.cells], L[AT.by_cells], L[AT.c], L[AT.mu]
-    x_best, x_bounds = L[AT.best], L[AT.bounds]
+    n_cells, x_mu, x_best, x_bounds = L[AT.cells], L[AT.mu], L[AT.best], L[AT.bounds]
     following = 1 if start == FOLLOWING else 0
-    careful = 0
-    for k in range(n_clusters):
-        careful = max(careful, 1 - I[i_by_cells + k])
     for b in which:
         X = rows[b]
         if start == INSIDE:
@@ -100,9 +96,7 @@ def newton(
             inside(I, X, L, gap, min(MIXED * gap, 0.3))
         elif start == COLD:
             cold(I, X, L)
-        largest = 0.0
-        for i in range(n_cells):
-            largest = max(largest, abs(X[x_c + i]))
+        largest, careful = extent(I, X, L)
         before = earlier = moved = least = np.inf
         stalled = step = 0
         best = -1

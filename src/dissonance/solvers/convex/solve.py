@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from dissonance.compiled import expect
-from dissonance.solvers.convex import steps
+from dissonance.solvers.convex import steps, threads
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.elimination import factor
@@ -54,30 +52,6 @@ class Outcome:
     bounds: Floats
     steps: Ints
     contradiction: Floats
-
-
-@lru_cache(maxsize=1)
-def threads() -> int:
-    """How many threads there may be: OMP_NUM_THREADS, or the cores this process may use."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads(), thread_name_prefix="dissonance")
-
-
-def over_threads(work: Sequence[Callable[[], None]]) -> None:
-    """Do all of it, side by side where there is more than one thing to do and more than one core."""
-    if len(work) < 2 or threads() < 2:
-        for one in work:
-            one()
-    else:
-        for done in [_pool().submit(one) for one in work]:
-            done.result()
 
 
 class Work:
@@ -138,8 +112,18 @@ class Work:
         which = np.arange(count) if which is None else which
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
-        newton(self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves)
+        iterate = self.over_subtrees if len(which) == 1 and threads.free() > 1 else newton
+        iterate(self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves)
         return moves
+
+    @cached_property
+    def over_subtrees(self) -> Callable[..., None]:
+        """`newton` for one problem: over threads, if it is large and its tree has branches that are worth it."""
+        size = self.structure.fronts.size.astype(np.float64)
+        if self.L.cells < WORTH * threads.free():
+            return newton
+        parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
+        return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
 
     def settle(self, tol: Floats, still: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
         """Until mu stands still, from a cold start or a start of other gammas: how far it moved last (P,), the start.
@@ -206,7 +190,7 @@ def solve(
     count, s = len(program), program.structure
     found = unsolved(program)
     known = np.full(count, near is not None) if known is None else known
-    parallel = min(threads(), max(1, count * s.flat_layout[1].cells // WORTH))
+    parallel = min(threads.free(), max(1, count * s.flat_layout[1].cells // WORTH))
     size = max(1, min(most, -(-count // parallel)))
 
     def piece(first: int) -> Callable[[], None]:
@@ -220,7 +204,7 @@ def solve(
 
         return one
 
-    over_threads([piece(first) for first in range(0, count, size)])
+    threads.side_by_side([piece(first) for first in range(0, count, size)])
     return found
 
 

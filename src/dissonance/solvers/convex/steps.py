@@ -54,6 +54,18 @@ def _misfit(I: Ints, X: Floats, L: Ints, x: int, mass: float) -> None:
 
 
 @compiled
+def extent(I: Ints, X: Floats, L: Ints) -> tuple[float, int]:
+    """max |c|, and whether there are clusters that are eliminated by their multipliers (1 or 0)."""
+    n_clusters, n_cells, i_by_cells, x_c = L[AT.clusters], L[AT.cells], L[AT.by_cells], L[AT.c]
+    largest, multipliers = 0.0, 0
+    for i in range(n_cells):
+        largest = max(largest, abs(X[x_c + i]))
+    for k in range(n_clusters):
+        multipliers = max(multipliers, 1 - I[i_by_cells + k])
+    return largest, multipliers
+
+
+@compiled
 def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, float, float]:
     """Normalise y, fill q, r, m and the curvature 1/(s qt), and say how far the problem is from done:
 

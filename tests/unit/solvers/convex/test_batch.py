@@ -19,6 +19,7 @@ from dissonance.solvers import CliqueTree, Newton, Solution
 from dissonance.solvers.base import alike
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
+from dissonance.solvers.convex import threads
 from dissonance.solvers.convex.program import Arcs, by_support, forget, structure
 from reference import convex
 
@@ -202,7 +203,7 @@ def test_a_batch_is_cut_to_the_budget_and_that_changes_nothing(monkeypatch: pyte
         newton(*args)
 
     monkeypatch.setattr(solving, "newton", counted)
-    monkeypatch.setattr(solving, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "allowed", lambda: 1)
     wide = Newton().solve_many(components)
     assert pieces == [12]
     pieces.clear()

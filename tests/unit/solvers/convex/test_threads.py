@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import component, inf, loop, nudged, program, spread
+from problems import chain, component, inf, loop, nudged, program, spread
 
 from dissonance import Attention, inconsistency
 from dissonance.solvers.convex import solve as solving
+from dissonance.solvers.convex import threads
 from dissonance.solvers.convex.program import Program
 
 
@@ -47,8 +48,8 @@ def test_results_do_not_depend_on_the_number_of_threads(
     for count in (1, 2, 5):
         used.clear()
         with ThreadPoolExecutor(count) as pool:
-            monkeypatch.setattr(solving, "threads", lambda n=count: n)
-            monkeypatch.setattr(solving, "_pool", lambda it=pool: it)
+            monkeypatch.setattr(threads, "allowed", lambda n=count: n)
+            monkeypatch.setattr(threads, "_pool", lambda it=pool: it)
             found.append(solving.solve(one, spread(one), spread(one, 1e-9)))
             then.append(solving.solve(moved, spread(moved), spread(moved, 1e-9), found[-1].at))
         assert (threading.get_ident() in used) == (count == 1)
@@ -58,12 +59,60 @@ def test_results_do_not_depend_on_the_number_of_threads(
     assert (found[0].bounds[:, 1] - found[0].bounds[:, 0] < 1e-8).all()
 
 
+@pytest.mark.parametrize(("gamma", "hard"), [(0.0, ()), (0.3, ()), (0.0, ("f3",)), (0.3, ("f3",))])
+def test_the_subtrees_of_one_problem_are_shared_out(
+    gamma: float, hard: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    """Bit for bit what one thread finds, in a few threads and in more than there are branches."""
+    pdg = chain(np.random.default_rng(8), 30)
+    attention = Attention.uniform(pdg, gamma=gamma).replace(beta=dict.fromkeys(hard, inf))
+    one = program(component(pdg, attention))
+    monkeypatch.setattr(solving, "WORTH", 1)
+    used, found = set[int](), list[solving.Outcome]()
+    factor = threads.factor
+
+    def seen(*args: Any) -> None:
+        used.add(threading.get_ident())
+        factor(*args)
+
+    monkeypatch.setattr(threads, "factor", seen)
+    for count in (1, 2, 3, 50):
+        used.clear()
+        with ThreadPoolExecutor(count) as pool:
+            monkeypatch.setattr(threads, "allowed", lambda n=count: n)
+            monkeypatch.setattr(threads, "_pool", lambda it=pool: it)
+            found.append(solving.solve(one, spread(one), spread(one, 1e-9)))
+        assert len(used) == 0 if count == 1 else len(used) > 1
+    for other in found[1:]:
+        check_the_same(found[0], other)
+
+
+def test_subtrees_are_whole_disjoint_and_balanced():
+    rng = np.random.default_rng(3)
+    for n, count in ((1, 2), (7, 2), (200, 3), (1000, 8)):
+        parent = np.array([-1 if k == 0 or rng.random() < 0.02 else rng.integers(k) for k in range(n)])
+        work = rng.random(n)
+        parts, above = threads.subtrees(parent, work, count)
+        assert sorted(np.concatenate([*parts, above]).tolist()) == list(range(n))
+        for part in parts:
+            inside = set(part.tolist())
+            assert part.tolist() == sorted(inside, reverse=True)
+            assert all(c in inside for c in range(n) if parent[c] in inside)
+        assert all(parent[k] < 0 or parent[k] in above for k in above)
+        assert max((work[p].sum() for p in parts), default=0.0) + work[above].sum() <= work.sum()
+    bush = np.array([-1, *[0] * 99])
+    parts, above = threads.subtrees(bush, np.ones(100), 3)
+    assert [len(p) for p in parts] == [33, 33, 33] and above.tolist() == [0]
+    line = np.array([-1, 0, 0, *range(1, 98)])
+    assert sorted(len(p) for p in threads.subtrees(line, np.ones(100), 8)[0]) == [49, 50]
+
+
 def test_a_small_solve_starts_no_thread(monkeypatch: pytest.MonkeyPatch):
     def refuse() -> ThreadPoolExecutor:
         raise AssertionError("a pool for this?")
 
-    monkeypatch.setattr(solving, "_pool", refuse)
-    monkeypatch.setattr(solving, "threads", lambda: 8)
+    monkeypatch.setattr(threads, "_pool", refuse)
+    monkeypatch.setattr(threads, "allowed", lambda: 8)
     one, _ = batch(10)
     before = threading.active_count()
     assert (solving.solve(one, spread(one), spread(one, 1e-9)).steps > 0).all()
@@ -77,8 +126,8 @@ def test_much_work_is_spread_over_threads(monkeypatch: pytest.MonkeyPatch):
 
     one, _ = batch(4)
     cells = one.structure.flat_layout[1].cells
-    monkeypatch.setattr(solving, "_pool", refuse)
-    monkeypatch.setattr(solving, "threads", lambda: 8)
+    monkeypatch.setattr(threads, "_pool", refuse)
+    monkeypatch.setattr(threads, "allowed", lambda: 8)
     monkeypatch.setattr(solving, "WORTH", 2 * cells)
     with pytest.raises(AssertionError, match="asked for"):
         solving.solve(one, spread(one), spread(one, 1e-9))
@@ -91,10 +140,10 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch):
         raise ValueError("here")
 
     with ThreadPoolExecutor(2) as pool:
-        monkeypatch.setattr(solving, "threads", lambda: 2)
-        monkeypatch.setattr(solving, "_pool", lambda: pool)
+        monkeypatch.setattr(threads, "allowed", lambda: 2)
+        monkeypatch.setattr(threads, "_pool", lambda: pool)
         with pytest.raises(ValueError, match="here"):
-            solving.over_threads([lambda: None, fail])
+            threads.side_by_side([lambda: None, fail])
 
 
 @pytest.mark.parametrize(("asked", "wanted"), [("3", 3), ("1", 1), ("0", None), ("", None), ("many", None)])
@@ -102,10 +151,10 @@ def test_the_number_of_threads_is_what_the_environment_asks_for(
     asked: str, wanted: int | None, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    solving.threads.cache_clear()
+    threads.allowed.cache_clear()
     try:
-        found = solving.threads()
+        found = threads.allowed()
     finally:
         monkeypatch.undo()
-        solving.threads.cache_clear()
+        threads.allowed.cache_clear()
     assert found == wanted if wanted else found >= 1

@@ -1,0 +1,117 @@
+"""Work over threads: problems side by side, or the subtrees of one large problem.
+
+Compiled functions run without the interpreter's lock. What a problem or a cluster gives does not depend on who else is
+at work: a cluster reads what its children tell it in their order, whoever eliminated them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dissonance.solvers.convex import interior
+from dissonance.solvers.convex.elimination import downward, factor, upward
+from dissonance.solvers.convex.layout import Floats, Ints
+
+_own = threading.local()
+
+
+@lru_cache(maxsize=1)
+def allowed() -> int:
+    """How many threads there may be: OMP_NUM_THREADS, or the cores this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free() -> int:
+    """How many threads the caller may use: one if it is itself one of many."""
+    return 1 if getattr(_own, "busy", False) else allowed()
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(allowed(), thread_name_prefix="dissonance")
+
+
+def side_by_side(work: Sequence[Callable[[], None]]) -> None:
+    """Do all of it, side by side where there is more than one thing to do and more than one core."""
+    if len(work) < 2 or free() < 2:
+        for one in work:
+            one()
+    else:
+        for done in [_pool().submit(_busy, one) for one in work]:
+            done.result()
+
+
+def _busy(work: Callable[[], None]) -> None:
+    _own.busy = True
+    try:
+        work()
+    finally:
+        _own.busy = False
+
+
+def subtrees(parent: Ints, work: Floats, threads: int) -> tuple[list[Ints], Ints]:
+    """Whole subtrees for every thread, about as much work for each, and the clusters above them; children first.
+
+    Cut where all is done soonest. Parents are numbered before their children.
+    """
+    below, up, total = work.tolist(), parent.tolist(), float(work.sum())
+    for k in range(len(up) - 1, -1, -1):
+        if up[k] >= 0:
+            below[up[k]] += below[k]
+    soonest, best = total, [-1] * len(up)
+    for size in (total / 2**n for n in range(1, (4 * threads).bit_length())):
+        tops = [k for k, p in enumerate(up) if below[k] <= size and (p < 0 or below[p] > size)]
+        load, owner = [0.0] * threads, [-1] * len(up)
+        for k in sorted(tops, key=lambda k: (-below[k], k)):
+            owner[k] = load.index(min(load))
+            load[owner[k]] += below[k]
+        if total - sum(load) + max(load) < soonest:
+            soonest, best = total - sum(load) + max(load), owner
+    for k, p in enumerate(up):
+        if best[k] < 0 and p >= 0:
+            best[k] = best[p]
+    owners = np.array(best)
+    every = [np.flatnonzero(owners == i)[::-1].copy() for i in range(-1, threads)]
+    return [x for x in every[1:] if len(x)], every[0]
+
+
+def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
+    """`interior.newton` with subtrees eliminated side by side: the same loop, interpreted, for large problems."""
+
+    def factor_all(I: Ints, X: Floats, L: Ints, _: Ints) -> None:
+        side_by_side([lambda part=part: factor(I, X, L, part) for part in parts])
+        factor(I, X, L, above)
+
+    def upward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints) -> None:
+        side_by_side([lambda part=part: upward(I, X, L, g, x, part) for part in parts])
+        upward(I, X, L, g, x, above)
+
+    def downward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, _: Ints) -> None:
+        downward(I, X, L, g, x, d, lam, above)
+        side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part) for part in parts])
+
+    system = _calling(interior.solve_system, upward=upward_all, downward=downward_all)
+    loop = _calling(interior.newton, factor=factor_all, solve_system=system)
+
+    def newton(*args: Any) -> None:
+        with np.errstate(all="ignore"):
+            loop(*args)
+
+    return newton
+
+
+def _calling(function: Any, **others: Callable[..., None]) -> Callable[..., None]:
+    """A compiled function as it stands, interpreted, but for some of what it calls."""
+    plain = getattr(function, "py_func", None) or function.__wrapped__
+    return FunctionType(plain.__code__, {**plain.__globals__, **others})
