@@ -29,6 +29,9 @@ TOGETHER = 256
 WORTH = 20_000
 """Cells, of all problems together, that are worth a thread."""
 
+SHARED = 2e7
+"""Multiplications of a Newton step from which the subtrees of one problem are worth threads."""
+
 SECONDS_PER_CELL = 1e-3
 """What a solve takes a cell, roughly, if it is interpreted."""
 
@@ -119,9 +122,9 @@ class Work:
     @cached_property
     def over_subtrees(self) -> Callable[..., None]:
         """`newton` for one problem: over threads, if it is large and its tree has branches that are worth it."""
-        size = self.structure.fronts.size.astype(np.float64)
-        if self.L.cells < WORTH * threads.free():
+        if self.structure.work < SHARED:
             return newton
+        size = self.structure.fronts.size.astype(np.float64)
         parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
         return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
 

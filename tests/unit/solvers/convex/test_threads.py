@@ -67,7 +67,7 @@ def test_the_subtrees_of_one_problem_are_shared_out(
     pdg = chain(np.random.default_rng(8), 30)
     attention = Attention.uniform(pdg, gamma=gamma).replace(beta=dict.fromkeys(hard, inf))
     one = program(component(pdg, attention))
-    monkeypatch.setattr(solving, "WORTH", 1)
+    monkeypatch.setattr(solving, "SHARED", 1.0)
     used, found = set[int](), list[solving.Outcome]()
     factor = threads.factor
 
