@@ -1,4 +1,4 @@
-"""The torch implementation for GPUs, on the CPU: the same contract as the compiled one."""
+"""The torch implementation for GPUs, on the CPU where there is none: the same contract as the compiled one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ STYLES = {
     "ratio": Style(ratio=1e3),
 }
 TOL, ENOUGH = 1e-10, 1e-9
+WHERE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def problems(style: Style, count: int = 25) -> Iterator[tuple[Component, Program]]:
@@ -42,7 +43,7 @@ def problems(style: Style, count: int = 25) -> Iterator[tuple[Component, Program
 
 def on_torch(one: Program, near: np.ndarray | None = None, known: np.ndarray | None = None) -> Outcome:
     known = np.full(len(one), near is not None) if known is None else known
-    return device.solve(one, spread(one, TOL), spread(one, ENOUGH), near, known, "cpu")
+    return device.solve(one, spread(one, TOL), spread(one, ENOUGH), near, known, WHERE)
 
 
 def check_agreement(here: Outcome, there: Outcome) -> None:
@@ -116,13 +117,13 @@ def test_the_bounds_of_any_point_are_those_of_the_compiled_proof(style: str):
         for noise in (0.3, 3.0):
             work.at[...] = noise * rng.normal(size=work.at.shape)
             work.mu[...] = rng.random(work.mu.shape) * (rng.random(work.mu.shape) < 0.8)
-            at = torch.from_numpy(work.at.copy())
+            at = torch.from_numpy(work.at.copy()).to(WHERE)
             work.certify()
-            batch = device._Batch(one, "cpu")
+            batch = device._Batch(one, WHERE)
             mu, bounds = batch.certify(at)
-            np.testing.assert_allclose(mu.numpy(), work.proved, atol=1e-13)
+            np.testing.assert_allclose(mu.cpu().numpy(), work.proved, atol=1e-13)
             size = max(1.0, float(np.abs(work.bounds[np.isfinite(work.bounds)]).max()))
-            np.testing.assert_allclose(bounds.numpy(), work.bounds, atol=1e-11 * size)
+            np.testing.assert_allclose(bounds.cpu().numpy(), work.bounds, atol=1e-11 * size)
             assert not float(batch.contradiction(at)) > 1e-12  # some mu satisfies the hard arcs
             solution = Newton().solve(c)
             assert float(bounds[0, 0]) - c.rounding <= solution.upper
@@ -138,7 +139,7 @@ def test_contradictory_multipliers_are_proof_on_both():
             if not 1e-4 < violation < inf:
                 continue
             here, there = solve(one := program(c), spread(one, TOL), spread(one, ENOUGH)), on_torch(one)
-            moved = device._Batch(one, "cpu").contradiction(torch.from_numpy(here.at))
+            moved = device._Batch(one, WHERE).contradiction(torch.from_numpy(here.at).to(WHERE))
             assert float(moved) == pytest.approx(float(here.contradiction[0]), abs=1e-12)
             assert not (there.bounds[0, 2] < 1e-6 and there.bounds[0, 1] < inf)  # no mu is claimed to satisfy them
             proved += here.contradiction[0] > 0
