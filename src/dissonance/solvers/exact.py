@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.program import Arcs, Program, Structure
     from dissonance.solvers.convex.solve import Outcome
 
-LARGE = 4000
-"""Problems from which on a batch is quicker on a GPU."""
+LARGE = 2000
+"""Problems a core from which on a batch is quicker on a GPU."""
 
 MOST_WORK = 2e11
 """Multiplications of a Newton step above which a problem is refused: some twenty of them would take an hour."""
@@ -98,7 +98,9 @@ class Newton:
         """Whether a batch of so many problems is solved on a GPU."""
         if self.device is not None:
             return self.device != "cpu"
-        return count >= LARGE and torch.cuda.is_available()
+        from dissonance.solvers.convex.threads import allowed
+
+        return count >= LARGE * allowed() and torch.cuda.is_available()
 
     def _solve(
         self, s: Structure, components: Sequence[Component], arcs: Arcs, near: Sequence[Solution]

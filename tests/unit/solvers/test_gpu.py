@@ -10,6 +10,7 @@ import torch
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistencies
 from dissonance.solvers import Newton, exact
+from dissonance.solvers.convex import threads
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -40,5 +41,6 @@ def test_the_same_bounds(gamma: float, hard: bool) -> None:
 
 
 def test_very_large_batches_go_there_by_themselves() -> None:
-    assert Newton().on_gpu(exact.LARGE) and not Newton().on_gpu(exact.LARGE - 1)
-    assert not Newton(device="cpu").on_gpu(exact.LARGE)
+    many = exact.LARGE * threads.allowed()
+    assert Newton().on_gpu(many) and not Newton().on_gpu(many - 1)
+    assert not Newton(device="cpu").on_gpu(many)

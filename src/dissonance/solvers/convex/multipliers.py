@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.dense import TINY, partial, update
+from dissonance.solvers.convex.dense import TINY, partial
 from dissonance.solvers.convex.layout import HARD, ZERO, Floats, Ints
 from dissonance.solvers.convex.room import AT
 
@@ -89,13 +89,44 @@ def _columns(I: Ints, L: Ints, k: int) -> Ints:
 
 
 @compiled
+def _add_rows(I: Ints, X: Floats, L: Ints, k: int, columns: Ints) -> None:
+    """What M has beside its diagonal, up up' - down down' in every row of the absorbed term, onto the front.
+
+    A row has few cells where there are many rows, so that few columns meet.
+    """
+    i_cell_at, i_term_cell, i_entry, i_row_at = L[AT.cell_at], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, i_size, i_absorbed, i_front_at = L[AT.entry_at], L[AT.size], L[AT.absorbed], L[AT.front_at]
+    x_up, x_down, x_front = L[AT.up], L[AT.down], L[AT.front]
+    at, n, size, t = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], I[i_size + k], I[i_absorbed + k]
+    h, base = x_front + I[i_front_at + k], I[i_entry_at + I[i_row_at + t]]
+    cell, met, seen = np.empty(n, dtype=np.int64), np.empty(size, dtype=np.int64), np.full(size, -1)
+    up, down = np.empty(size), np.empty(size)
+    for i in range(n):
+        cell[I[i_entry + I[i_term_cell + t] + i] - base] = i
+    for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+        count = 0
+        for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+            i = cell[e - base]
+            for x in range(len(columns)):
+                j = columns[x, i]
+                if seen[j] != r:
+                    seen[j], met[count], up[j], down[j] = r, j, 0.0, 0.0
+                    count += 1
+                up[j] += X[x_up + at + i]
+                down[j] += X[x_down + at + i]
+        for x in range(count):
+            for y in range(x, count):
+                i, j = min(met[x], met[y]), max(met[x], met[y])
+                X[h + i * size + j] += up[i] * up[j] - down[i] * down[j]
+
+
+@compiled
 def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
     """Factor the front of a cluster: M, then U'M U and what multipliers have by themselves, then all but its states."""
     i_cell_at, i_unknown_at, i_child_at, i_child = L[AT.cell_at], L[AT.unknown_at], L[AT.child_at], L[AT.child]
-    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
-    i_row_at, i_entry_at, i_row, i_size = L[AT.row_at], L[AT.entry_at], L[AT.row], L[AT.size]
-    i_absorbed, i_front_at, i_message_at, x_W = L[AT.absorbed], L[AT.front_at], L[AT.message_at], L[AT.W]
-    x_q, x_curve, x_a, x_up, x_down, x_scale = L[AT.q], L[AT.curve], L[AT.a], L[AT.up], L[AT.down], L[AT.scale]
+    i_term_at, i_kind, i_row_at, i_entry_at = L[AT.term_at], L[AT.kind], L[AT.row_at], L[AT.entry_at]
+    i_size, i_absorbed, i_front_at, i_message_at = L[AT.size], L[AT.absorbed], L[AT.front_at], L[AT.message_at]
+    x_W, x_q, x_curve, x_a, x_scale = L[AT.W], L[AT.q], L[AT.curve], L[AT.a], L[AT.scale]
     x_front, x_message = L[AT.front], L[AT.message]
     at, n, size, absorbed = I[i_cell_at + k], I[i_cell_at + k + 1] - I[i_cell_at + k], I[i_size + k], I[i_absorbed + k]
     F, h, least = X, x_front + I[i_front_at + k], np.zeros(size)
@@ -109,17 +140,7 @@ def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
             for i in range(n):
                 F[h + columns[x, i] * size + columns[y, i]] += X[x_a + at + i]
     if weight != 0.0:
-        first, start = I[i_row_at + absorbed], I[i_term_cell + absorbed]
-        rows = I[i_row_at + absorbed + 1] - first
-        ranks, sign = np.zeros(2 * rows * size), np.empty(2 * rows)
-        for r in range(2 * rows):
-            sign[r] = 1.0 if r % 2 else -1.0
-        for i in range(n):
-            r = 2 * (I[i_row + I[i_entry + start + i]] - first) * size
-            for x in range(len(columns)):
-                ranks[r + columns[x, i]] += X[x_up + at + i]
-                ranks[r + size + columns[x, i]] += X[x_down + at + i]
-        update(F, h, size, ZERO, size, ranks, ZERO, sign, 2 * rows)
+        _add_rows(I, X, L, k, columns)
     column = ZERO
     for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
         if t == absorbed:
