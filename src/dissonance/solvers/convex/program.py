@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +26,10 @@ from torch import Tensor
 
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Component, uncollected
+from dissonance.problem import Component
 from dissonance.solvers.base import alike
 from dissonance.solvers.convex.fronts import Fronts, fronts
-from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, number
+from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, number
 from dissonance.solvers.convex.room import Offsets, offsets
 from dissonance.solvers.convex.support import support
 
@@ -66,11 +67,11 @@ class Arcs:
     @classmethod
     def of(cls, components: Sequence[Component]) -> Arcs:
         """Those of components that are alike."""
-        tables = [[a.log_p.reshape(-1) for a in c.arcs] or [np.zeros(0)] for c in components]
+        every = [a.log_p.ravel() for c in components for a in c.arcs] or [np.zeros(0)]
         return cls(
-            np.stack([np.concatenate(x) for x in tables]),
-            np.array([[a.beta for a in c.arcs] for c in components], dtype=np.float64),
-            np.array([[a.alpha for a in c.arcs] for c in components], dtype=np.float64),
+            np.concatenate(every).reshape(len(components), -1),
+            np.stack([c.beta for c in components]),
+            np.stack([c.alpha for c in components]),
             np.array([c.gamma for c in components], dtype=np.float64),
         )
 
@@ -183,23 +184,27 @@ class Structure:
 
     def tables(self, mu: Floats) -> list[Tensor]:
         """One problem's cells (cells,) as a table a cluster, 0 where nothing can be."""
-        lay, shapes = self.layout, self.tree.shapes
-        whole = [math.prod(s) for s in shapes]
         flat = torch.from_numpy(mu)
-        if sum(whole) != len(mu):
-            spread = torch.zeros(sum(whole), dtype=flat.dtype)
-            starts = np.concatenate([[0], np.cumsum(whole)[:-1]])
-            spread[torch.from_numpy(lay.full + np.repeat(starts, np.diff(lay.cell_at)))] = flat
-            flat = spread
-        return [x.view(s) for x, s in zip(flat.split(whole), shapes, strict=True)]
+        if self.tree.cells != len(mu):
+            flat = torch.zeros(self.tree.cells, dtype=flat.dtype)
+            flat[torch.from_numpy(self._whole)] = torch.from_numpy(mu)
+        found: list[Tensor] = []
+        at = 0
+        for shape, run in groupby(self.tree.shapes):  # neighbours of one shape together: an operation takes its time
+            count, size = len(list(run)), math.prod(shape)
+            found += flat[at : at + count * size].view(count, *shape).unbind()
+            at += count * size
+        return found
 
     def flat(self, tables: Sequence[Tensor]) -> Floats:
         """The inverse of `tables`."""
-        lay = self.layout
-        whole = np.array([math.prod(s) for s in self.tree.shapes])
-        starts = np.concatenate([[0], np.cumsum(whole)[:-1]])
-        found = torch.cat([t.detach().reshape(-1) for t in tables]).numpy()
-        return found[lay.full + np.repeat(starts, np.diff(lay.cell_at))]
+        return torch.cat([t.detach().reshape(-1) for t in tables]).numpy()[self._whole]
+
+    @cached_property
+    def _whole(self) -> Ints:
+        """The place of each cell in the whole tables, one after another."""
+        sizes = np.array([math.prod(s) for s in self.tree.shapes])
+        return self.layout.full + np.repeat(np.cumsum(sizes) - sizes, np.diff(self.layout.cell_at))
 
     def spread_multipliers(self, y: Floats) -> Floats:
         """lambda(s, t) of every table entry, (P, entries), from y (P, entries): 0 where there is none."""
@@ -305,31 +310,13 @@ def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Stru
             yield whole if alive.all() else structure(component, tree, alive), np.array(some)
 
 
-@uncollected()
 def scopes(component: Component, tree: Tree) -> Scopes:
-    """Names as numbers."""
-    arcs = component.arcs
-    first: dict[object, int] = {}
-    fixed: dict[object, int] = {}
-    for j, a in enumerate(arcs):
-        (fixed if a.hard else first).setdefault(a.mechanism, j)
-    leader = [j if a.hard else fixed.get(a.mechanism, first[a.mechanism]) for j, a in enumerate(arcs)]
-    order, size, cluster_at, cluster, parent = tree.arrays
-    place = {v: i for i, v in enumerate(order)}
-    arc_at = np.zeros(len(arcs) + 1, dtype=np.int64)
-    np.cumsum([len(a.scope) for a in arcs], out=arc_at[1:])
-    return Scopes(
-        size,
-        cluster_at,
-        cluster,
-        parent,
-        arc_at,
-        np.array([place[v] for a in arcs for v in a.scope], dtype=np.int64),
-        np.array([len(a.sources) for a in arcs], dtype=np.int64),
-        np.array([a.hard for a in arcs], dtype=np.bool_),
-        tree.homes([a.scope for a in arcs]),
-        np.array(leader, dtype=np.int64),
-    )
+    """A component, on a tree over its variables, as numbers."""
+    (at, arc), sources, hard = component.scopes, component.sources, component.hard
+    home = tree.numbered_homes(component.scopes)
+    leader = leaders(at, arc, sources, hard, home, len(tree.clusters))
+    _, size, cluster_at, cluster, parent = tree.arrays
+    return Scopes(size, cluster_at, cluster, parent, at, arc, sources, hard, home, leader)
 
 
 @dataclass(frozen=True)
