@@ -17,7 +17,7 @@ Weights = Mapping[str, float]
 
 
 def _frozen(weights: Mapping[str, float]) -> Weights:
-    return MappingProxyType({str(k): float(v) for k, v in weights.items()})
+    return MappingProxyType(dict(zip(map(str, weights), map(float, weights.values()), strict=True)))
 
 
 class Seen(Protocol):

@@ -375,28 +375,31 @@ def connected(
     arcs: Iterable[Attended], variables: Iterable[Variable]
 ) -> list[tuple[tuple[Variable, ...], tuple[Attended, ...]]]:
     """The connected parts, in the order of their first arcs: their variables, of those given, and their arcs."""
-    above: dict[str, str] = {}
-
-    def top(v: str) -> str:
-        while (up := above[v]) != v:
-            above[v] = v = above[up]  # halves the way for those who come later
-        return v
-
     arcs = tuple(arcs)
+    together: dict[str, list[str]] = {}  # all the names of a part, under each of them
     for a in arcs:
-        names = a.arc.names
-        root = top(above.setdefault(names[0], names[0]))
-        for v in names[1:]:
-            above[top(above.setdefault(v, root))] = root
+        first, *others = a.arc.names
+        if first not in together:
+            together[first] = [first]
+        here = together[first]
+        for v in others:
+            there = together.get(v)
+            if there is None:
+                together[v] = here
+                here.append(v)
+            elif there is not here:
+                few, here = (here, there) if len(here) < len(there) else (there, here)
+                here += few
+                together |= dict.fromkeys(few, here)
     parts: dict[str, tuple[list[Variable], list[Attended]]] = {}
     for a in arcs:
-        root = top(a.arc.names[0])
-        if root not in parts:
-            parts[root] = [], []
-        parts[root][1].append(a)
+        one = together[a.arc.names[0]][0]
+        if one not in parts:
+            parts[one] = [], []
+        parts[one][1].append(a)
     for v in variables:
-        if v.name in above:
-            parts[top(v.name)][0].append(v)
+        if v.name in together:
+            parts[together[v.name][0]][0].append(v)
     return [(tuple(vs), tuple(some)) for vs, some in parts.values()]
 
 

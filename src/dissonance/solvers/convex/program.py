@@ -109,36 +109,55 @@ class Structure:
         return np.repeat(np.arange(len(self.layout.home)), np.diff(self.layout.table_at))
 
     @cached_property
-    def soft(self) -> Bools:
-        """Which entries are of soft arcs."""
-        return self.kind == SOFT
-
-    @cached_property
     def kind(self) -> Ints:
         """What each entry is of."""
         lay = self.layout
-        return np.repeat(lay.kind, np.diff(lay.entry_at[lay.row_at]))
+        at = lay.entry_at[lay.row_at]
+        return np.repeat(lay.kind, at[1:] - at[:-1])
+
+    @cached_property
+    def _of_arcs(self) -> Ints | slice:
+        """The entries of arcs."""
+        return _some(self.layout.table >= 0)
+
+    @cached_property
+    def _soft(self) -> Ints | slice:
+        """The entries of soft arcs."""
+        return _some(self.kind == SOFT)
+
+    @cached_property
+    def _arc(self) -> Ints:
+        """The arc of every item of `arc_table`."""
+        at = self.layout.arc_cell
+        return np.repeat(np.arange(len(at) - 1), at[1:] - at[:-1])
 
     @cached_property
     def _cell(self) -> Ints:
         """The cell of every item of `arc_table`."""
         lay = self.layout
-        sizes = np.diff(lay.arc_cell)
-        return np.repeat(lay.cell_at[lay.home] - lay.arc_cell[:-1], sizes) + np.arange(sizes.sum())
+        return (lay.cell_at[lay.home] - lay.arc_cell[:-1])[self._arc] + np.arange(len(self._arc))
 
     @cached_property
-    def _costs(self) -> tuple[Ints, Ints, Ints, _Sums]:
-        """For each part of c: its arc, the table entry of its log p, 1 if that is a hard arc's that fixes it; and how
-        the parts add up to cells."""
-        lay = self.layout
-        arc = np.repeat(np.arange(len(lay.home)), np.diff(lay.arc_cell))
-        fixed = np.flatnonzero(~lay.hard[arc] & lay.hard[lay.leader[arc]])
-        lead = lay.leader[arc[fixed]]
-        there = lay.arc_table[lay.arc_cell[lead] + fixed - lay.arc_cell[arc[fixed]]]
-        parts = np.concatenate([np.zeros(len(arc), dtype=np.int64), np.ones(len(fixed), dtype=np.int64)])
-        cells = np.concatenate([self._cell, self._cell[fixed]])
-        joined = np.concatenate([arc, arc[fixed]]), np.concatenate([lay.arc_table, there]), parts
-        return *joined, _Sums.of(cells, len(lay.own))
+    def _costs(self) -> tuple[Ints, Ints, _Sums]:
+        """The parts of c in the order in which they add up: the number of the price of each, the table entry of its
+        log p; and how they add up to cells."""
+        lay, price, entry, cells = self.layout, self._arc, self.layout.arc_table, self._cell
+        if self.hard:  # a soft arc whose mechanism is fixed pays for the hard arc's log p as well
+            fixed = np.flatnonzero(~lay.hard[price] & lay.hard[lay.leader[price]])
+            arc = price[fixed]
+            there = lay.arc_table[lay.arc_cell[lay.leader[arc]] + fixed - lay.arc_cell[arc]]
+            price = np.concatenate([price, arc + len(lay.home)])
+            entry, cells = np.concatenate([entry, there]), np.concatenate([cells, cells[fixed]])
+        sums = _Sums.of(cells, len(lay.own))
+        return price[sums.order], entry[sums.order], sums
+
+    def _prices(self, a: Arcs) -> Floats:
+        """What log p costs: of every arc's own; and, where there are hard arcs, of one's that fixes the mechanism."""
+        if not self.hard:
+            return -a.beta
+        hard, structure = self.layout.hard, a.gamma[:, None] * a.alpha
+        beta = np.where(hard, 0.0, a.beta)
+        return np.concatenate([np.where(hard, -structure, -beta), np.where(hard, 0.0, beta - structure)], 1)
 
     @cached_property
     def _joints(self) -> _Sums:
@@ -150,32 +169,30 @@ class Structure:
 
     def numbers(self, a: Arcs) -> Numbers:
         """c, W and p; mechanisms of negative weight have W = 0."""
-        lay, hard = self.layout, self.layout.hard
-        gamma = a.gamma[:, None]
-        weight = np.where(hard, 0.0, np.where(hard, 0.0, a.beta) - gamma * a.alpha)
-        price = np.where(hard, -gamma * a.alpha, -np.where(hard, 0.0, a.beta))
+        lay = self.layout
+        price, entry, sums = self._costs
         zero = a.log_p == -np.inf
-        logs = a.log_p
-        if zero.any():
-            logs = np.where(zero, 0.0, a.log_p)
-        arc, entry, fixed, sums = self._costs
-        parts = np.where(fixed, weight[:, arc], price[:, arc]) * logs[:, entry]
-        if zero.any() and (a.beta < 0).any():  # disbelief in the impossible
-            parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (fixed == 0)] = -np.inf
-        W = self.weights(a)
+        impossible = zero.any()
+        logs = np.where(zero, 0.0, a.log_p) if impossible else a.log_p
+        parts = self._prices(a)[:, price] * logs[:, entry]
+        if impossible and (a.beta < 0).any():  # disbelief in the impossible
+            parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (price < len(lay.home))] = -np.inf
         p = np.ones((len(a.gamma), len(lay.row)))
-        known = self.kind != STRUCTURAL
-        p[:, known] = np.exp(a.log_p[:, lay.table[known]])
-        p[:, self.soft] = 0.9 * p[:, self.soft] + 0.05
+        p[:, self._of_arcs] = np.exp(a.log_p[:, lay.table[self._of_arcs]])
+        p[:, self._soft] = 0.9 * p[:, self._soft] + 0.05
         if self.hard:  # rows of single precision sum to 1 only so far
             total = np.add.reduceat(p, lay.entry_at[:-1], axis=1)[:, lay.row]
             p = np.where(self.kind == HARD, p / total, p)
-        return Numbers(sums.total(parts), np.maximum(W, 0.0), p)
+        return Numbers(sums.added(parts), np.maximum(self.weights(a), 0.0), p)
+
+    @cached_property
+    def _weighed(self) -> Ints | slice:
+        """The soft arcs that add to the weight of a term."""
+        return _some(~self.layout.hard & (self.layout.term_of >= 0))
 
     def weights(self, a: Arcs) -> Floats:
         """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
-        lay = self.layout
-        soft = np.flatnonzero(~lay.hard & (lay.term_of >= 0))
+        lay, soft = self.layout, self._weighed
         weight = a.beta[:, soft] - a.gamma[:, None] * a.alpha[:, soft]
         found = np.zeros((len(a.gamma), len(lay.kind)))
         np.add.at(found.T, lay.term_of[soft], weight.T)
@@ -242,6 +259,11 @@ class Structure:
         return 8 * (len(I) + L.width)
 
 
+def _some(marked: Bools) -> Ints | slice:
+    """What is marked, as an index; all of it without a copy."""
+    return slice(None) if marked.all() else np.flatnonzero(marked)
+
+
 @dataclass(frozen=True)
 class _Sums:
     """Which of many items add up to which of n sums."""
@@ -255,14 +277,22 @@ class _Sums:
     def of(cls, to: Ints, n: int) -> _Sums:
         order = np.argsort(to, kind="stable")
         sorted_to = to[order]
-        starts = np.flatnonzero(np.diff(sorted_to, prepend=-1))
+        new = np.ones(len(to), dtype=np.bool_)
+        new[1:] = sorted_to[1:] != sorted_to[:-1]
+        starts = np.flatnonzero(new)
         return cls(order, starts, sorted_to[starts], n)
 
     def total(self, items: Floats) -> Floats:
         """(P, items) added up to (P, n)."""
+        return self.added(items[:, self.order])
+
+    def added(self, items: Floats) -> Floats:
+        """The same for items that are in order."""
+        if len(self.filled) == self.n:
+            return np.add.reduceat(items, self.starts, axis=1)
         found = np.zeros((len(items), self.n))
         if len(self.order):
-            found[:, self.filled] = np.add.reduceat(items[:, self.order], self.starts, axis=1)
+            found[:, self.filled] = np.add.reduceat(items, self.starts, axis=1)
         return found
 
 
