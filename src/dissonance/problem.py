@@ -192,13 +192,13 @@ class Component:
         scale = max(map(abs, found.values()), default=0.0)
         return {names: w for names, w in found.items() if names and abs(w) > 1e-12 * scale}
 
-    @property
+    @cached_property
     def convex(self) -> bool:
         """Whether the objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
-        if any(np.isneginf(self.arcs[k].log_p).any() for k in np.flatnonzero(self.beta < 0)):
+        if self.beta.min(initial=0.0) < 0 and any(a.beta < 0 and np.isneginf(a.log_p).any() for a in self.arcs):
             return False
-        if (self.beta >= self.gamma * self.alpha).all():
-            return True  # whoever shares a mechanism
+        if (self.beta >= self.gamma * self.alpha).all():  # whoever shares a mechanism
+            return True
         scale = np.abs(self.beta[~self.hard]).max(initial=0.0)
         return all(w >= -1e-12 * scale for w in self.weights.values())
 
@@ -223,7 +223,7 @@ class Component:
 
     @cached_property
     def _makers(self) -> tuple[Attended, ...] | None:
-        return _makers([self.arcs[k] for k in np.flatnonzero(self.hard)])
+        return _makers([a for a in self.arcs if a.hard]) if self.hard.any() else None
 
     @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
@@ -255,7 +255,7 @@ class Component:
             return None
         return makers if _determined(tuple(known), makers) else None
 
-    @property
+    @cached_property
     def rounding(self) -> float:
         """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights."""
         soft = float(np.abs(self.beta[~self.hard]).sum())

@@ -206,12 +206,15 @@ class Structure:
             flat = torch.zeros(self.tree.cells, dtype=flat.dtype)
             flat[torch.from_numpy(self._whole)] = torch.from_numpy(mu)
         found: list[Tensor] = []
-        at = 0
-        for shape, run in groupby(self.tree.shapes):  # neighbours of one shape together: an operation takes its time
-            count, size = len(list(run)), math.prod(shape)
-            found += flat[at : at + count * size].view(count, *shape).unbind()
-            at += count * size
+        for run, (count, shape) in zip(flat.split(self._runs[1]), self._runs[0], strict=True):
+            found += [run.view(shape)] if count == 1 else run.view(count, *shape).unbind()
         return found
+
+    @cached_property
+    def _runs(self) -> tuple[list[tuple[int, tuple[int, ...]]], list[int]]:
+        """Neighbouring clusters of one shape: how many, and which; and their cells. Many are one operation."""
+        runs = [(len(list(same)), shape) for shape, same in groupby(self.tree.shapes)]
+        return runs, [count * math.prod(shape) for count, shape in runs]
 
     def flat(self, tables: Sequence[Tensor]) -> Floats:
         """The inverse of `tables`."""
