@@ -27,9 +27,7 @@ from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu
 from dissonance.solvers.convex.conic import conic
-from dissonance.solvers.convex.fronts import fronts
-from dissonance.solvers.convex.layout import number
-from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, scopes
+from dissonance.solvers.convex.program import Arcs, Program, Structure, forget, structure
 from dissonance.solvers.convex.solve import Outcome, prove, solve
 from dissonance.studies.structures import PUBLISHED
 from dissonance.variables import Variable
@@ -97,8 +95,8 @@ def solved(program: Program, tol: float, device: str, near: np.ndarray | None = 
 
 def made(c: Component, arcs: Arcs) -> Program:
     """Numbered from nothing."""
-    lay = number(scopes(c, c.tree), EVERY, False)
-    s = Structure(c.tree, lay, fronts(lay))
+    forget()
+    s = structure(c, c.tree)
     return Program(s, s.numbers(arcs))
 
 

@@ -17,7 +17,7 @@ Weights = Mapping[str, float]
 
 
 def _frozen(weights: Mapping[str, float]) -> Weights:
-    return MappingProxyType({str(k): float(v) for k, v in weights.items()})
+    return MappingProxyType(dict(zip(map(str, weights), map(float, weights.values()), strict=True)))
 
 
 class Seen(Protocol):
@@ -126,8 +126,9 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
+        known = {a.name for a in pdg.arcs}
         for name in (*self.beta, *self.alpha, *self.varying):
-            if name not in pdg:
+            if name not in known:
                 pdg[name]
 
 

@@ -46,7 +46,7 @@ class Arc:
             raise DissonanceError("an arc needs a non-empty name.")
         if not targets:
             raise DissonanceError(f"{self} needs at least one target.")
-        names = [v.name for v in (*sources, *targets)]
+        names = self.names
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)
             raise DissonanceError(f"{self} mentions {twice!r} twice.")
@@ -62,19 +62,19 @@ class Arc:
         return (*self.sources, *self.targets)
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sources, then of the targets."""
+        return tuple([v.name for v in self.scope])
+
+    @cached_property
     def source_names(self) -> tuple[str, ...]:
         """Names of the sources."""
-        return tuple([v.name for v in self.sources])
+        return self.names[: len(self.sources)]
 
     @cached_property
     def target_names(self) -> tuple[str, ...]:
         """Names of the targets."""
-        return tuple([v.name for v in self.targets])
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the sources, then of the targets."""
-        return (*self.source_names, *self.target_names)
+        return self.names[len(self.sources) :]
 
     @cached_property
     def mechanism(self) -> tuple[frozenset[str], frozenset[str]]:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.cpds.base import TableCPD
-from dissonance.distributions.tree import MOST, Scope, Tree, decompose
+from dissonance.cpds.table import Table, log_tables
+from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention, Varying
 from dissonance.pdg import PDG, Arc, Theta
@@ -42,6 +43,11 @@ class Attended:
     beta: float
     alpha: float
     varying: Varying | None = None
+
+    def __init__(self, arc: Arc, log_p: Array, beta: float, alpha: float, varying: Varying | None = None) -> None:
+        """What dataclasses do, without the detour that freezing takes: a large PDG has many of these."""
+        known = self.__dict__
+        known["arc"], known["log_p"], known["beta"], known["alpha"], known["varying"] = arc, log_p, beta, alpha, varying
 
     @property
     def name(self) -> str:
@@ -94,7 +100,7 @@ class Component:
     def is_drawn(self) -> bool:
         """Whether some arc has no table and is not linear-Gaussian, as those are that join finite and Euclidean
         variables."""
-        return any(a.arc.is_drawn for a in self.arcs)
+        return any(a.arc.is_drawn for a in self.arcs if not a.log_p.size)
 
     @cached_property
     def varies(self) -> bool:
@@ -112,6 +118,32 @@ class Component:
         return {v.name: v.size for v in self.variables}
 
     @cached_property
+    def scopes(self) -> Lists:
+        """The scopes of the arcs, a variable being its place among all."""
+        place = {v.name: i for i, v in enumerate(self.variables)}
+        return Lists.of([a.arc.names for a in self.arcs], place.__getitem__)
+
+    @cached_property
+    def sources(self) -> Index:
+        """How many sources each arc has: in its scope they come first."""
+        return np.array([len(a.arc.sources) for a in self.arcs], dtype=np.int64)
+
+    @cached_property
+    def beta(self) -> Array:
+        """beta of each arc."""
+        return np.array([a.beta for a in self.arcs], dtype=np.float64)
+
+    @cached_property
+    def alpha(self) -> Array:
+        """alpha of each arc."""
+        return np.array([a.alpha for a in self.arcs], dtype=np.float64)
+
+    @cached_property
+    def hard(self) -> npt.NDArray[np.bool_]:
+        """Which arcs mu must satisfy."""
+        return self.beta == math.inf
+
+    @cached_property
     def attention(self) -> Attention:
         """The weights of these arcs alone."""
         varying = {a.name: a.varying for a in self.arcs if a.varying is not None}
@@ -125,7 +157,7 @@ class Component:
     @cached_property
     def tree(self) -> Tree:
         """A min-fill junction tree with a cluster for every arc."""
-        return decompose(self.sizes, [a.scope for a in self.arcs])
+        return decompose_numbered(self.sizes, self.scopes)
 
     @cached_property
     def weights(self) -> dict[Mechanism, float]:
@@ -160,18 +192,21 @@ class Component:
         scale = max(map(abs, found.values()), default=0.0)
         return {names: w for names, w in found.items() if names and abs(w) > 1e-12 * scale}
 
-    @property
+    @cached_property
     def convex(self) -> bool:
         """Whether the objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
-        if any(a.beta < 0 and np.isneginf(a.log_p).any() for a in self.arcs):
+        if self.beta.min(initial=0.0) < 0 and any(a.beta < 0 and np.isneginf(a.log_p).any() for a in self.arcs):
             return False
-        scale = max((abs(a.beta) for a in self.arcs if not a.hard), default=0.0)
+        if (self.beta >= self.gamma * self.alpha).all():  # whoever shares a mechanism
+            return True
+        scale = np.abs(self.beta[~self.hard]).max(initial=0.0)
         return all(w >= -1e-12 * scale for w in self.weights.values())
 
     def at(self, theta: Theta | None) -> Component:
         """The same component at other parameters; what does not depend on them stays known."""
         if any(a.log_p.size for a in self.arcs):
-            arcs = tuple(replace(a, log_p=_tabulate(a.arc, theta)) if a.log_p.size else a for a in self.arcs)
+            tables = _tabulated([a.arc for a in self.arcs], theta)
+            arcs = tuple(replace(a, log_p=p) for a, p in zip(self.arcs, tables, strict=True))
             return Component(self.variables, arcs, self.gamma, theta)
         _ = self.is_drawn, self.varies, self.pinned, self.entropies  # known to the copy as well
         moved = copy.copy(self)
@@ -187,13 +222,17 @@ class Component:
         return Component(self.variables, tuple(arcs), self.gamma, self.theta)
 
     @cached_property
+    def _makers(self) -> tuple[Attended, ...] | None:
+        return _makers([a for a in self.arcs if a.hard]) if self.hard.any() else None
+
+    @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
         """Hard arcs that determine mu, in an order in which sources come first; None if they do not.
 
         Acyclic, with distinct targets, every variable a target, and nothing left to choose in the scope of any arc: two
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
         """
-        makers = _makers([a for a in self.arcs if a.hard])
+        makers = self._makers
         if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
             return None
         return makers if all(_determined(a.scope, makers) for a in self.arcs) else None
@@ -205,7 +244,7 @@ class Component:
         Then mu* = mu(R) prod p_a^(beta_a/gamma) / Z(R). None if there are no hard arcs, if one of them leaves R or they
         do not determine mu(R), or if an arc that is not all in R has beta != gamma alpha (added up over its mechanism).
         """
-        makers = _makers([a for a in self.arcs if a.hard])
+        makers = self._makers
         if not makers or self.gamma <= 0:
             return None
         known = {t for a in makers for t in a.targets}
@@ -216,11 +255,11 @@ class Component:
             return None
         return makers if _determined(tuple(known), makers) else None
 
-    @property
+    @cached_property
     def rounding(self) -> float:
         """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights."""
-        soft = sum(abs(a.beta) for a in self.arcs if not a.hard)
-        return 8 * EPS * (soft + self.gamma * (1 + sum(abs(a.alpha) for a in self.arcs)))
+        soft = float(np.abs(self.beta[~self.hard]).sum())
+        return 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
 
 
 @dataclass(frozen=True)
@@ -315,32 +354,53 @@ def _bytes(n: int) -> str:
     return f"{size:.3g} EiB"
 
 
+def _tabulated(arcs: Sequence[Arc], theta: Theta | None) -> list[Array]:
+    """log p of each as numbers; nothing if an arc has no table but is linear-Gaussian or can be scored."""
+    fixed = {
+        k: cpd
+        for k, a in enumerate(arcs)
+        if type(cpd := a.cpd) is Table and (theta is None or f"{a.name}.p" not in theta)
+    }
+    together = dict(zip(fixed, log_tables(fixed.values()), strict=True))
+    return [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]
+
+
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
-    """log p as numbers; nothing if the arc has no table but is linear-Gaussian or can be scored."""
     if not isinstance(arc.cpd, TableCPD) and (arc.is_linear_gaussian or arc.is_drawn):
         return np.zeros(0)
     return arc.log_table(theta).numpy(force=True)
 
 
-def connected(arcs: Iterable[Attended]) -> list[list[Attended]]:
-    """The arcs by connected part, in the order of the first of each."""
-    above: dict[str, str] = {}
-
-    def top(v: str) -> str:
-        while (up := above[v]) != v:
-            above[v] = v = above[up]  # halves the way for those who come later
-        return v
-
+def connected(
+    arcs: Iterable[Attended], variables: Iterable[Variable]
+) -> list[tuple[tuple[Variable, ...], tuple[Attended, ...]]]:
+    """The connected parts, in the order of their first arcs: their variables, of those given, and their arcs."""
     arcs = tuple(arcs)
+    together: dict[str, list[str]] = {}  # all the names of a part, under each of them
     for a in arcs:
-        first, *others = a.scope
-        root = top(above.setdefault(first, first))
+        first, *others = a.arc.names
+        if first not in together:
+            together[first] = [first]
+        here = together[first]
         for v in others:
-            above[top(above.setdefault(v, root))] = root
-    parts: dict[str, list[Attended]] = {}
+            there = together.get(v)
+            if there is None:
+                together[v] = here
+                here.append(v)
+            elif there is not here:
+                few, here = (here, there) if len(here) < len(there) else (there, here)
+                here += few
+                together |= dict.fromkeys(few, here)
+    parts: dict[str, tuple[list[Variable], list[Attended]]] = {}
     for a in arcs:
-        parts.setdefault(top(a.scope[0]), []).append(a)
-    return list(parts.values())
+        one = together[a.arc.names[0]][0]
+        if one not in parts:
+            parts[one] = [], []
+        parts[one][1].append(a)
+    for v in variables:
+        if v.name in together:
+            parts[together[v.name][0]][0].append(v)
+    return [(tuple(vs), tuple(some)) for vs, some in parts.values()]
 
 
 @contextlib.contextmanager
@@ -362,18 +422,12 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     An arc is dropped when beta = 0 and gamma alpha = 0; a variable when no remaining arc mentions it.
     """
     attention.check(pdg)
-    gamma = attention.gamma
-    attended: list[Attended] = []
-    for arc in pdg.arcs:
-        beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
-        if beta == 0 and gamma * alpha == 0:
-            continue
-        attended.append(Attended(arc, _tabulate(arc, theta), beta, alpha, attention.varying.get(arc.name)))
-    parts = connected(attended)
-    part = {v: i for i, arcs in enumerate(parts) for a in arcs for v in a.scope}
-    variables: list[list[Variable]] = [[] for _ in parts]
-    free: list[Variable] = []
-    for v in pdg.variables:
-        (variables[part[v.name]] if v.name in part else free).append(v)
-    components = (Component(tuple(vs), tuple(arcs), gamma, theta) for vs, arcs in zip(variables, parts, strict=True))
-    return Problem(tuple(components), tuple(free), gamma)
+    beta, alpha, gamma, varying = attention.beta, attention.alpha, attention.gamma, attention.varying
+    arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
+    attended = [
+        Attended(a, log_p, beta.get(a.name, 0.0), alpha.get(a.name, 0.0), varying.get(a.name))
+        for a, log_p in zip(arcs, _tabulated(arcs, theta), strict=True)
+    ]
+    components = tuple([Component(*part, gamma, theta) for part in connected(attended, pdg.variables)])
+    seen = {v.name for c in components for v in c.variables}
+    return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -105,6 +107,20 @@ class Table(TableCPD):
     def log_table(self) -> Tensor:
         """log p, -inf at the zeros."""
         return numerics.log(self.p) if self.p.requires_grad else torch.log(self.p)
+
+
+def log_tables(tables: Iterable[Table]) -> list[npt.NDArray[np.float64]]:
+    """log p of each as numbers: those of one shape together, since an operation takes longer than a small table."""
+    held: list[Tensor] = [t.__dict__["_buffers"]["p"] for t in tables]
+    groups: dict[object, list[int]] = {}
+    for k, p in enumerate(held):
+        groups.setdefault((p.shape, p.dtype, p.device), []).append(k)
+    found: list[Any] = [None] * len(held)
+    for group in groups.values():
+        stacked = torch.stack([held[k] for k in group]).log_().numpy(force=True)
+        for k, log_p in zip(group, stacked, strict=True):
+            found[k] = log_p
+    return found
 
 
 class SoftmaxTable(TableCPD):

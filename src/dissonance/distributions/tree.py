@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 from math import log10, prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from dissonance.compiled import expect
 
 Scope = tuple[str, ...]
 Index = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 MOST = 10**100
 """Cells from which on nobody counts."""
@@ -23,6 +24,24 @@ MOST = 10**100
 
 SECONDS = 3e-4
 """What an arc or a variable takes, roughly, if elimination is interpreted."""
+
+
+class Lists(NamedTuple):
+    """Lists of variables as numbers, one after another: list i is `flat[at[i] : at[i + 1]]`."""
+
+    at: Index
+    flat: Index
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[str]], number: Callable[[str], int]) -> Lists:
+        """Those of named variables."""
+        at = np.array([0, *accumulate(map(len, lists))], dtype=np.int64)
+        return cls(at, np.array(list(map(number, chain.from_iterable(lists))), dtype=np.int64))
+
+    def named(self, names: Sequence[T]) -> tuple[tuple[T, ...], ...]:
+        """What the numbers stand for, list by list."""
+        every = tuple(map(names.__getitem__, self.flat.tolist()))
+        return tuple(map(every.__getitem__, map(slice, self.at[:-1].tolist(), self.at[1:].tolist())))
 
 
 class Arrays(NamedTuple):
@@ -61,16 +80,16 @@ class Tree:
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each cluster's table."""
-        return tuple([tuple([self.sizes[v] for v in c]) for c in self.clusters])
+        _, size, at, cluster, _ = self.arrays
+        return Lists(at, cluster).named(size.tolist())
 
     @cached_property
     def arrays(self) -> Arrays:
         """The same forest as numbers."""
         order = tuple(self.sizes)
-        number = {v: i for i, v in enumerate(order)}
         size = np.array(list(self.sizes.values()), dtype=np.int64)
-        flat = _flat(self.clusters, number.__getitem__)
-        return Arrays(order, size, _starts(self.clusters), flat, np.array(self.parent, dtype=np.int64))
+        clusters = Lists.of(self.clusters, _places(order).__getitem__)
+        return Arrays(order, size, *clusters, np.array(self.parent, dtype=np.int64))
 
     @cached_property
     def _homes(self) -> dict[str, list[int]]:
@@ -91,12 +110,16 @@ class Tree:
 
     def homes(self, scopes: Sequence[Sequence[str]]) -> Index:
         """The same for many scopes at once; -1 where no cluster contains one."""
+        place = _places(self.sizes)
+        return self.numbered_homes(Lists.of(scopes, lambda v: place.get(v, -1)))
+
+    def numbered_homes(self, scopes: Lists) -> Index:
+        """The same for numbers; -1 stands for what is no variable of the tree."""
         from dissonance.distributions import junction
 
-        order, size, at, cluster, _ = self.arrays
-        expect(SECONDS * len(scopes))
-        number = {v: i for i, v in enumerate(order)}
-        return junction.homes(size, at, cluster, _starts(scopes), _flat(scopes, lambda v: number.get(v, -1)))
+        _, size, at, cluster, _ = self.arrays
+        expect(SECONDS * len(scopes.at))
+        return junction.homes(size, at, cluster, *scopes)
 
     @cached_property
     def cells(self) -> int:
@@ -162,20 +185,25 @@ def decompose(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> Tree:
     whose tables nobody could hold, is given up: all that is left is one cluster then, and who needs tables refuses it.
     The forests made last are remembered: the same PDG is asked about again and again, with other numbers.
     """
-    return _decomposed(tuple(sizes.items()), tuple(scopes))
+    return decompose_numbered(sizes, Lists.of(tuple(scopes), _places(sizes).__getitem__))
+
+
+def decompose_numbered(sizes: Mapping[str, int], scopes: Lists) -> Tree:
+    """The same for scopes that are numbers."""
+    return _decomposed(tuple(sizes.items()), scopes.at.tobytes(), scopes.flat.tobytes())
 
 
 @lru_cache(maxsize=32)
-def _decomposed(pairs: tuple[tuple[str, int], ...], scopes: tuple[Scope, ...]) -> Tree:
+def _decomposed(pairs: tuple[tuple[str, int], ...], scope_at: bytes, scope: bytes) -> Tree:
     from dissonance.distributions import junction
 
     sizes = dict(pairs)
     order = tuple(sizes)
     size = np.array(list(sizes.values()), dtype=np.int64)
-    number = {v: i for i, v in enumerate(order)}
-    expect(SECONDS * (len(size) + len(scopes)))
-    at, cluster, parent = junction.junction_forest(size, _starts(scopes), _flat(scopes, number.__getitem__))
-    tree = Tree(sizes, _named(order, at, cluster), tuple(parent.tolist()))
+    scopes = [np.frombuffer(x, dtype=np.int64).copy() for x in (scope_at, scope)]
+    expect(SECONDS * (len(size) + len(scopes[0])))
+    at, cluster, parent = junction.junction_forest(size, *scopes)
+    tree = Tree(sizes, Lists(at, cluster).named(order), tuple(parent.tolist()))
     tree.__dict__["arrays"] = Arrays(order, size, at, cluster, parent)  # known already
     return tree
 
@@ -185,17 +213,5 @@ def forget() -> None:
     _decomposed.cache_clear()
 
 
-def _starts(lists: Sequence[Sequence[str]]) -> Index:
-    """Where each list begins once all are put one after another, and the end."""
-    return np.cumsum([0, *map(len, lists)], dtype=np.int64)
-
-
-def _flat(lists: Sequence[Sequence[str]], number: Callable[[str], int]) -> Index:
-    """The numbers of the variables of all lists."""
-    return np.array(list(map(number, chain.from_iterable(lists))), dtype=np.int64)
-
-
-def _named(order: Scope, at: Index, flat: Index) -> tuple[Scope, ...]:
-    """The names of flat lists of variables."""
-    names = tuple(map(order.__getitem__, flat.tolist()))
-    return tuple(map(names.__getitem__, map(slice, at[:-1].tolist(), at[1:].tolist())))
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {v: i for i, v in enumerate(names)}

@@ -95,5 +95,5 @@ class Solver(Protocol):
 
 def alike(component: Component) -> object:
     """A key that components have in common when they differ in their numbers only."""
-    arcs = tuple([(a.sources, a.targets, a.log_p.shape, a.hard) for a in component.arcs])
-    return tuple(component.sizes.items()), arcs, component.gamma > 0
+    arrays = *component.scopes, component.sources, component.hard
+    return tuple(component.sizes.items()), *(x.tobytes() for x in arrays), component.gamma > 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from dissonance.pdg import Theta
 from dissonance.problem import Attended, Component, connected
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.extended import Extended
-from dissonance.variables import Variable
 
 LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
@@ -30,6 +30,9 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
     Bayesian network nothing is left, of one with evidence what leads to the evidence. With alpha = 1 the arc does not
     count in SDef either, so that the extension is the gamma -> 0+ choice if mu is.
     """
+    waiting = _loose(component)
+    if not waiting:
+        return [a for a in component.arcs if a.beta != 0], []
     kept = {a.name: a for a in component.arcs if a.beta != 0}
     mentions = Counter(v for a in kept.values() for v in a.scope)
     by_variable: dict[str, list[str]] = {}
@@ -37,7 +40,6 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
         for v in a.scope:
             by_variable.setdefault(v, []).append(a.name)
     ends: list[Attended] = []
-    waiting = list(reversed(kept))
     while waiting:
         a = kept.get(waiting.pop())
         if a is None or not (a.beta > 0 and a.alpha == 1 and all(mentions[t] == 1 for t in a.targets)):
@@ -50,11 +52,24 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
     return list(kept.values()), ends
 
 
+def _loose(component: Component) -> list[str]:
+    """The arcs that are loose ends to begin with, the last first."""
+    at, scope = component.scopes
+    arc = np.repeat(np.arange(len(component.arcs)), np.diff(at))
+    target = np.arange(len(scope)) >= (at[:-1] + component.sources)[arc]
+    mentions = np.bincount(scope, component.beta[arc] != 0)
+    shared = np.bincount(arc, target & (mentions[scope] != 1))
+    loose = np.flatnonzero((component.beta > 0) & (component.alpha == 1) & (shared == 0))
+    return [component.arcs[k].name for k in loose[::-1]]
+
+
 def cells_left(component: Component) -> int:
     """Cells of the junction tree of the arcs that matter; at gamma > 0 all do."""
     if component.gamma != 0:
         return component.tree.cells
     kept = peel(component)[0]
+    if len(kept) == len(component.arcs):
+        return component.tree.cells
     mentioned = {v for a in kept for v in a.scope}
     return decompose({n: k for n, k in component.sizes.items() if n in mentioned}, [a.scope for a in kept]).cells
 
@@ -131,11 +146,5 @@ class Peeled:
 
 def split(component: Component, arcs: Iterable[Attended]) -> list[Component]:
     """The connected parts of some of the arcs."""
-    parts = connected(arcs)
-    part_of = {v: i for i, inside in enumerate(parts) for a in inside for v in a.scope}
-    variables: list[list[Variable]] = [[] for _ in parts]
-    for v in component.variables:
-        if v.name in part_of:
-            variables[part_of[v.name]].append(v)
-    made = zip(variables, parts, strict=True)
-    return [Component(tuple(vs), tuple(inside), component.gamma, component.theta) for vs, inside in made]
+    parts = connected(arcs, component.variables)
+    return [Component(*part, component.gamma, component.theta) for part in parts]

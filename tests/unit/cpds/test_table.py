@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissonance.cpds import SimplexTable, SoftmaxTable, Table
+from dissonance.cpds.table import log_tables
 from dissonance.errors import DissonanceError
 from dissonance.pdg import Arc
 from dissonance.variables import Variable
@@ -95,3 +96,11 @@ def test_a_table_is_a_module_like_any_other():
     assert not cpd.eval().training and cpd.float().p.dtype == torch.float32
     with pytest.raises(AttributeError, match="'Table' object has no attribute 'q'"):
         _ = cpd.q
+
+
+def test_logarithms_taken_together_are_those_of_each_table():
+    rng = np.random.default_rng(0)
+    shapes = [(2, 3), (3,), (2, 3), (2, 2, 2), (3,), (5, 7)]
+    tables = [Table(rng.dirichlet(np.full(s[-1], 0.3), s[:-1]).round(1)) for s in shapes]  # some entries are 0
+    for table, log_p in zip(tables, log_tables(tables), strict=True):
+        np.testing.assert_array_equal(log_p, table.log_table().numpy())

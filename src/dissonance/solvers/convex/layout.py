@@ -88,6 +88,38 @@ class Layout(NamedTuple):
 
 
 @compiled
+def leaders(arc_at: Ints, arc: Ints, sources: Ints, hard: Bools, home: Ints, clusters: int) -> Ints:
+    """The leader of every arc; a hard one leads itself."""
+    found = np.arange(len(home))
+    last, before = np.full(clusters, -1), np.full(len(home), -1)  # those that lead others, cluster by cluster
+    for fixing in (True, False):
+        for a in range(len(home)):
+            if hard[a] == fixing:
+                b = last[home[a]]
+                while b >= 0 and not _same_mechanism(arc_at, arc, sources, a, b):
+                    b = before[b]
+                if b < 0:
+                    before[a], last[home[a]] = last[home[a]], a
+                elif not fixing:
+                    found[a] = b
+    return found
+
+
+@compiled
+def _same_mechanism(arc_at: Ints, arc: Ints, sources: Ints, a: Any, b: Any) -> bool:
+    """Whether two arcs have the same sources and the same targets, in whatever order."""
+    if sources[a] != sources[b] or arc_at[a + 1] - arc_at[a] != arc_at[b + 1] - arc_at[b]:
+        return False
+    for i in range(arc_at[a], arc_at[a + 1]):
+        is_source, found = i < arc_at[a] + sources[a], False
+        for j in range(arc_at[b], arc_at[b + 1]):
+            found |= arc[i] == arc[j] and is_source == (j < arc_at[b] + sources[b])
+        if not found:
+            return False
+    return True
+
+
+@compiled
 def _settings(
     size: Ints, cluster: Ints, c_at: int, c_stop: int, scope: Ints, s_at: int, s_stop: int, cells: Ints, a: Any, b: Any
 ) -> tuple[Ints, int]:

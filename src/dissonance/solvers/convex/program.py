@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +26,10 @@ from torch import Tensor
 
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Component, uncollected
+from dissonance.problem import Component
 from dissonance.solvers.base import alike
 from dissonance.solvers.convex.fronts import Fronts, fronts
-from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, number
+from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, number
 from dissonance.solvers.convex.room import Offsets, offsets
 from dissonance.solvers.convex.support import support
 
@@ -66,11 +67,11 @@ class Arcs:
     @classmethod
     def of(cls, components: Sequence[Component]) -> Arcs:
         """Those of components that are alike."""
-        tables = [[a.log_p.reshape(-1) for a in c.arcs] or [np.zeros(0)] for c in components]
+        every = [a.log_p.ravel() for c in components for a in c.arcs] or [np.zeros(0)]
         return cls(
-            np.stack([np.concatenate(x) for x in tables]),
-            np.array([[a.beta for a in c.arcs] for c in components], dtype=np.float64),
-            np.array([[a.alpha for a in c.arcs] for c in components], dtype=np.float64),
+            np.concatenate(every).reshape(len(components), -1),
+            np.stack([c.beta for c in components]),
+            np.stack([c.alpha for c in components]),
             np.array([c.gamma for c in components], dtype=np.float64),
         )
 
@@ -108,36 +109,55 @@ class Structure:
         return np.repeat(np.arange(len(self.layout.home)), np.diff(self.layout.table_at))
 
     @cached_property
-    def soft(self) -> Bools:
-        """Which entries are of soft arcs."""
-        return self.kind == SOFT
-
-    @cached_property
     def kind(self) -> Ints:
         """What each entry is of."""
         lay = self.layout
-        return np.repeat(lay.kind, np.diff(lay.entry_at[lay.row_at]))
+        at = lay.entry_at[lay.row_at]
+        return np.repeat(lay.kind, at[1:] - at[:-1])
+
+    @cached_property
+    def _of_arcs(self) -> Ints | slice:
+        """The entries of arcs."""
+        return _some(self.layout.table >= 0)
+
+    @cached_property
+    def _soft(self) -> Ints | slice:
+        """The entries of soft arcs."""
+        return _some(self.kind == SOFT)
+
+    @cached_property
+    def _arc(self) -> Ints:
+        """The arc of every item of `arc_table`."""
+        at = self.layout.arc_cell
+        return np.repeat(np.arange(len(at) - 1), at[1:] - at[:-1])
 
     @cached_property
     def _cell(self) -> Ints:
         """The cell of every item of `arc_table`."""
         lay = self.layout
-        sizes = np.diff(lay.arc_cell)
-        return np.repeat(lay.cell_at[lay.home] - lay.arc_cell[:-1], sizes) + np.arange(sizes.sum())
+        return (lay.cell_at[lay.home] - lay.arc_cell[:-1])[self._arc] + np.arange(len(self._arc))
 
     @cached_property
-    def _costs(self) -> tuple[Ints, Ints, Ints, _Sums]:
-        """For each part of c: its arc, the table entry of its log p, 1 if that is a hard arc's that fixes it; and how
-        the parts add up to cells."""
-        lay = self.layout
-        arc = np.repeat(np.arange(len(lay.home)), np.diff(lay.arc_cell))
-        fixed = np.flatnonzero(~lay.hard[arc] & lay.hard[lay.leader[arc]])
-        lead = lay.leader[arc[fixed]]
-        there = lay.arc_table[lay.arc_cell[lead] + fixed - lay.arc_cell[arc[fixed]]]
-        parts = np.concatenate([np.zeros(len(arc), dtype=np.int64), np.ones(len(fixed), dtype=np.int64)])
-        cells = np.concatenate([self._cell, self._cell[fixed]])
-        joined = np.concatenate([arc, arc[fixed]]), np.concatenate([lay.arc_table, there]), parts
-        return *joined, _Sums.of(cells, len(lay.own))
+    def _costs(self) -> tuple[Ints, Ints, _Sums]:
+        """The parts of c in the order in which they add up: the number of the price of each, the table entry of its
+        log p; and how they add up to cells."""
+        lay, price, entry, cells = self.layout, self._arc, self.layout.arc_table, self._cell
+        if self.hard:  # a soft arc whose mechanism is fixed pays for the hard arc's log p as well
+            fixed = np.flatnonzero(~lay.hard[price] & lay.hard[lay.leader[price]])
+            arc = price[fixed]
+            there = lay.arc_table[lay.arc_cell[lay.leader[arc]] + fixed - lay.arc_cell[arc]]
+            price = np.concatenate([price, arc + len(lay.home)])
+            entry, cells = np.concatenate([entry, there]), np.concatenate([cells, cells[fixed]])
+        sums = _Sums.of(cells, len(lay.own))
+        return price[sums.order], entry[sums.order], sums
+
+    def _prices(self, a: Arcs) -> Floats:
+        """What log p costs: of every arc's own; and, where there are hard arcs, of one's that fixes the mechanism."""
+        if not self.hard:
+            return -a.beta
+        hard, structure = self.layout.hard, a.gamma[:, None] * a.alpha
+        beta = np.where(hard, 0.0, a.beta)
+        return np.concatenate([np.where(hard, -structure, -beta), np.where(hard, 0.0, beta - structure)], 1)
 
     @cached_property
     def _joints(self) -> _Sums:
@@ -149,32 +169,30 @@ class Structure:
 
     def numbers(self, a: Arcs) -> Numbers:
         """c, W and p; mechanisms of negative weight have W = 0."""
-        lay, hard = self.layout, self.layout.hard
-        gamma = a.gamma[:, None]
-        weight = np.where(hard, 0.0, np.where(hard, 0.0, a.beta) - gamma * a.alpha)
-        price = np.where(hard, -gamma * a.alpha, -np.where(hard, 0.0, a.beta))
+        lay = self.layout
+        price, entry, sums = self._costs
         zero = a.log_p == -np.inf
-        logs = a.log_p
-        if zero.any():
-            logs = np.where(zero, 0.0, a.log_p)
-        arc, entry, fixed, sums = self._costs
-        parts = np.where(fixed, weight[:, arc], price[:, arc]) * logs[:, entry]
-        if zero.any() and (a.beta < 0).any():  # disbelief in the impossible
-            parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (fixed == 0)] = -np.inf
-        W = self.weights(a)
+        impossible = zero.any()
+        logs = np.where(zero, 0.0, a.log_p) if impossible else a.log_p
+        parts = self._prices(a)[:, price] * logs[:, entry]
+        if impossible and (a.beta < 0).any():  # disbelief in the impossible
+            parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (price < len(lay.home))] = -np.inf
         p = np.ones((len(a.gamma), len(lay.row)))
-        known = self.kind != STRUCTURAL
-        p[:, known] = np.exp(a.log_p[:, lay.table[known]])
-        p[:, self.soft] = 0.9 * p[:, self.soft] + 0.05
+        p[:, self._of_arcs] = np.exp(a.log_p[:, lay.table[self._of_arcs]])
+        p[:, self._soft] = 0.9 * p[:, self._soft] + 0.05
         if self.hard:  # rows of single precision sum to 1 only so far
             total = np.add.reduceat(p, lay.entry_at[:-1], axis=1)[:, lay.row]
             p = np.where(self.kind == HARD, p / total, p)
-        return Numbers(sums.total(parts), np.maximum(W, 0.0), p)
+        return Numbers(sums.added(parts), np.maximum(self.weights(a), 0.0), p)
+
+    @cached_property
+    def _weighed(self) -> Ints | slice:
+        """The soft arcs that add to the weight of a term."""
+        return _some(~self.layout.hard & (self.layout.term_of >= 0))
 
     def weights(self, a: Arcs) -> Floats:
         """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
-        lay = self.layout
-        soft = np.flatnonzero(~lay.hard & (lay.term_of >= 0))
+        lay, soft = self.layout, self._weighed
         weight = a.beta[:, soft] - a.gamma[:, None] * a.alpha[:, soft]
         found = np.zeros((len(a.gamma), len(lay.kind)))
         np.add.at(found.T, lay.term_of[soft], weight.T)
@@ -183,23 +201,30 @@ class Structure:
 
     def tables(self, mu: Floats) -> list[Tensor]:
         """One problem's cells (cells,) as a table a cluster, 0 where nothing can be."""
-        lay, shapes = self.layout, self.tree.shapes
-        whole = [math.prod(s) for s in shapes]
         flat = torch.from_numpy(mu)
-        if sum(whole) != len(mu):
-            spread = torch.zeros(sum(whole), dtype=flat.dtype)
-            starts = np.concatenate([[0], np.cumsum(whole)[:-1]])
-            spread[torch.from_numpy(lay.full + np.repeat(starts, np.diff(lay.cell_at)))] = flat
-            flat = spread
-        return [x.view(s) for x, s in zip(flat.split(whole), shapes, strict=True)]
+        if self.tree.cells != len(mu):
+            flat = torch.zeros(self.tree.cells, dtype=flat.dtype)
+            flat[torch.from_numpy(self._whole)] = torch.from_numpy(mu)
+        found: list[Tensor] = []
+        for run, (count, shape) in zip(flat.split(self._runs[1]), self._runs[0], strict=True):
+            found += [run.view(shape)] if count == 1 else run.view(count, *shape).unbind()
+        return found
+
+    @cached_property
+    def _runs(self) -> tuple[list[tuple[int, tuple[int, ...]]], list[int]]:
+        """Neighbouring clusters of one shape: how many, and which; and their cells. Many are one operation."""
+        runs = [(len(list(same)), shape) for shape, same in groupby(self.tree.shapes)]
+        return runs, [count * math.prod(shape) for count, shape in runs]
 
     def flat(self, tables: Sequence[Tensor]) -> Floats:
         """The inverse of `tables`."""
-        lay = self.layout
-        whole = np.array([math.prod(s) for s in self.tree.shapes])
-        starts = np.concatenate([[0], np.cumsum(whole)[:-1]])
-        found = torch.cat([t.detach().reshape(-1) for t in tables]).numpy()
-        return found[lay.full + np.repeat(starts, np.diff(lay.cell_at))]
+        return torch.cat([t.detach().reshape(-1) for t in tables]).numpy()[self._whole]
+
+    @cached_property
+    def _whole(self) -> Ints:
+        """The place of each cell in the whole tables, one after another."""
+        sizes = np.array([math.prod(s) for s in self.tree.shapes])
+        return self.layout.full + np.repeat(np.cumsum(sizes) - sizes, np.diff(self.layout.cell_at))
 
     def spread_multipliers(self, y: Floats) -> Floats:
         """lambda(s, t) of every table entry, (P, entries), from y (P, entries): 0 where there is none."""
@@ -237,6 +262,11 @@ class Structure:
         return 8 * (len(I) + L.width)
 
 
+def _some(marked: Bools) -> Ints | slice:
+    """What is marked, as an index; all of it without a copy."""
+    return slice(None) if marked.all() else np.flatnonzero(marked)
+
+
 @dataclass(frozen=True)
 class _Sums:
     """Which of many items add up to which of n sums."""
@@ -250,14 +280,22 @@ class _Sums:
     def of(cls, to: Ints, n: int) -> _Sums:
         order = np.argsort(to, kind="stable")
         sorted_to = to[order]
-        starts = np.flatnonzero(np.diff(sorted_to, prepend=-1))
+        new = np.ones(len(to), dtype=np.bool_)
+        new[1:] = sorted_to[1:] != sorted_to[:-1]
+        starts = np.flatnonzero(new)
         return cls(order, starts, sorted_to[starts], n)
 
     def total(self, items: Floats) -> Floats:
         """(P, items) added up to (P, n)."""
+        return self.added(items[:, self.order])
+
+    def added(self, items: Floats) -> Floats:
+        """The same for items that are in order."""
+        if len(self.filled) == self.n:
+            return np.add.reduceat(items, self.starts, axis=1)
         found = np.zeros((len(items), self.n))
         if len(self.order):
-            found[:, self.filled] = np.add.reduceat(items[:, self.order], self.starts, axis=1)
+            found[:, self.filled] = np.add.reduceat(items, self.starts, axis=1)
         return found
 
 
@@ -305,31 +343,13 @@ def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Stru
             yield whole if alive.all() else structure(component, tree, alive), np.array(some)
 
 
-@uncollected()
 def scopes(component: Component, tree: Tree) -> Scopes:
-    """Names as numbers."""
-    arcs = component.arcs
-    first: dict[object, int] = {}
-    fixed: dict[object, int] = {}
-    for j, a in enumerate(arcs):
-        (fixed if a.hard else first).setdefault(a.mechanism, j)
-    leader = [j if a.hard else fixed.get(a.mechanism, first[a.mechanism]) for j, a in enumerate(arcs)]
-    order, size, cluster_at, cluster, parent = tree.arrays
-    place = {v: i for i, v in enumerate(order)}
-    arc_at = np.zeros(len(arcs) + 1, dtype=np.int64)
-    np.cumsum([len(a.scope) for a in arcs], out=arc_at[1:])
-    return Scopes(
-        size,
-        cluster_at,
-        cluster,
-        parent,
-        arc_at,
-        np.array([place[v] for a in arcs for v in a.scope], dtype=np.int64),
-        np.array([len(a.sources) for a in arcs], dtype=np.int64),
-        np.array([a.hard for a in arcs], dtype=np.bool_),
-        tree.homes([a.scope for a in arcs]),
-        np.array(leader, dtype=np.int64),
-    )
+    """A component, on a tree over its variables, as numbers."""
+    (at, arc), sources, hard = component.scopes, component.sources, component.hard
+    home = tree.numbered_homes(component.scopes)
+    leader = leaders(at, arc, sources, hard, home, len(tree.clusters))
+    _, size, cluster_at, cluster, parent = tree.arrays
+    return Scopes(size, cluster_at, cluster, parent, at, arc, sources, hard, home, leader)
 
 
 @dataclass(frozen=True)
