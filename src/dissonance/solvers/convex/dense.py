@@ -11,12 +11,11 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import ZERO, Floats
 
-SMALL, FEW, MANY = 6, 4, 48
-"""Rows up to which a matrix is eliminated column by column; columns that are eliminated together; and in a large one,
-which is updated for many at once."""
+SMALL, FEW = 6, 4
+"""Rows up to which a matrix is eliminated column by column, and columns that are eliminated together in others."""
 
-LARGE = 96
-"""Rows above which a matrix is large, and updated by BLAS, so many rows at a time."""
+LARGE, DEEP, ROWS = 48, 16, 128
+"""An update of more columns than that, by so many rows or more, is left to BLAS, so many of its rows at a time."""
 
 TINY = 1e-300
 
@@ -51,11 +50,11 @@ def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, leas
 @compiled
 def update(F: Floats, at: int, n: int, start: int, end: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
     """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i and start <= i < end, over `count` rows of R."""
-    if end - start > LARGE and count > FEW:
+    if n - start > LARGE and count >= DEEP:
         whole = R[r_at : r_at + count * n].reshape(count, n)
-        for i in range(start, end, LARGE):
+        for i in range(start, end, ROWS):
             right = np.ascontiguousarray(whole[:, i:])
-            left = np.empty((min(LARGE, end - i), count))
+            left = np.empty((min(ROWS, end - i), count))
             for j in range(count):
                 for x in range(len(left)):
                     left[x, j] = weight[j] * right[j, x]
@@ -81,21 +80,26 @@ def update(F: Floats, at: int, n: int, start: int, end: int, R: Floats, r_at: in
 
 @compiled
 def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
-    """Eliminate the first `count` unknowns of a symmetric matrix, of which the upper triangle is given, in place."""
-    weight = np.empty(MANY)
-    few, many = (SMALL, SMALL) if n <= SMALL else (FEW, FEW) if n <= LARGE else (FEW, MANY)
-    for start in range(0, count, many):
-        stop = min(start + many, count)
-        end = stop if many > few else n  # what is below these columns waits for all of them
-        for first in range(start, stop, few):
-            last = min(first + few, stop)
-            _eliminate(F, at, n, first, last, n if n <= SMALL else last, least)
-            if n > SMALL:
-                for j in range(first, last):
-                    weight[j - start] = F[at + j * n + j]
-                update(F, at, n, last, end, F, at + first * n, weight[first - start :], last - first)
-        if many > few:
-            update(F, at, n, stop, n, F, at + start * n, weight, stop - start)
+    """Eliminate the first `count` unknowns of a symmetric matrix, of which the upper triangle is given, in place.
+
+    After 2^k blocks of columns, the next 2^k blocks of rows are updated for them all at once; in the end the rest is,
+    for all columns. So most of the work is products of large matrices.
+    """
+    if n <= SMALL:
+        _eliminate(F, at, n, ZERO, count, n, least)
+        return
+    weight = np.empty(count)
+    for first in range(0, count, FEW):
+        last = min(first + FEW, count)
+        _eliminate(F, at, n, first, last, last, least)
+        for j in range(first, last):
+            weight[j] = F[at + j * n + j]
+        blocks = first // FEW + 1
+        behind = (blocks & -blocks) * FEW
+        if last < count:
+            end = min(last + behind, count)
+            update(F, at, n, last, end, F, at + (last - behind) * n, weight[last - behind :], behind)
+    update(F, at, n, count, n, F, at, weight, count)
 
 
 @compiled
