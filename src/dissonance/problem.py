@@ -14,77 +14,17 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.cpds.base import TableCPD
-from dissonance.cpds.table import Table, log_tables
+from dissonance.attended import Array, Attended, Mechanism, tabulated
 from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
 from dissonance.errors import SizeError
-from dissonance.focus import Attention, Varying
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.focus import Attention
+from dissonance.pdg import PDG, Theta
 from dissonance.variables import Variable
-
-Array = npt.NDArray[np.float64]
-Mechanism = tuple[frozenset[str], frozenset[str]]
 
 EPS = float(np.finfo(np.float64).eps)
 
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
-
-
-@dataclass(frozen=True)
-class Attended:
-    """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights.
-
-    An arc without a table has an empty one: it is linear-Gaussian, or else it can only be drawn from and scored.
-    """
-
-    arc: Arc
-    log_p: Array
-    beta: float
-    alpha: float
-    varying: Varying | None = None
-
-    def __init__(self, arc: Arc, log_p: Array, beta: float, alpha: float, varying: Varying | None = None) -> None:
-        """What dataclasses do, without the detour that freezing takes: a large PDG has many of these."""
-        known = self.__dict__
-        known["arc"], known["log_p"], known["beta"], known["alpha"], known["varying"] = arc, log_p, beta, alpha, varying
-
-    @property
-    def name(self) -> str:
-        """The arc's name."""
-        return self.arc.name
-
-    @property
-    def sources(self) -> Scope:
-        """Names of the sources."""
-        return self.arc.source_names
-
-    @property
-    def targets(self) -> Scope:
-        """Names of the targets."""
-        return self.arc.target_names
-
-    @property
-    def scope(self) -> Scope:
-        """Names of the sources, then of the targets."""
-        return self.arc.names
-
-    @property
-    def hard(self) -> bool:
-        """Whether mu must satisfy the cpd."""
-        return self.beta == math.inf
-
-    @cached_property
-    def deterministic(self) -> bool:
-        """Whether the targets are a function of the sources."""
-        if self.log_p.size == 0:
-            return self.arc.cpd.deterministic
-        return bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
-        return self.arc.mechanism
 
 
 @dataclass(frozen=True)
@@ -205,7 +145,7 @@ class Component:
     def at(self, theta: Theta | None) -> Component:
         """The same component at other parameters; what does not depend on them stays known."""
         if any(a.log_p.size for a in self.arcs):
-            tables = _tabulated([a.arc for a in self.arcs], theta)
+            tables = tabulated([a.arc for a in self.arcs], theta)
             arcs = tuple(replace(a, log_p=p) for a, p in zip(self.arcs, tables, strict=True))
             return Component(self.variables, arcs, self.gamma, theta)
         _ = self.is_drawn, self.varies, self.pinned, self.entropies  # known to the copy as well
@@ -354,23 +294,6 @@ def _bytes(n: int) -> str:
     return f"{size:.3g} EiB"
 
 
-def _tabulated(arcs: Sequence[Arc], theta: Theta | None) -> list[Array]:
-    """log p of each as numbers; nothing if an arc has no table but is linear-Gaussian or can be scored."""
-    fixed = {
-        k: cpd
-        for k, a in enumerate(arcs)
-        if type(cpd := a.cpd) is Table and (theta is None or f"{a.name}.p" not in theta)
-    }
-    together = dict(zip(fixed, log_tables(fixed.values()), strict=True))
-    return [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]
-
-
-def _tabulate(arc: Arc, theta: Theta | None) -> Array:
-    if not isinstance(arc.cpd, TableCPD) and (arc.is_linear_gaussian or arc.is_drawn):
-        return np.zeros(0)
-    return arc.log_table(theta).numpy(force=True)
-
-
 def connected(
     arcs: Iterable[Attended], variables: Iterable[Variable]
 ) -> list[tuple[tuple[Variable, ...], tuple[Attended, ...]]]:
@@ -426,7 +349,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
     attended = [
         Attended(a, log_p, beta.get(a.name, 0.0), alpha.get(a.name, 0.0), varying.get(a.name))
-        for a, log_p in zip(arcs, _tabulated(arcs, theta), strict=True)
+        for a, log_p in zip(arcs, tabulated(arcs, theta), strict=True)
     ]
     components = tuple([Component(*part, gamma, theta) for part in connected(attended, pdg.variables)])
     seen = {v.name for c in components for v in c.variables}

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.attended import Attended
 from dissonance.distributions import Tree
 from dissonance.focus import Attention
 from dissonance.lir.each import Each
@@ -25,7 +26,7 @@ from dissonance.lir.inner import TENSORS, Attentions, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc
-from dissonance.problem import Attended, Component, prepare
+from dissonance.problem import Component, prepare
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.base import FEASIBLE
 from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, structure

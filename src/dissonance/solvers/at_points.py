@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Attended
 from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.pdg import Arc, Theta
-from dissonance.problem import Attended, Component
+from dissonance.problem import Component
 from dissonance.solvers.base import Solution, Solver
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.sampled import SampledSolution

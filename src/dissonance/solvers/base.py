@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Array
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.pdg import Theta
-from dissonance.problem import Array, Component
+from dissonance.problem import Component
 from dissonance.scores import FEASIBLE as FEASIBLE
 from dissonance.variables import cells
 

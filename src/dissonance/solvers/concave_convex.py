@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissonance.problem import BUDGET, Array, Component
+from dissonance.attended import Array
+from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.exact import Newton
 

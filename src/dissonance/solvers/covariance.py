@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_solve, eigvalsh, inv, solve, solve_triangular
 
-from dissonance.problem import EPS, Array
+from dissonance.attended import Array
+from dissonance.problem import EPS
 from dissonance.solvers.matrices import log_det, reach, root
 
 MOST_STEPS = 100

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import decompose, single
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
-from dissonance.problem import BUDGET, Array, Attended, Component, check_bytes
+from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.scores import incompatibility
 from dissonance.solvers.base import FEASIBLE, Solution, infinite
 from dissonance.solvers.sampled import Sampled

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from dissonance.attended import Array
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.problem import BUDGET, Array, Component, check_bytes
+from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, infinite
 
 if TYPE_CHECKING:  # Numba is imported where something is solved

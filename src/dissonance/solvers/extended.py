@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import calibrate
 from dissonance.distributions.tree import decompose
-from dissonance.problem import Attended, check_bytes
+from dissonance.problem import check_bytes
 from dissonance.variables import Variable
 
 COPIES = 8

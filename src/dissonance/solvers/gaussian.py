@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.pdg import Theta
-from dissonance.problem import BUDGET, EPS, Array, Component
+from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import FEASIBLE, holds, incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, infinite
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.linalg import cholesky, eigvalsh, solve_triangular
 
-from dissonance.problem import Array
+from dissonance.attended import Array
 
 
 def root(matrix: Array) -> Array:

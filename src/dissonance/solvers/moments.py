@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, inv, lstsq, null_space, solve, solve_triangular
 
-from dissonance.problem import EPS, Array, Attended, Component, Mechanism
+from dissonance.attended import Array, Attended, Mechanism
+from dissonance.problem import EPS, Component
 from dissonance.solvers.covariance import Program, Term
 from dissonance.solvers.matrices import log_det
 from dissonance.variables import Euclidean

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Attended
 from dissonance.distributions.tree import decompose
 from dissonance.pdg import Theta
-from dissonance.problem import Attended, Component, connected
+from dissonance.problem import Component, connected
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.extended import Extended
 

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Attended
 from dissonance.cpds import CPD
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.pdg import Arc, Theta
-from dissonance.problem import Attended, Component
+from dissonance.problem import Component
 from dissonance.variables import Variable, cells
 
 Names = frozenset[str]

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.attended import Attended
 from dissonance.distributions.tree import Scope, Tree
 from dissonance.pdg import Theta
-from dissonance.problem import Attended, Component
+from dissonance.problem import Component
 from dissonance.solvers import Auto, Solution
 from dissonance.solvers.base import infinite
 from dissonance.variables import cells

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from dissonance.attended import Attended
 from dissonance.cpds import Table
 from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import single
 from dissonance.errors import SizeError
 from dissonance.pdg import Arc
-from dissonance.problem import BUDGET, Attended
+from dissonance.problem import BUDGET
 from dissonance.solvers.extended import Extended
 from dissonance.variables import Variable
 

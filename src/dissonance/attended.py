@@ -1,0 +1,93 @@
+"""An arc that carries weight, its table as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.cpds.base import TableCPD
+from dissonance.cpds.table import Table, log_tables
+from dissonance.distributions.tree import Scope
+from dissonance.focus import Varying
+from dissonance.pdg import Arc, Theta
+
+Array = npt.NDArray[np.float64]
+Mechanism = tuple[frozenset[str], frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights.
+
+    An arc without a table has an empty one: it is linear-Gaussian, or else it can only be drawn from and scored.
+    """
+
+    arc: Arc
+    log_p: Array
+    beta: float
+    alpha: float
+    varying: Varying | None = None
+
+    def __init__(self, arc: Arc, log_p: Array, beta: float, alpha: float, varying: Varying | None = None) -> None:
+        """What dataclasses do, without the detour that freezing takes: a large PDG has many of these."""
+        known = self.__dict__
+        known["arc"], known["log_p"], known["beta"], known["alpha"], known["varying"] = arc, log_p, beta, alpha, varying
+
+    @property
+    def name(self) -> str:
+        """The arc's name."""
+        return self.arc.name
+
+    @property
+    def sources(self) -> Scope:
+        """Names of the sources."""
+        return self.arc.source_names
+
+    @property
+    def targets(self) -> Scope:
+        """Names of the targets."""
+        return self.arc.target_names
+
+    @property
+    def scope(self) -> Scope:
+        """Names of the sources, then of the targets."""
+        return self.arc.names
+
+    @property
+    def hard(self) -> bool:
+        """Whether mu must satisfy the cpd."""
+        return self.beta == math.inf
+
+    @cached_property
+    def deterministic(self) -> bool:
+        """Whether the targets are a function of the sources."""
+        if self.log_p.size == 0:
+            return self.arc.cpd.deterministic
+        return bool(((self.log_p == 0) | np.isneginf(self.log_p)).all())
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
+        return self.arc.mechanism
+
+
+def tabulated(arcs: Sequence[Arc], theta: Theta | None) -> list[Array]:
+    """log p of each as numbers; nothing if an arc has no table but is linear-Gaussian or can be scored."""
+    fixed = {
+        k: cpd
+        for k, a in enumerate(arcs)
+        if type(cpd := a.cpd) is Table and (theta is None or f"{a.name}.p" not in theta)
+    }
+    together = dict(zip(fixed, log_tables(fixed.values()), strict=True))
+    return [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]
+
+
+def _tabulate(arc: Arc, theta: Theta | None) -> Array:
+    if not isinstance(arc.cpd, TableCPD) and (arc.is_linear_gaussian or arc.is_drawn):
+        return np.zeros(0)
+    return arc.log_table(theta).numpy(force=True)
