@@ -11,7 +11,7 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import ZERO, Floats
 
-SMALL, FEW = 6, 4
+SMALL, FEW = 12, 4
 """Rows up to which a matrix is eliminated column by column, and columns that are eliminated together in others."""
 
 LARGE, DEEP, ROWS = 48, 16, 128

@@ -14,9 +14,24 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, factor, upward
-from dissonance.solvers.convex.layout import Floats, Ints
+from dissonance.solvers.convex.layout import ZERO, Floats, Ints
 from dissonance.solvers.convex.room import AT
-from dissonance.solvers.convex.steps import aim, cold, copy, correct, extent, inside, measure, move, refine, residual
+from dissonance.solvers.convex.steps import (
+    aim,
+    bend,
+    centre,
+    cold,
+    copy,
+    correct,
+    extent,
+    inside,
+    keep,
+    measure,
+    move,
+    reach,
+    refine,
+    residual,
+)
 
 FOLLOWING, INSIDE, HERE, COLD = range(4)
 """Where to start; see `newton`."""
@@ -36,6 +51,12 @@ MIXED = 10.0
 PATIENCE = 15
 """Steps without a better point, after which rounding is all that there is left."""
 
+REFINEMENTS = 2
+"""How often a step of a problem with wide clusters is refined."""
+
+CORRECTORS, LONG, MORE = 3, 0.9, 1.05
+"""Correctors of such a step at most; the part of it that is enough; and the factor by which each must lengthen it."""
+
 ROUGH = 1e-3
 """What rounding alone may move mu by."""
 
@@ -44,11 +65,11 @@ RUNAWAY = 1e11
 
 
 @compiled
-def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, refinements: int, mass: float) -> None:
-    """mu+ at x, dd and dlam, for the right side at g, off and off_hard; what they leave of it is solved for, too."""
+def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, first: int, last: int, mass: float) -> None:
+    """mu+ at x, dd and dlam, for the right side at g, off and off_hard (turn 0); then for what they leave of it."""
     x_g, x_left, x_x, x_x_more, x_dlam = L[AT.g], L[AT.left], L[AT.x], L[AT.x_more], L[AT.dlam]
     x_dlam_more, x_dd, x_dd_more = L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
-    for turn in range(refinements + 1):
+    for turn in range(first, last + 1):
         g, x, dd, dlam = x_g, x_x, x_dd, x_dlam
         if turn > 0:
             residual(I, X, L, mass)
@@ -57,6 +78,23 @@ def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, refinements: int, 
         downward(I, X, L, g, x, dd, dlam, clusters)
         if turn > 0:
             refine(I, X, L)
+
+
+@compiled
+def lengthen(I: Ints, X: Floats, L: Ints, clusters: Ints, tau: float) -> None:
+    """Correct a step again, as long as more of it can be taken then: where solving is cheaper than factoring."""
+    primal, dual = reach(X, L)
+    for _ in range(CORRECTORS):
+        if min(primal, dual) > LONG:
+            break
+        keep(X, L, False)
+        centre(X, L, tau, primal, dual)
+        solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
+        further = reach(X, L)
+        if min(further[0], 1.0) * min(further[1], 1.0) < MORE * min(primal, 1.0) * min(dual, 1.0):
+            keep(X, L, True)
+            break
+        primal, dual = further
 
 
 @compiled
@@ -129,12 +167,16 @@ def newton(
                 break
             before, earlier = merit, moved
             factor(I, X, L, clusters)
-            for corrector in range(following, 2):
-                if corrector == following:
-                    aim(I, X, L, following * FINAL * tol[b] / n_cells)
-                else:
-                    correct(I, X, L, gap, rest, tol[b])
-                solve_system(I, X, L, clusters, (3 - 2 * following) * careful * corrector, 1.0)
+            aim(I, X, L, following * FINAL * tol[b] / n_cells)
+            solve_system(I, X, L, clusters, ZERO, following * careful, 1.0)
+            if not following:
+                if careful:
+                    bend(I, X, L)
+                tau = correct(X, L, gap, rest, tol[b], 1.0 - 0.7 * careful)
+                solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
+                if careful:
+                    lengthen(I, X, L, clusters, tau)
+                    solve_system(I, X, L, clusters, careful, REFINEMENTS * careful, 1.0)
             moved, length = move(I, X, L)
             step += 1
             if following and length <= SHORT:

@@ -25,11 +25,14 @@ GAMMA, LESS, MORE = 1e-7, 1e-8, 1e-6
 """The gamma at which mu* of gamma = 0 is looked for, and those to try where it is too large or lost in rounding; times
 the least weight of an arc."""
 
-CLOSE = 1e-4
+CLOSE = 5e-4
 """How far off mu* may be without trying another gamma."""
 
 SETTLED = 1e-7
 """How far the last Newton step may move mu_g."""
+
+CAUTION = 6.0
+"""How much further rounding may move mu than it did in the last Newton step."""
 
 SOFT = 1e-4
 """The least slack of a cell, in units of gamma, where mu is differentiated: less is all rounding."""
@@ -49,7 +52,7 @@ class NearZero:
     @property
     def error(self) -> Floats:
         """How far off it may be, (P,)."""
-        return np.minimum(1.0, self.slope + 2 * self.rounding)
+        return np.minimum(1.0, self.slope + CAUTION * self.rounding)
 
 
 def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
@@ -62,7 +65,7 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
     assert tree is not None
     found = near_zero(component, solution, GAMMA)
     if found.error[0] > CLOSE:
-        gamma = MORE if 2 * found.rounding[0] > found.slope[0] else LESS
+        gamma = MORE if CAUTION * found.rounding[0] > found.slope[0] else LESS
         other = near_zero(component, solution, gamma, found.start)
         found = min(found, other, key=lambda x: x.error[0])
     return found.structure.tables(found.mu[0]), float(found.error[0])

@@ -115,15 +115,17 @@ class Work:
         which = np.arange(count) if which is None else which
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
-        iterate = self.over_subtrees if len(which) == 1 and threads.free() > 1 else newton
-        iterate(self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves)
+        args = self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves
+        if self.structure.work < SHARED:
+            newton(*args)
+        else:
+            with threads.without_blas_threads():
+                (self.over_subtrees if len(which) == 1 and threads.free() > 1 else newton)(*args)
         return moves
 
     @cached_property
     def over_subtrees(self) -> Callable[..., None]:
-        """`newton` for one problem: over threads, if it is large and its tree has branches that are worth it."""
-        if self.structure.work < SHARED:
-            return newton
+        """`newton` for one large problem: over threads, if its tree has branches that are worth it."""
         size = self.structure.fronts.size.astype(np.float64)
         parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
         return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
@@ -165,7 +167,7 @@ class Work:
             factor(*row, self.clusters)
             steps.aim(*row, 0.0)
             g[b] = z[b] + change
-            solve_system(*row, self.clusters, 3, 1.0)
+            solve_system(*row, self.clusters, 0, 3, 1.0)
         return self.view("x", cells)
 
     def project(self, b: int) -> Floats:
@@ -177,7 +179,7 @@ class Work:
         factor(*row, self.clusters)
         steps.aim(*row, 0.0)
         self.view("g", self.L.cells)[b] = 1.0
-        solve_system(*row, self.clusters, 2, 1.0)
+        solve_system(*row, self.clusters, 0, 2, 1.0)
         return self.view("x", self.L.cells)[b]
 
 
@@ -221,7 +223,7 @@ def _stages(w: Work, known: Bools, tol: Floats, enough: Floats, taken: Ints) -> 
             which = which[~(upper - lower <= enough[which] * np.maximum(1.0, np.abs(upper)))]
     which = np.concatenate([np.flatnonzero(~known), which])
     if len(which):
-        w.newton(tol, COLD, 60, which=which, taken=taken)
+        w.newton(tol, COLD, which=which, taken=taken)
 
 
 def unsolved(program: Program) -> Outcome:
@@ -342,5 +344,5 @@ def adjoint(s: Structure, numbers: Numbers, mu: Floats, v: Floats, barrier: floa
     factor(*row, w.clusters)
     steps.aim(*row, 0.0)
     w.view("off", w.L.unknowns)[0], w.view("g", w.L.cells)[0] = 0.0, v
-    solve_system(*row, w.clusters, 4, 0.0)
+    solve_system(*row, w.clusters, 0, 4, 0.0)
     return w.view("x", w.L.cells)[0], w.view("dlam", w.L.entries)[0]

@@ -17,6 +17,12 @@ from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
 
+SLACK = 0.2
+"""The slack of every cell at a cold start."""
+
+LONGER, FAR = 0.3, 10.0
+"""How much longer a step shall become by a corrector, and the factor by which mu z may be off."""
+
 
 @compiled
 def _misfit(I: Ints, X: Floats, L: Ints, x: int, mass: float) -> None:
@@ -123,10 +129,10 @@ def aim(I: Ints, X: Floats, L: Ints, tau: float) -> None:
 
 
 @compiled
-def correct(I: Ints, X: Floats, L: Ints, gap: float, rest: float, tol: float) -> None:
+def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, most: float) -> float:
     """From the predictor's mu+ in w.x to the right side of the corrector: tau' = tau - the product of its steps.
 
-    Mehrotra's tau: from how far the predictor gets.
+    Mehrotra's tau, which is returned: from how far the predictor gets, at most that part of what it is now.
     """
     n_cells, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
     x_target = L[AT.target]
@@ -140,11 +146,12 @@ def correct(I: Ints, X: Floats, L: Ints, gap: float, rest: float, tol: float) ->
         x = X[x_x + i] / X[x_mu + i]
         ahead += X[x_mu + i] * X[x_z + i] * (1.0 + (x - 1.0) / primal) * (1.0 - x / dual)
     ahead /= n
-    tau = max((ahead / mean) ** 3 * mean, max(0.1 * rest, 0.1 * tol) / n)
+    tau = max(min((ahead / mean) ** 3, most) * mean, max(0.1 * rest, 0.1 * tol) / n)
     for i in range(n):
         x = X[x_x + i] / X[x_mu + i]
         X[x_target + i] = tau - min(max(X[x_mu + i] * X[x_z + i] * x * (1.0 - x), -mean), mean)
         X[x_g + i] = X[x_target + i] / X[x_mu + i] - X[x_r + i]
+    return tau
 
 
 @compiled
@@ -198,14 +205,13 @@ def refine(I: Ints, X: Floats, L: Ints) -> None:
 
 
 @compiled
-def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
-    """Take the step to w.x, w.d, w.lam, in place: how far mu moves, and how much of the step is taken."""
-    n_clusters, n_cells, n_entries, n_terms = L[AT.clusters], L[AT.cells], L[AT.entries], L[AT.terms]
-    n_unknowns, i_cell_at, i_term_at, i_kind = L[AT.unknowns], L[AT.cell_at], L[AT.term_at], L[AT.kind]
-    i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
-    x_mu, x_z, x_y, x_d, x_r, x_x, x_target = L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.r], L[AT.x], L[AT.target]
-    x_q, x_m, x_curve, x_dl, x_dlam, x_dd = L[AT.q], L[AT.m], L[AT.curve], L[AT.dl], L[AT.dlam], L[AT.dd]
-    n, largest = n_cells, 4.0
+def _changes(I: Ints, X: Floats, L: Ints) -> float:
+    """dl of every entry for the step to w.x (dlam of hard ones), and the largest of the soft ones."""
+    n_clusters, n_entries, n_terms, i_cell_at = L[AT.clusters], L[AT.entries], L[AT.terms], L[AT.cell_at]
+    i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
+    i_row_at, i_entry_at, x_x, x_q, x_m = L[AT.row_at], L[AT.entry_at], L[AT.x], L[AT.q], L[AT.m]
+    x_curve, x_dl, x_dlam = L[AT.curve], L[AT.dl], L[AT.dlam]
+    largest = 0.0
     for e in range(n_entries):
         X[x_m + e] = 0.0
     for k in range(n_clusters):
@@ -227,18 +233,105 @@ def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
                 else:  # centred: the softmax does not see a shift
                     X[x_dl + e] -= mean
                     largest = max(largest, abs(X[x_dl + e]))
+    return largest
+
+
+@compiled
+def bend(I: Ints, X: Floats, L: Ints) -> None:
+    """Add to r what the slack loses over the step to w.x because log q is curved: W log sum_t q exp(dl) in every row.
+
+    Of a row whose dl exceeds 1, no more than at 1.
+    """
+    n_clusters, n_terms, i_cell_at, i_term_at = L[AT.clusters], L[AT.terms], L[AT.cell_at], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, x_W, x_r, x_q, x_m, x_dl = L[AT.entry_at], L[AT.W], L[AT.r], L[AT.q], L[AT.m], L[AT.dl]
+    _changes(I, X, L)
+    for t in range(n_terms):
+        for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+            first, stop, largest, total = I[i_entry_at + r], I[i_entry_at + r + 1], 1.0, 0.0
+            for e in range(first, stop):
+                largest = max(largest, abs(X[x_dl + e]))
+            for e in range(first, stop):
+                total += X[x_q + e] * np.exp(X[x_dl + e] / largest)
+            lost = 0.0 if I[i_kind + t] == HARD else X[x_W + t] * np.log(total)
+            for e in range(first, stop):
+                X[x_m + e] = lost
+    for k in range(n_clusters):
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            shift = I[i_term_cell + t] - I[i_cell_at + k]
+            for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
+                X[x_r + i] -= X[x_m + I[i_entry + shift + i]]
+
+
+@compiled
+def reach(X: Floats, L: Ints) -> tuple[float, float]:
+    """How much of the step to w.x can be taken: by mu, by z."""
+    n_cells, x_mu, x_z, x_x, x_target = L[AT.cells], L[AT.mu], L[AT.z], L[AT.x], L[AT.target]
     primal = dual = 0.99
-    for i in range(n):
+    for i in range(n_cells):
         x = X[x_x + i] / X[x_mu + i]
-        X[x_r + i] = X[x_target + i] / (X[x_mu + i] * X[x_z + i]) - x  # dz / z
-        primal, dual = max(primal, 1.0 - x), max(dual, -X[x_r + i])
-    primal, dual = min(1.0, 0.99 / primal), min(min(1.0, 0.99 / dual), 4.0 / largest)
+        primal, dual = max(primal, 1.0 - x), max(dual, x - X[x_target + i] / (X[x_mu + i] * X[x_z + i]))
+    return 0.99 / primal, 0.99 / dual
+
+
+@compiled
+def keep(X: Floats, L: Ints, back: bool) -> None:
+    """Put the step and its right side aside; or, with `back`, take them back."""
+    n_cells, n_entries, n_unknowns, x_x, x_x_more = L[AT.cells], L[AT.entries], L[AT.unknowns], L[AT.x], L[AT.x_more]
+    x_dlam, x_dlam_more, x_dd, x_dd_more = L[AT.dlam], L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
+    x_target, x_left, x_mu, x_g, x_r = L[AT.target], L[AT.left], L[AT.mu], L[AT.g], L[AT.r]
+    for size, here, there in (
+        (n_cells, x_x, x_x_more),
+        (n_cells, x_target, x_left),
+        (n_unknowns, x_dd, x_dd_more),
+        (n_entries, x_dlam, x_dlam_more),
+    ):
+        source, into = (there, here) if back else (here, there)
+        for i in range(size):
+            X[into + i] = X[source + i]
+    if back:
+        for i in range(n_cells):
+            X[x_g + i] = X[x_target + i] / X[x_mu + i] - X[x_r + i]
+
+
+@compiled
+def centre(X: Floats, L: Ints, tau: float, primal: float, dual: float) -> None:
+    """Gondzio's corrector: the right side of a step that can be taken further.
+
+    Where a longer step would leave mu z far from tau, the target changes by what is missing.
+    """
+    n_cells, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
+    x_target = L[AT.target]
+    primal, dual = min(1.0, primal + LONGER), min(1.0, dual + LONGER)
+    for i in range(n_cells):
+        mu, z, x, target = X[x_mu + i], X[x_z + i], X[x_x + i], X[x_target + i]
+        product = (mu + primal * (x - mu)) * (z + dual * (target - z * x) / mu)
+        target += max(min(max(product, tau / FAR), tau * FAR) - product, -tau * FAR)
+        X[x_target + i] = target
+        X[x_g + i] = target / mu - X[x_r + i]
+
+
+@compiled
+def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
+    """Take the step to w.x, w.d, w.lam, in place: how far mu moves, and how much of the step is taken.
+
+    The distance is the largest total variation over the clusters.
+    """
+    n_clusters, n_entries, n_unknowns, i_cell_at = L[AT.clusters], L[AT.entries], L[AT.unknowns], L[AT.cell_at]
+    x_mu, x_z, x_y, x_d, x_x, x_target = L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.x], L[AT.target]
+    x_dl, x_dd = L[AT.dl], L[AT.dd]
+    largest = max(4.0, _changes(I, X, L))
+    primal, dual = reach(X, L)
+    primal, dual = min(1.0, primal), min(min(1.0, dual), 4.0 / largest)
     moved = 0.0
-    for i in range(n):
-        change = primal * (X[x_x + i] - X[x_mu + i])
-        moved += abs(change)
-        X[x_mu + i] += change
-        X[x_z + i] += dual * X[x_r + i] * X[x_z + i]
+    for k in range(n_clusters):
+        here = 0.0
+        for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
+            X[x_z + i] += dual * (X[x_target + i] - X[x_z + i] * X[x_x + i]) / X[x_mu + i]
+            change = primal * (X[x_x + i] - X[x_mu + i])
+            here += 0.5 * abs(change)
+            X[x_mu + i] += change
+        moved = max(moved, here)
     for e in range(n_entries):
         X[x_y + e] += dual * X[x_dl + e]
     for u in range(n_unknowns):
@@ -256,7 +349,7 @@ def copy(X: Floats, L: Ints, source: int, into: int) -> None:
 
 @compiled
 def cold(I: Ints, X: Floats, L: Ints) -> None:
-    """A start that knows nothing but the tables: uniform clusters, unit slack."""
+    """A start that knows nothing but the tables: uniform clusters, the same slack everywhere."""
     n_clusters, n_terms, n_unknowns, i_cell_at = L[AT.clusters], L[AT.terms], L[AT.unknowns], L[AT.cell_at]
     i_kind, i_row_at, i_entry_at, x_p, x_mu = L[AT.kind], L[AT.row_at], L[AT.entry_at], L[AT.p], L[AT.mu]
     x_z, x_y, x_d = L[AT.z], L[AT.y], L[AT.d]
@@ -264,7 +357,7 @@ def cold(I: Ints, X: Floats, L: Ints) -> None:
         X[x_d + u] = 0.0
     for k in range(n_clusters):
         for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
-            X[x_z + i] = 1.0
+            X[x_z + i] = SLACK
             X[x_mu + i] = 1.0 / (I[i_cell_at + k + 1] - I[i_cell_at + k])
     for t in range(n_terms):
         for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):

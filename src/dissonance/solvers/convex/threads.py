@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -21,6 +22,8 @@ from dissonance.solvers.convex.elimination import downward, factor, upward
 from dissonance.solvers.convex.layout import Floats, Ints
 
 _own = threading.local()
+_lock = threading.Lock()
+_limited: list[Any] = []
 
 
 @lru_cache(maxsize=1)
@@ -58,6 +61,22 @@ def _busy(work: Callable[[], None]) -> None:
         work()
     finally:
         _own.busy = False
+
+
+@contextmanager
+def without_blas_threads() -> Iterator[None]:
+    """The matrix products of clusters use no threads of their own: the cores are taken, and results would differ."""
+    from threadpoolctl import ThreadpoolController
+
+    with _lock:  # the first one in sets the limit, the last one out removes it
+        _limited.append(None if _limited else ThreadpoolController().select(user_api="blas").limit(limits=1))
+    try:
+        yield
+    finally:
+        with _lock:
+            if len(_limited) == 1:
+                _limited[0].restore_original_limits()
+            _limited.pop()
 
 
 def subtrees(parent: Ints, work: Floats, threads: int) -> tuple[list[Ints], Ints]:
@@ -102,7 +121,8 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
         side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part) for part in parts])
 
     system = _calling(interior.solve_system, upward=upward_all, downward=downward_all)
-    loop = _calling(interior.newton, factor=factor_all, solve_system=system)
+    lengthen = _calling(interior.lengthen, solve_system=system)
+    loop = _calling(interior.newton, factor=factor_all, solve_system=system, lengthen=lengthen)
 
     def newton(*args: Any) -> None:
         with np.errstate(all="ignore"):

@@ -49,7 +49,7 @@ def solved(work: Work, tau: float, refinements: int) -> dict[str, np.ndarray]:
     steps.measure(*row)
     elimination.factor(*row, work.clusters)
     steps.aim(*row, tau)
-    interior.solve_system(*row, work.clusters, refinements, 1.0)
+    interior.solve_system(*row, work.clusters, 0, refinements, 1.0)
     L = work.L
     after = {"x": L.cells, "dd": L.unknowns, "dlam": L.entries}
     return before | {name: work.view(name, size)[0].copy() for name, size in after.items()}
