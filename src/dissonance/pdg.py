@@ -89,12 +89,12 @@ class Arc:
     @cached_property
     def is_linear_gaussian(self) -> bool:
         """Whether the cpd is linear-Gaussian."""
-        return type(self.cpd).linear_gaussian is not CPD.linear_gaussian
+        return self.cpd.can("linear_gaussian")
 
     @cached_property
     def is_drawn(self) -> bool:
         """Whether the cpd has no table and is not linear-Gaussian: it can only be drawn from and scored."""
-        has_table = type(self.cpd).log_table is not CPD.log_table and all(v.is_finite for v in self.scope)
+        has_table = self.cpd.can("log_table") and all(v.is_finite for v in self.scope)
         return not (has_table or self.is_linear_gaussian)
 
     def log_table(self, theta: Theta | None = None) -> Tensor:

@@ -52,6 +52,16 @@ def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
 
 
+def entries(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
+    """What the entries of tables add to the divergence and to the excess surprisal of their arcs.
+
+    At mu(s,t), mu(s) and log p(t|s): mu(s,t) log mu(t|s)/p(t|s), and (mu(s) p(t|s) - mu(s,t)) log p(t|s), which adds up
+    to E_mu[-log p] - E_mu(S)[H(p)].
+    """
+    ratio = numerics.log(joint / torch.where(mass > 0, mass, 1.0)) - log_p
+    return numerics.times(joint, ratio), numerics.times(mass * log_p.exp() - joint, log_p)
+
+
 def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Arcs with tables of one shape: which they are, mu(s,t) and log p(t|s), both (arcs, sources, targets)."""
     names = [[v.name for v in arc.scope] for arc in arcs]

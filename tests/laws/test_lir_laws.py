@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dissonance import PDG, Arc, Attention, Control, Descent, Record, SoftmaxTable, Step, Table, Variable, lir, lirs
-from dissonance.lir.each import Each
-from dissonance.lir.engine import inner_for
-from dissonance.lir.inner import Attentions
+from dissonance.lir.inner import inner_for
+from dissonance.lir.inner.base import Attentions
+from dissonance.lir.inner.each import Each
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters
 from dissonance.solvers import Auto

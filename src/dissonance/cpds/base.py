@@ -36,7 +36,10 @@ class CPD(nn.Module):
     - `linear_gaussian()`: A, b and Sigma, if p(t|s) = N(A s + b, Sigma);
     - `draw(sources, count, generator)`: values of the targets to average over (`drawn.py`);
     - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it;
-    - `expectations(joint)` and `match(expectations, share)`: the same in two parts, for arcs that share parameters.
+    - `expectations(joint)` and `match(expectations, share)`: the same in two parts, for arcs that share parameters;
+    - `approach(own, joint, rate)`: the natural gradient flow while mu stands still.
+
+    `can` says which. What else LIR needs to know of a family are the attributes `saturated`, `softmax` and `bounded`.
 
     Finite values travel as indices, Euclidean ones as vectors, one tensor a variable, with shared leading batch axes.
     """
@@ -50,6 +53,20 @@ class CPD(nn.Module):
 
     deterministic: bool = False
     """Whether the targets are a function of the sources, and it has no table to tell."""
+
+    saturated: bool = False
+    """Whether its only parameter, `stored`, can make any table: by `log_rows` and `from_rows`."""
+
+    softmax: bool = False
+    """Whether that parameter is the logits of the table."""
+
+    bounded: bool = False
+    """Whether its parameters may leave the parameter space, so that `retracted` must bring them back."""
+
+    @classmethod
+    def can(cls, method: str) -> bool:
+        """Whether the family answers a method of this protocol that not every family answers."""
+        return getattr(cls, method) is not getattr(CPD, method)
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """This cpd fitted to an arc's variables, or an error that says why it does not fit."""
@@ -94,6 +111,18 @@ class CPD(nn.Module):
         """
         raise CapabilityError(f"{type(self).__name__} has no sufficient statistics.")
 
+    def approach(self, own: dict[str, Tensor], joint: Tensor, rate: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The parameters `own` after the natural gradient flow for mu(S, T) standing still; `rate`: chi beta t of each
+        component. For families in which that has a closed form whatever the rates."""
+        raise CapabilityError(f"{type(self).__name__} has no closed-form natural flow.")
+
+    def retracted(self, name: str, theta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (P, ...) of a parameter brought back to the parameter space, and which of the P had left it.
+
+        `start` (P, ...) are the values they began with. For families that are `bounded`.
+        """
+        return theta, torch.zeros(len(theta), dtype=torch.bool)
+
     def forward(self, method: str, *args: object) -> Tensor:
         """Call a method by name: what `torch.func.functional_call` needs to run it at another theta."""
         return getattr(self, method)(*args)
@@ -134,6 +163,16 @@ class TableCPD(CPD):
             return table
         sizes = self.table_shape
         return table.reshape(-1, prod(sizes[len(sizes) - (self.target_axes or 1) :]))
+
+    @staticmethod
+    def log_rows(theta: Tensor) -> Tensor:
+        """log p of rows (..., t) from those of the parameter; of families that are `saturated`."""
+        raise CapabilityError("this table is not made of one parameter.")
+
+    @staticmethod
+    def from_rows(p: Tensor) -> Tensor:
+        """The parameter that makes these rows (..., t); of families that are `saturated`."""
+        raise CapabilityError("this table is not made of one parameter.")
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log p(targets | sources) by look-up."""

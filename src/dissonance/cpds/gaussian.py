@@ -13,6 +13,12 @@ from dissonance.cpds.base import CPD, Drawn, Values, Variables
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.variables import Euclidean, Variable
 
+WIDTHS = 14.0
+"""How far the logarithm of a standard deviation may go from its start: 1e12 for the variance, either way."""
+
+FAR = 1e15
+"""How large other numbers of a linear-Gaussian cpd may be."""
+
 
 class LinearGaussian(CPD):
     """p(t | s) = N(A s + b, Sigma), the values of several variables laid end to end in the order of the arc.
@@ -47,6 +53,47 @@ class LinearGaussian(CPD):
         self.A = nn.Parameter(slope, requires_grad=learnable)  # pyright: ignore[reportConstantRedefinition]
         self.b = nn.Parameter(shift, requires_grad=learnable)
         self.scale = nn.Parameter(_scale(covariance), requires_grad=learnable)
+
+    bounded = True
+
+    def retracted(self, name: str, theta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """No further from the start than double precision can hold the two together."""
+        near = theta.nan_to_num().clamp(-FAR, FAR)
+        if name == "scale":
+            log_sd = start.diagonal(dim1=-2, dim2=-1)
+            close = theta.diagonal(dim1=-2, dim2=-1).nan_to_num().clamp(log_sd - WIDTHS, log_sd + WIDTHS)
+            near = near.tril(-1) + torch.diag_embed(close)
+        left = (near != theta).flatten(1).any(1)
+        return (near if left.any() else theta), left
+
+    def approach(self, own: dict[str, Tensor], joint: Tensor, rate: dict[str, Tensor]) -> dict[str, Tensor]:
+        """N(A s + b, Sigma) on its way to mu(t|s) = N(A* s + b*, S*), `rate` = chi beta h of each component.
+
+            W(h) = W* + (W - W*) e^-rate            for W = (A, b)
+            Sigma(h) = S* + (Sigma + D - S*) e^-rate - D e^(-2 rate),       D = (W - W*) E[(s, 1) (s, 1)'] (W - W*)'
+
+        That is e^-rate of the way left for the second moment of t about A* s + b*. Components of `scale` with another
+        rate than A and b take D as it was at the start; directions in which the sources do not vary keep their A.
+        """
+        A, b, scale, n = own["A"], own["b"], own["scale"], own["A"].shape[1]  # noqa: N806
+        mean, C = joint[1:, 0], joint[1:, 1:]  # noqa: N806
+        off = (A @ C[:n, :n] - C[n:, :n]) @ torch.linalg.pinv(C[:n, :n], hermitian=True)  # A - A*
+        best = A - off
+        S = C[n:, n:] - best @ C[:n, n:] - C[n:, :n] @ best.T + best @ C[:n, :n] @ best.T  # noqa: N806
+        shift = mean[n:] - best @ mean[:n]
+        gap = A @ mean[:n] + b - mean[n:]
+        D = off @ C[:n, :n] @ off.T + torch.outer(gap, gap)  # noqa: N806
+        L = scale.tril(-1) + torch.diag(scale.diagonal().exp())  # noqa: N806
+        new = scale.clone()
+        for r in rate["scale"].unique().tolist():
+            left = math.exp(-r)
+            together = bool((rate["A"] == r).all() and (rate["b"] == r).all())
+            Sigma = left * L @ L.T + (1 - left) * S + (1 - left) * (left if together else 1.0) * D  # noqa: N806
+            factor = torch.linalg.cholesky((Sigma + Sigma.T) / 2)
+            there = factor.tril(-1) + torch.diag(factor.diagonal().log())
+            new = torch.where(rate["scale"] == r, there, new)
+        new = torch.where(rate["scale"] == 0, scale, new)
+        return {"A": best + off * (-rate["A"]).exp(), "b": shift + (b - shift) * (-rate["b"]).exp(), "scale": new}
 
     @property
     def cholesky(self) -> Tensor:

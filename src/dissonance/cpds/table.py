@@ -130,6 +130,8 @@ class SoftmaxTable(TableCPD):
     """
 
     stored = "logits"
+    saturated = True
+    softmax = True
 
     def __init__(self, p: object = None, *, logits: object = None) -> None:
         super().__init__()
@@ -158,9 +160,19 @@ class SoftmaxTable(TableCPD):
         """The probabilities: those it was made from, bit for bit, as long as the logits have not moved."""
         return self._given.clone() if self._given is not None and self._unmoved else super().table()
 
+    @staticmethod
+    def log_rows(theta: Tensor) -> Tensor:
+        """The log-softmax of the logits over the targets."""
+        return numerics.log_softmax(theta)
+
+    @staticmethod
+    def from_rows(p: Tensor) -> Tensor:
+        """log p."""
+        return numerics.log(p)
+
     def log_table(self) -> Tensor:
         """The log-softmax of the logits over the targets."""
-        return numerics.log_softmax(self.by_row(self.logits)).reshape(self.table_shape)
+        return self.log_rows(self.by_row(self.logits)).reshape(self.table_shape)
 
     def project(self, joint: Tensor) -> None:
         """p(t|s) <- mu(t|s); rows without mass keep their value."""
@@ -186,6 +198,9 @@ class SimplexTable(TableCPD):
     tangent to the simplex. A step may leave the positive orthant: `retract()` brings theta back.
     """
 
+    saturated = True
+    bounded = True
+
     def __init__(self, p: object) -> None:
         super().__init__()
         self.p = nn.Parameter(own(p))
@@ -198,22 +213,36 @@ class SimplexTable(TableCPD):
     def log_table(self) -> Tensor:
         """log p at the affine projection of theta."""
         by_row = self.by_row(self.p)
-        p = by_row + (1 - by_row.sum(-1, keepdim=True)) / by_row.shape[-1]
-        if (p < -1e-12).any():
+        least = float(_affine(by_row.detach()).min())
+        if least < -1e-12:
             raise DissonanceError(
-                f"a SimplexTable has left the simplex (smallest entry {float(p.detach().min()):.3g}): "
+                f"a SimplexTable has left the simplex (smallest entry {least:.3g}): "
                 "call retract() after each optimiser step, or use SoftmaxTable."
             )
-        return numerics.log(torch.where(p < 1e-15, 0.0, p)).reshape(self.table_shape)
+        return self.log_rows(by_row).reshape(self.table_shape)
+
+    @staticmethod
+    def log_rows(theta: Tensor) -> Tensor:
+        """log p at the affine projection of theta."""
+        p = _affine(theta)
+        return numerics.log(torch.where(p < 1e-15, 0.0, p))
+
+    @staticmethod
+    def from_rows(p: Tensor) -> Tensor:
+        """p itself."""
+        return p
 
     @torch.no_grad()
     def retract(self) -> None:
         """Move theta to the nearest point of the simplex, row by row (Euclidean distance)."""
-        by_row = self.by_row(self.p)
-        falling = by_row.sort(-1, descending=True).values
-        surplus = (falling.cumsum(-1) - 1) / torch.arange(1, by_row.shape[-1] + 1, dtype=by_row.dtype)
-        kept = (falling > surplus).sum(-1, keepdim=True)
-        self.p.copy_((by_row - surplus.gather(-1, kept - 1)).clamp(min=0).reshape(self.table_shape))
+        self.p.copy_(nearest(self.by_row(self.p)).reshape(self.table_shape))
+
+    def retracted(self, name: str, theta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows that do not sum to 1, or have negative entries, moved to the nearest point of the simplex."""
+        p = theta.reshape(len(theta), *self.by_row(self.p).shape)
+        outside = (p < 0) | ((p.sum(-1, keepdim=True) - 1).abs() > 1e-12)
+        left = (p < -1e-12).flatten(1).any(1)
+        return (nearest(p).reshape(theta.shape) if outside.any() else theta), left
 
     def project(self, joint: Tensor) -> None:
         """p(t|s) <- mu(t|s); rows without mass keep their value."""
@@ -229,3 +258,16 @@ class SimplexTable(TableCPD):
         current = self.by_row(self.p)
         p = numerics.conditional(self.by_row(expectations), fallback=current)
         self.p.copy_((p if share == 1 else current + share * (p - current)).reshape(self.table_shape))
+
+
+def _affine(theta: Tensor) -> Tensor:
+    """The affine projection of rows (..., t) onto those that sum to 1."""
+    return theta + (1 - theta.sum(-1, keepdim=True)) / theta.shape[-1]
+
+
+def nearest(p: Tensor) -> Tensor:
+    """The nearest points of the simplex to rows (..., t), in Euclidean distance."""
+    falling = p.sort(-1, descending=True).values
+    surplus = (falling.cumsum(-1) - 1) / torch.arange(1, p.shape[-1] + 1, dtype=p.dtype)
+    kept = (falling > surplus).sum(-1, keepdim=True)
+    return (p - surplus.gather(-1, kept - 1)).clamp(min=0)

@@ -1,11 +1,8 @@
 """Local Inconsistency Resolution: iteratively focus on a part of a PDG and resolve the inconsistency it shows."""
 
-from dissonance.lir.engine import Callback
-from dissonance.lir.flows import FLOWS, ODE, Descent, Flow, Step
-from dissonance.lir.full_control import FullControl
-from dissonance.lir.natural import Natural
+from dissonance.lir.flows import FLOWS, ODE, Descent, Flow, FullControl, Natural, Step
+from dissonance.lir.inner.published import Published
 from dissonance.lir.progress import TensorBoard
-from dissonance.lir.published import Published
 from dissonance.lir.refocus import (
     NAMES,
     Choice,
@@ -20,7 +17,8 @@ from dissonance.lir.refocus import (
     Uniform,
     weighted,
 )
-from dissonance.lir.runs import Run, Value, lir, lirs
+from dissonance.lir.run import Callback
+from dissonance.lir.start import Run, Value, lir, lirs
 from dissonance.lir.trace import Record, Row, Trace
 
 __all__ = [

@@ -16,51 +16,51 @@ import torch
 
 from dissonance.errors import FormatError
 from dissonance.io import files
-from dissonance.lir.compromise import Compromise
-from dissonance.lir.descent import Kept
+from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.trace import read
 
 if TYPE_CHECKING:
-    from dissonance.lir.engine import Engine
+    from dissonance.lir.run import Algorithm
 
 FORMAT = "dissonance.lir 2"
 
 
-def fingerprint(engine: Engine) -> str:
+def fingerprint(runs: Algorithm) -> str:
     """What a run is a run of: parameters, refocus procedures, seeds, flow, solver, base focus."""
     digest = hashlib.sha256()
-    for key, value in engine.parameters.theta0.items():
+    for key, value in runs.parameters.theta0.items():
         digest.update(key.encode())
         digest.update(value.contiguous().numpy().tobytes())
-    base = engine.traces[0].base
-    rest = [engine.seeds, engine.flow, engine.solver, dict(base.attention.beta), dict(base.attention.alpha)]
-    rest += [base.attention.gamma, dict(base.control.chi), engine.record, engine.tol]
-    named = [getattr(r, "name", getattr(r, "__name__", "")) for r in engine.refocus]
+    base = runs.traces[0].base
+    of = runs.setting
+    rest = [of.seeds, of.flow, of.solver, dict(base.attention.beta), dict(base.attention.alpha)]
+    rest += [base.attention.gamma, dict(base.control.chi), of.record, of.tol]
+    named = [getattr(r, "name", getattr(r, "__name__", "")) for r in of.refocus]
     digest.update(repr([*rest, *named, *sorted(base.attention.varying)]).encode())
     return digest.hexdigest()
 
 
-def save(engine: Engine, path: str) -> None:
+def save(runs: Algorithm, path: str) -> None:
     """Write the state after the last step."""
-    start = engine.start
+    start = runs.observer.start
     state: dict[str, Any] = {
         "format": FORMAT,
-        "of": fingerprint(engine),
-        "step": engine.step,
-        "theta": dict(engine.theta),
-        "generators": [g.get_state() for g in engine.generators],
-        "inner": engine.inner.dump(),
-        "flow": engine.moves.dump() if isinstance(engine.moves, Kept) else [],
+        "of": fingerprint(runs),
+        "step": runs.step,
+        "theta": dict(runs.theta),
+        "generators": [g.get_state() for g in runs.generators],
+        "inner": runs.inner.dump(),
+        "flow": runs.flow.dump() if hasattr(runs.flow, "dump") else [],
         "start": None if start is None else [start.mu, start.cluster],
-        "rows": [t.lines() for t in engine.traces],
-        "snapshots": [t.snapshots for t in engine.traces],
+        "rows": [t.lines() for t in runs.traces],
+        "snapshots": [t.snapshots for t in runs.traces],
     }
     buffer = io.BytesIO()
     torch.save(state, buffer)
     files.write(path, buffer.getvalue())
 
 
-def resume(engine: Engine, path: str) -> None:
+def resume(runs: Algorithm, path: str) -> None:
     """Go on from a checkpoint, if the file is there."""
     if not Path(path).exists():
         return
@@ -72,18 +72,18 @@ def resume(engine: Engine, path: str) -> None:
         known, state = False, {}
     if not known:
         raise FormatError(f"{where}: is not a checkpoint of dissonance.")
-    if state["of"] != fingerprint(engine):
+    if state["of"] != fingerprint(runs):
         raise FormatError(
             f"{where}: is a checkpoint of another run (another PDG, refocus, flow, seed or option). "
             "Delete it, or name another file."
         )
-    engine.step, engine.theta = state["step"], state["theta"]
-    for generator, known_state in zip(engine.generators, state["generators"], strict=True):
+    runs.step, runs.theta = state["step"], state["theta"]
+    for generator, known_state in zip(runs.generators, state["generators"], strict=True):
         generator.set_state(known_state)
-    engine.inner.restore(state["inner"])
-    if isinstance(engine.moves, Kept):
-        engine.moves.restore(engine.theta, state["flow"])
-    engine.start = None if state["start"] is None else Compromise(*state["start"])
-    for trace, lines, snapshots in zip(engine.traces, state["rows"], state["snapshots"], strict=True):
+    runs.inner.restore(state["inner"])
+    if hasattr(runs.flow, "restore"):
+        runs.flow.restore(runs.theta, state["flow"])
+    runs.observer.start = None if state["start"] is None else Compromise(*state["start"])
+    for trace, lines, snapshots in zip(runs.traces, state["rows"], state["snapshots"], strict=True):
         trace.rows[:] = read(lines)
         trace.snapshots |= snapshots

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dissonance.focus import Attention, Control, Focus
-from dissonance.lir.inner import Attentions
+from dissonance.lir.inner.base import Attentions
 from dissonance.lir.local import Reach
 from dissonance.lir.parameters import Parameters
 

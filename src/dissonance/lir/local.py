@@ -9,8 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dissonance.lir.each import Each
-from dissonance.lir.inner import Attentions, Inner, Solved
+from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.parameters import Parameters, Stacked
 
 MASS = 1e-9
@@ -93,15 +92,12 @@ class Local:
 
     def slope(self, theta: Stacked) -> Stacked:
         """The gradient at theta in the parameters that may move, at least."""
-        if not (isinstance(self.inner, Each) and self.inner.random):
+        found = self.inner.slopes(theta, self.attention, self.reach.free)
+        if found is None:
             return self.pull(theta, self.solve(theta), only=self.reach.free)
-        with torch.enable_grad():
-            draws = self.inner.draws(theta, self.attention)
-        if not draws.drawn:
-            return self.pull(theta, self.solve(theta), only=self.reach.free)
-        self.solves, self.steps = self.solves + 1, self.steps + draws.steps
-        self.first = self.first or draws.bounds
-        return draws.gradient(self.reach.free)
+        self.solves, self.steps = self.solves + 1, self.steps + found.steps
+        self.first = self.first or (found.lower, found.upper)
+        return found.gradient
 
     def pull(
         self, theta: Stacked, solved: Solved, runs: Tensor | None = None, only: Sequence[str] | None = None

@@ -9,8 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dissonance import numerics
-from dissonance.cpds import LinearGaussian, SimplexTable, SoftmaxTable
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Control
 from dissonance.pdg import PDG, Arc
@@ -18,12 +16,6 @@ from dissonance.variables import cells
 
 Stacked = dict[str, Tensor]
 """theta of P runs: "arc.parameter" -> (P, ...)."""
-
-WIDTHS = 14.0
-"""How far the logarithm of a standard deviation may go from its start: 1e12 for the variance, either way."""
-
-FAR = 1e15
-"""How large other numbers of a linear-Gaussian arc may be."""
 
 
 class Parameters:
@@ -158,12 +150,8 @@ class Parameters:
         if arc.name in self._constant:
             table = self._constant[arc.name]
             return (table if runs is None else table[runs]).reshape(shape)
-        if type(arc.cpd) is SoftmaxTable:
-            return torch.log_softmax(theta[self.home[f"{arc.name}.logits"]].reshape(shape), -1)
-        if type(arc.cpd) is SimplexTable:
-            p = theta[self.home[f"{arc.name}.p"]].reshape(shape)
-            p = p + (1 - p.sum(-1, keepdim=True)) / shape[-1]
-            return numerics.log(torch.where(p < 1e-15, 0.0, p))
+        if arc.cpd.saturated:
+            return arc.cpd.log_rows(theta[self._stored(arc)].reshape(shape))
         pdgs = self.pdgs if runs is None else [self.pdgs[k] for k in runs.tolist()]
         each = [pdg[arc.name].log_table(self.of(k, theta)) for k, pdg in enumerate(pdgs)]
         return torch.stack(each).reshape(shape)
@@ -188,19 +176,18 @@ class Parameters:
     def _logits(self) -> dict[str, str] | None:
         """The arc of every parameter if all are logits of tables of their own, which makes derivatives simple."""
         movable = [a for a in self.arcs if a.name not in self._constant]
-        plain = all(type(a.cpd) is SoftmaxTable for a in movable) and len(movable) == len(self.theta0)
-        return {f"{a.name}.logits": a.name for a in movable} if plain else None
+        plain = all(a.cpd.softmax for a in movable) and len(movable) == len(self.theta0)
+        return {self._stored(a): a.name for a in movable} if plain else None
 
-    def saturated(self, arc: Arc) -> bool:
-        """Whether the arc's parameters can make any table of it."""
-        return type(arc.cpd) in (SoftmaxTable, SimplexTable)
+    def _stored(self, arc: Arc) -> str:
+        """The name of the parameter that makes the table of an arc whose cpd is saturated."""
+        return self.home[f"{arc.name}.{arc.cpd.stored}"]
 
     def with_table(self, i: int, theta: Stacked, p: Tensor, where: Tensor) -> Stacked:
         """theta with rows `where` (P, s) of the saturated arc i set to p (P, s, t)."""
         arc = self.arcs[i]
-        soft = type(arc.cpd) is SoftmaxTable
-        key = self.home[f"{arc.name}.{'logits' if soft else 'p'}"]
-        new = torch.where(where[..., None], numerics.log(p) if soft else p, theta[key].reshape(p.shape))
+        key = self._stored(arc)
+        new = torch.where(where[..., None], arc.cpd.from_rows(p), theta[key].reshape(p.shape))
         return {**theta, key: new.reshape(theta[key].shape)}
 
     # -- where theta may be ----------------------------------------------------------------------------------------
@@ -209,37 +196,21 @@ class Parameters:
         """theta brought back to the parameter space where it has left it, and which runs had, (P,)."""
         left = torch.zeros(len(next(iter(theta.values()))), dtype=torch.bool)
         moved: Stacked = {}
-        for i, arc in enumerate(self.arcs):
-            if type(arc.cpd) is SimplexTable:
-                key = self.home[f"{arc.name}.p"]
-                p = theta[key].reshape(-1, *self.shapes[i])
-                outside = ((p < 0) | ((p.sum(-1, keepdim=True) - 1).abs() > 1e-12)).flatten(1)
-                if outside.any():
-                    left |= (p < -1e-12).flatten(1).any(1)
-                    moved[key] = nearest(p).reshape(theta[key].shape)
-            elif type(arc.cpd) is LinearGaussian:
-                for key in self.keys(arc):
-                    near = self._nearby(key, theta[key])
-                    outside = (near != theta[key]).flatten(1).any(1)
-                    if outside.any():
-                        left |= outside
-                        moved[key] = near
+        for arc in self.arcs:
+            if not arc.cpd.bounded:
+                continue
+            for name, _ in arc.cpd.named_parameters():
+                key = self.home[f"{arc.name}.{name}"]
+                if theta[key].numel():
+                    moved[key], outside = arc.cpd.retracted(name, theta[key], self.theta0[key])
+                    left |= outside
         return ({**theta, **moved} if moved else theta), left
 
     @cached_property
     def boundless(self) -> frozenset[str]:
         """The parameters that may be any numbers."""
-        bounded = {key for a in self.arcs if type(a.cpd) in (SimplexTable, LinearGaussian) for key in self.keys(a)}
+        bounded = {key for a in self.arcs if a.cpd.bounded for key in self.keys(a)}
         return frozenset(self.theta0) - bounded
-
-    def _nearby(self, key: str, theta: Tensor) -> Tensor:
-        """theta of a linear-Gaussian arc, no further from its start than double precision can hold the two together."""
-        start = self.theta0[key]
-        if key.endswith(".scale"):
-            log_sd = start.diagonal(dim1=-2, dim2=-1)
-            near = theta.diagonal(dim1=-2, dim2=-1).nan_to_num().clamp(log_sd - WIDTHS, log_sd + WIDTHS)
-            return theta.nan_to_num().clamp(-FAR, FAR).tril(-1) + torch.diag_embed(near)
-        return theta.nan_to_num().clamp(-FAR, FAR)
 
     # -- control and results ---------------------------------------------------------------------------------------
 
@@ -268,14 +239,6 @@ class Parameters:
                     p.copy_(mine[f"{arc.name}.{n}"])
             arcs.append(Arc(arc.name, arc.sources, arc.targets, cpd))
         return PDG(*arcs, variables=self.pdgs[k].variables)
-
-
-def nearest(p: Tensor) -> Tensor:
-    """The nearest points of the simplex to rows (..., t), in Euclidean distance."""
-    falling = p.sort(-1, descending=True).values
-    surplus = (falling.cumsum(-1) - 1) / torch.arange(1, p.shape[-1] + 1, dtype=p.dtype)
-    kept = (falling > surplus).sum(-1, keepdim=True)
-    return (p - surplus.gather(-1, kept - 1)).clamp(min=0)
 
 
 def alike(pdg: PDG) -> object:

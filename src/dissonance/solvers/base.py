@@ -50,6 +50,11 @@ class Solution:
     near: tuple[Structure, Array] | None = field(default=None, repr=False)
 
     @property
+    def sampled(self) -> bool:
+        """Whether it is an average over samples."""
+        return False
+
+    @property
     def mu(self) -> CliqueTree:
         """The mu that attains the upper bound."""
         assert self.tree is not None

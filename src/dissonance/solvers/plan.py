@@ -19,7 +19,6 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.attended import Attended
-from dissonance.cpds import CPD
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError, suggest
@@ -99,7 +98,7 @@ class Plan:
             if a.hard and a not in makers:
                 raise CapabilityError(f"{a.arc} is a second hard belief about its targets, which samples cannot check.")
         for a in makers:
-            if not a.log_p.size and type(a.arc.cpd).draw is CPD.draw:
+            if not a.log_p.size and not a.arc.cpd.can("draw"):
                 raise CapabilityError(
                     f"{a.arc} is hard, but {type(a.arc.cpd).__name__} cannot be drawn from: "
                     "give it a `draw`, or a finite beta."

@@ -24,6 +24,11 @@ class SampledSolution(Solution):
     up_to_constant: bool = False
     asked: Sampled | None = field(default=None, repr=False)
 
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The samples."""

@@ -11,7 +11,7 @@ import torch
 
 from dissonance.inconsistency import inconsistencies
 from dissonance.lir import Descent, Published, Record, Run, Value, lirs
-from dissonance.lir.published import ADAM
+from dissonance.lir.flows.descent import ADAM
 from dissonance.lir.refocus import Greedy, Hub, Learned, Partial, Refocus, Smooth, Surprisal, Uniform
 from dissonance.pdg import PDG
 from dissonance.studies.outcomes import Outcome

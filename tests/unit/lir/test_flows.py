@@ -34,7 +34,7 @@ from dissonance import (
     inconsistency,
     lir,
 )
-from dissonance.lir.fisher import of_softmax
+from dissonance.lir.flows.fisher import of_softmax
 
 X, Y = Variable("X", 3), Variable("Y", 2)
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]

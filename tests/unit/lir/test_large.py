@@ -13,9 +13,9 @@ from dissonance.distributions import CliqueTree
 from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
 from dissonance.lir import FullControl, Record, lir
-from dissonance.lir.batched import Batched
-from dissonance.lir.each import Each
-from dissonance.lir.engine import inner_for
+from dissonance.lir.inner import inner_for
+from dissonance.lir.inner.batched import Batched
+from dissonance.lir.inner.each import Each
 from dissonance.lir.parameters import Parameters
 from dissonance.pdg import PDG, Arc
 from dissonance.solvers import Auto

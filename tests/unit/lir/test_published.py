@@ -27,7 +27,7 @@ from dissonance import (
     lirs,
     load,
 )
-from dissonance.lir.published import ADAM
+from dissonance.lir.flows.descent import ADAM
 from dissonance.solvers import Paper
 from dissonance.studies.structures import PUBLISHED, generator
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, lir
-from dissonance.lir.batched import Batched
-from dissonance.lir.each import Each
-from dissonance.lir.engine import inner_for, solver_for
+from dissonance.lir.inner import inner_for
+from dissonance.lir.inner.batched import Batched
+from dissonance.lir.inner.each import Each
 from dissonance.lir.parameters import Parameters
+from dissonance.lir.setting import solver_for
 from dissonance.solvers import SOLVERS, Auto, CliqueTree, Gaussian, Joint, Newton, Paper, by_name
 from dissonance.solvers.base import DEFAULT_TOL
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,16 +21,17 @@ from torch import Tensor
 from dissonance.attended import Attended
 from dissonance.distributions import Tree
 from dissonance.focus import Attention
-from dissonance.lir.each import Each
-from dissonance.lir.inner import TENSORS, Attentions, Solved
+from dissonance.lir.inner.base import TENSORS, Attentions, Slopes, Solved, refuse_contexts
+from dissonance.lir.inner.compromise import Compromise, of_cells
+from dissonance.lir.inner.each import Each
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Arc
+from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component, prepare
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.base import FEASIBLE
 from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, structure
-from dissonance.solvers.convex.selection import extrapolate
+from dissonance.solvers.convex.selection import GAMMA, extrapolate
 from dissonance.solvers.convex.solve import Outcome, Work
 from dissonance.solvers.convex.support import support
 from dissonance.solvers.peeled import LARGE, cells_left
@@ -100,6 +101,29 @@ class Batched:
     def alone(self, k: int) -> Batched:
         """The same for run k by itself."""
         return Batched(self.parameters.one(k), self.solver)
+
+    @property
+    def contexts(self) -> Sequence[Theta]:
+        """None: tables hold no data."""
+        return [{}] * len(self.parameters)
+
+    @property
+    def random(self) -> bool:
+        """No: tables are not sampled."""
+        return False
+
+    @property
+    def supports_varying(self) -> bool:
+        """No: one program has one attention a run."""
+        return False
+
+    def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
+        """Tables hold no data that a context could replace."""
+        refuse_contexts(contexts)
+
+    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
+        """None: nothing is sampled."""
+        return None
 
     def fork(self) -> Batched:
         """The same, knowing the same, with a memory of its own from here on."""
@@ -218,7 +242,20 @@ class Batched:
             rest[where] = False
         return found + self.other.sharp(log_p, attention, rest, arc) if rest.any() else found
 
-    def near_zero(self, log_p: Tensor, attention: Attentions) -> tuple[Structure, np.ndarray] | None:
+    def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
+        """mu* of all runs at once; of each by itself if some need another solver."""
+        with torch.no_grad():
+            log_p = self.parameters.log_tables(theta)
+        a, found = attention, None
+        if bool((a.gamma > 0).all()):
+            found = self._unique(log_p, a)
+        elif not bool((a.gamma > 0).any()):
+            ratio = torch.where((a.alpha > 0) & (a.beta > 0), a.beta / a.alpha.clamp(min=1e-300), math.inf).amin(1)
+            attended = torch.where(a.beta == 0, 0.0, a.alpha)
+            found = self._near_zero(log_p, replace(a, gamma=GAMMA * ratio.clamp(max=1.0), alpha=attended))
+        return self.other.compromise(theta, attention) if found is None else of_cells(*found)
+
+    def _near_zero(self, log_p: Tensor, attention: Attentions) -> tuple[Structure, np.ndarray] | None:
         """mu (P, cells) at gamma -> 0+, extrapolated from the gamma given; None unless all runs are of one group."""
         parts = list(self._batches(log_p, attention, torch.ones(len(attention), dtype=torch.bool)))
         if len(parts) != 1 or len(parts[0][0]) != len(attention):
@@ -226,8 +263,8 @@ class Batched:
         found = extrapolate(parts[0][1], parts[0][2])
         return found.structure, found.mu
 
-    def settled(self, log_p: Tensor, attention: Attentions) -> tuple[Structure, np.ndarray] | None:
-        """mu (P, cells) of unique minimisers (gamma > 0); None unless all runs are of one group."""
+    def _unique(self, log_p: Tensor, attention: Attentions) -> tuple[Structure, np.ndarray] | None:
+        """mu (P, cells) of the unique minimisers at gamma > 0; None unless all runs are of one group."""
         parts = list(self._batches(log_p, attention, torch.ones(len(attention), dtype=torch.bool)))
         if len(parts) != 1 or len(parts[0][0]) != len(attention):
             return None

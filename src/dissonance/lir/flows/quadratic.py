@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dissonance.lir.each import Each
-from dissonance.lir.inner import Solved
+from dissonance.lir.inner.base import Inner, Solved
 from dissonance.lir.local import Local, rows
 from dissonance.lir.parameters import Stacked
-from dissonance.solvers.sampled import SampledSolution
 
 LARGEST = 512
 """How many components may be under control: their second derivatives are a matrix."""
@@ -29,9 +27,9 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     Whether the inconsistency was quadratic shows in the gradient, which must be gone.
     """
     inner = local.inner
-    if not isinstance(inner, Each) or not solved.results or solved.gradient is None:
+    if not solved.results or solved.gradient is None:  # tables have closed forms of their own
         return None
-    if not all(type(s) is SampledSolution and s.converged for r in solved.results for s in r.solutions):
+    if not all(s.sampled and s.converged for r in solved.results for s in r.solutions):
         return None
     before = solved.gradient(None)
     free = {k: local.control[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.control[k].any()}
@@ -55,7 +53,7 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
 
 
 def _newton(
-    inner: Each, k: int, theta: Stacked, solved: Solved, chosen: dict[str, Tensor], before: Stacked
+    inner: Inner, k: int, theta: Stacked, solved: Solved, chosen: dict[str, Tensor], before: Stacked
 ) -> Tensor | None:
     """H^+ grad of run k, over the chosen components laid end to end; None if H is not positive semidefinite."""
     parameters = inner.parameters

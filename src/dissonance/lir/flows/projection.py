@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dissonance.cpds import CPD
 from dissonance.errors import CapabilityError
-from dissonance.lir.inner import Solved
+from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.pdg import Arc
@@ -20,8 +20,8 @@ def projects(parameters: Parameters, arc: Arc) -> bool:
     """Whether the argmin over the parameters of an arc, and of those tied to it, has a closed form."""
     tied = parameters.tied(arc)
     if len(tied) == 1:
-        return type(arc.cpd).project is not CPD.project
-    return all(type(a.cpd).match is not CPD.match and parameters.keys(a) == parameters.keys(arc) for a in tied)
+        return arc.cpd.can("project")
+    return all(a.cpd.can("match") and parameters.keys(a) == parameters.keys(arc) for a in tied)
 
 
 def projected(local: Local, arc: Arc, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:
@@ -51,7 +51,7 @@ def approached(local: Local, arc: Arc, theta: Stacked, solved: Solved, time: flo
     for k in torch.nonzero(runs)[:, 0].tolist():
         chi = torch.cat([local.control[key][k].reshape(-1) for key in parameters.keys(arc)])
         betas = {float(local.attention.beta[k, parameters.arcs.index(a)]) for a in parameters.tied(arc)} - {0.0}
-        if type(arc.cpd).match is CPD.match or bool((chi != chi[0]).any()) or len(betas) > 1:
+        if not arc.cpd.can("match") or bool((chi != chi[0]).any()) or len(betas) > 1:
             raise CapabilityError(
                 f"{arc}: the natural flow needs tables, or families with sufficient statistics and one chi and beta "
                 "for all of its parameters. Use another flow, such as ODE()."

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dissonance.cpds import CPD, LinearGaussian, SoftmaxTable
-from dissonance.lir.fisher import natural_gradient, of_softmax
-from dissonance.lir.full_control import Moved
-from dissonance.lir.inner import Solved
+from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.fisher import natural_gradient, of_softmax
+from dissonance.lir.flows.projection import approached
+from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import MASS, Local, over, rows
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.lir.projection import approached
 
 
 @dataclass(frozen=True)
@@ -108,11 +107,11 @@ def _exactly(
         return found, torch.zeros_like(moves)
     soft = ((beta >= 0) & (beta < math.inf)).all(1) & moves
     alike = all(parameters.keys(a) == parameters.keys(arc) for a in tied)
-    if alike and all(parameters.saturated(a) for a in tied):
+    if alike and all(a.cpd.saturated for a in tied):
         return _table(local, arcs, theta, found, [solved.every(parameters, a) for a in tied], soft, h)
-    if len(arcs) == 1 and type(arc.cpd) is LinearGaussian:
-        return _gaussian(local, arcs[0], theta, found, solved.every(parameters, arc), soft, h)
-    if alike and all(type(a.cpd).match is not CPD.match for a in tied):
+    if len(arcs) == 1 and arc.cpd.can("approach"):
+        return _approach(local, arcs[0], theta, found, solved.every(parameters, arc), soft, h)
+    if alike and all(a.cpd.can("match") for a in tied):
         chi = torch.cat([rows(local.control[k]) for k in parameters.keys(arc)], 1)
         one = (beta == 0) | (beta == beta.amax(1, keepdim=True))
         even = soft & (chi == chi[:, :1]).all(1) & one.all(1)
@@ -140,50 +139,20 @@ def _table(
     return parameters.with_table(i, found, aim + (p - aim) * decay[..., None], moves), soft
 
 
-def _gaussian(
+def _approach(
     local: Local, i: int, theta: Stacked, found: Stacked, joint: Tensor, soft: Tensor, h: float
 ) -> tuple[Stacked, Tensor]:
-    """A, b and Sigma of an arc after time h, mu standing still."""
+    """The parameters of an arc after time h, mu standing still."""
     parameters = local.parameters
     arc = parameters.arcs[i]
-    own = {n: parameters.home[f"{arc.name}.{n}"] for n in ("A", "b", "scale")}
+    own = {n: parameters.home[f"{arc.name}.{n}"] for n, _ in arc.cpd.named_parameters()}
     new = {k: found[k].clone() for k in own.values()}
     for run in torch.nonzero(soft & (joint[:, 0, 0] > 0))[:, 0].tolist():
         rate = {n: h * local.attention.beta[run, i] * local.control[k][run] for n, k in own.items()}
-        moved = _decayed({n: theta[k][run] for n, k in own.items()}, joint[run], rate)
+        moved = arc.cpd.approach({n: theta[k][run] for n, k in own.items()}, joint[run], rate)
         for n, k in own.items():
             new[k][run] = moved[n]
     return {**found, **new}, soft
-
-
-def _decayed(own: dict[str, Tensor], joint: Tensor, rate: dict[str, Tensor]) -> dict[str, Tensor]:
-    """N(A s + b, Sigma) on its way to mu(t|s) = N(A* s + b*, S*), `rate` = chi beta h of each component.
-
-        W(h) = W* + (W - W*) e^-rate            for W = (A, b)
-        Sigma(h) = S* + (Sigma + D - S*) e^-rate - D e^(-2 rate),       D = (W - W*) E[(s, 1) (s, 1)'] (W - W*)'
-
-    That is e^-rate of the way left for the second moment of t about A* s + b*. Components of `scale` with another rate
-    than A and b take D as it was at the start; directions in which the sources do not vary keep their A.
-    """
-    A, b, scale, n = own["A"], own["b"], own["scale"], own["A"].shape[1]  # noqa: N806
-    mean, C = joint[1:, 0], joint[1:, 1:]  # noqa: N806
-    off = (A @ C[:n, :n] - C[n:, :n]) @ torch.linalg.pinv(C[:n, :n], hermitian=True)  # A - A*
-    best = A - off
-    S = C[n:, n:] - best @ C[:n, n:] - C[n:, :n] @ best.T + best @ C[:n, :n] @ best.T  # noqa: N806
-    shift = mean[n:] - best @ mean[:n]
-    gap = A @ mean[:n] + b - mean[n:]
-    D = off @ C[:n, :n] @ off.T + torch.outer(gap, gap)  # noqa: N806
-    L = scale.tril(-1) + torch.diag(scale.diagonal().exp())  # noqa: N806
-    new = scale.clone()
-    for r in rate["scale"].unique().tolist():
-        left = math.exp(-r)
-        together = bool((rate["A"] == r).all() and (rate["b"] == r).all())
-        Sigma = left * L @ L.T + (1 - left) * S + (1 - left) * (left if together else 1.0) * D  # noqa: N806
-        factor = torch.linalg.cholesky((Sigma + Sigma.T) / 2)
-        there = factor.tril(-1) + torch.diag(factor.diagonal().log())
-        new = torch.where(rate["scale"] == r, there, new)
-    new = torch.where(rate["scale"] == 0, scale, new)
-    return {"A": best + off * (-rate["A"]).exp(), "b": shift + (b - shift) * (-rate["b"]).exp(), "scale": new}
 
 
 def _direction(
@@ -196,7 +165,7 @@ def _direction(
 ) -> Stacked:
     """F^-1 slope for the parameters of arcs that share them."""
     arc = parameters.arcs[arcs[0]]
-    if len(arcs) == 1 and type(arc.cpd) is SoftmaxTable:
+    if len(arcs) == 1 and arc.cpd.softmax:
         key = parameters.keys(arc)[0]
         p = parameters.log_table(arcs[0], theta).exp()
         x = of_softmax(p, slope[key].reshape(p.shape), joints[0].sum(-1), damping)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,20 +12,13 @@ from torch import Tensor
 
 from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import Tree
-from dissonance.lir.batched import Batched
-from dissonance.lir.each import Each
-from dissonance.lir.inner import Attentions, Inner
-from dissonance.lir.parameters import Stacked
-from dissonance.lir.published import Unconverged
+from dissonance.inconsistency import Inconsistency
 from dissonance.numerics import DTYPE
 from dissonance.solvers.convex.program import Structure
 from dissonance.solvers.extended import Extended
 
 LARGEST = 2**16
 """Joint states up to which total variation is taken over the joint; beyond, it is the largest over the clusters."""
-
-GAMMA = 1e-7
-"""The gamma from which mu* is extrapolated to gamma -> 0+, times the least weight of an arc."""
 
 
 @dataclass(frozen=True)
@@ -45,35 +39,8 @@ class Compromise:
         return off.new_zeros(len(off), count).index_add_(1, self.cluster, off).amax(1)
 
 
-def compromise(inner: Inner, theta: Stacked, attention: Attentions) -> Compromise:
-    """mu* at theta; at gamma = 0 the gamma -> 0+ selection, because the minimisers are many (erratum 24)."""
-    if isinstance(inner, Unconverged) and inner.mu is not None:
-        return Compromise(inner.mu)
-    if isinstance(inner, Batched):
-        found = _batched(inner, theta, attention)
-        if found is not None:
-            return found
-        inner = inner.other
-    assert isinstance(inner, Each)
-    return _each(inner, theta, attention)
-
-
-def _batched(inner: Batched, theta: Stacked, a: Attentions) -> Compromise | None:
-    """For all runs at once; None if some need another solver."""
-    with torch.no_grad():
-        log_p = inner.parameters.log_tables(theta)
-    if bool((a.gamma > 0).all()):
-        found = inner.settled(log_p, a)
-    elif bool((a.gamma > 0).any()):
-        return None
-    else:
-        ratio = torch.where((a.alpha > 0) & (a.beta > 0), a.beta / a.alpha.clamp(min=1e-300), math.inf).amin(1)
-        attended = torch.where(a.beta == 0, 0.0, a.alpha)
-        found = inner.near_zero(log_p, replace(a, gamma=GAMMA * ratio.clamp(max=1.0), alpha=attended))
-    return None if found is None else _flat(*found)
-
-
-def _flat(s: Structure, mu: np.ndarray) -> Compromise:
+def of_cells(s: Structure, mu: np.ndarray) -> Compromise:
+    """From the cells (P, cells) of clusters."""
     lay, sizes = s.layout, s.tree.sizes
     if math.prod(sizes.values()) > LARGEST:
         return Compromise(
@@ -94,11 +61,11 @@ def joint(tree: Tree, tables: list[Tensor]) -> Tensor:
     return torch.einsum(*operands, [0, *letter.values()])
 
 
-def _each(inner: Each, theta: Stacked, attention: Attentions) -> Compromise:
-    """Where mu is extended along loose ends: over the clusters of what it is extended from."""
+def of_results(results: Sequence[Inconsistency]) -> Compromise:
+    """From results, run by run; along loose ends, over the clusters of what mu is extended from."""
     flat: list[Tensor] = []
     cluster: Tensor | None = None
-    for result in inner.ask(theta, attention) if inner.random else inner.solve(theta, attention).results:
+    for result in results:
         mu = result.mu if math.isfinite(result.upper) else None
         if not isinstance(mu, CliqueTree):
             flat.append(torch.zeros(0, dtype=DTYPE))

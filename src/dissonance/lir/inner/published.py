@@ -8,35 +8,33 @@
 - the inner iterations' backward passes (two each) also add to theta's gradient, which is cleared once an outer step:
   Adam on theta follows the sum over the inner iterations. `accumulate=True` does that.
 
-With `flow=ADAM`, 10 steps of Adam at rate 0.05/10 on gradients in bits, and `tol=0`, which follows what is left of a
-conflict however small, runs from the same cpds start at the published initial inconsistencies to 3e-8 bits and follow
-the published trajectories until rounding parts them.
+With the flow `ADAM` of `flows/descent.py`, 10 steps of Adam at rate 0.05/10 on gradients in bits, and `tol=0`, which
+follows what is left of a conflict however small, runs from the same cpds start at the published initial inconsistencies
+to 3e-8 bits and follow the published trajectories until rounding parts them.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.lir.flows import Descent
-from dissonance.lir.inner import Attentions, Solved
+from dissonance.lir.inner.base import Attentions, Slopes, Solved, refuse_contexts
+from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.pdg import Arc
+from dissonance.pdg import Arc, Theta
 from dissonance.problem import check_bytes
-from dissonance.solvers.paper import BIT, Arcs, Dense, Paper
+from dissonance.solvers.paper import Arcs, Dense, Paper
 
 BYTES_PER_STATE = 400
 """What a joint state of a run takes, roughly: Adam has a few vectors of them, and each arc its index."""
-
-ADAM = Descent("Adam", 0.05 / 10, 10, {"eps": 1e-8 * BIT})
-"""The outer loop of the published runs: Adam's epsilon is 1e-8 on gradients in bits."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,13 @@ class Published(Paper):
     then: int = 20
     accumulate: bool = False
     spread: int = 0
+
+    @classmethod
+    def of(cls, solver: Paper) -> Published:
+        """The paper's solver as it is used inside LIR."""
+        if hasattr(solver, "then"):
+            return cast("Published", solver)
+        return cls(**{f.name: getattr(solver, f.name) for f in fields(solver) if f.name != "spread"})
 
 
 class Unconverged:
@@ -83,6 +88,36 @@ class Unconverged:
         made = Unconverged(self.parameters.one(k), self.solver)
         made.mu = None if self.mu is None else self.mu[k : k + 1]
         return made
+
+    @property
+    def contexts(self) -> Sequence[Theta]:
+        """None: tables hold no data."""
+        return [{}] * len(self.parameters)
+
+    @property
+    def random(self) -> bool:
+        """No: tables are not sampled."""
+        return False
+
+    @property
+    def supports_varying(self) -> bool:
+        """No."""
+        return False
+
+    def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
+        """Tables hold no data that a context could replace."""
+        refuse_contexts(contexts)
+
+    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
+        """None: nothing is sampled."""
+        return None
+
+    def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
+        """The joint that was passed last."""
+        if self.mu is None:
+            self.solve(theta, attention)
+        assert self.mu is not None
+        return Compromise(self.mu)
 
     def fork(self) -> Unconverged:
         """The one that resolves: it goes on where it was."""

@@ -17,11 +17,12 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
-from dissonance.lir.engine import Callback, Engine, base_focus
 from dissonance.lir.flows import Flow
 from dissonance.lir.parameters import Parameters, Stacked, alike
 from dissonance.lir.progress import Bar
 from dissonance.lir.refocus import Refocus
+from dissonance.lir.run import Algorithm, Callback
+from dissonance.lir.setting import Setting, base_focus
 from dissonance.lir.trace import NAN, Record, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver
@@ -181,7 +182,7 @@ def lirs(
     bar = Bar(progress, steps * len(groups))
     found: dict[int, Run] = {}
     for number, members in enumerate(groups.values()):
-        engine = Engine(
+        setting = Setting.of(
             Parameters([all_pdgs[i] for i in members]),
             [refocuses.by_name(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
@@ -189,13 +190,14 @@ def lirs(
             flows.by_name(flow),
             solver,
             tol=tol,
-            record=trace or Record(),
+            record=trace,
         )
         where = None if checkpoint is None else f"{os.fspath(checkpoint)}{f'.{number}' if number else ''}"
+        state = Algorithm(setting)
         with bar:
-            engine.run(steps, where, [*callbacks, bar])
-        found |= zip(members, _read(engine, time.perf_counter() - began, len(all_pdgs)), strict=True)
-        if engine.interrupted:
+            state.run(steps, where, [*callbacks, bar])
+        found |= zip(members, _read(state, time.perf_counter() - began, len(all_pdgs)), strict=True)
+        if state.interrupted:
             break
     return [found[i] for i in sorted(found)]
 
@@ -204,25 +206,25 @@ def _spread(given: list[T], count: int) -> list[T]:
     return given * count if len(given) == 1 else given
 
 
-def _read(engine: Engine, seconds: float, runs: int) -> list[Run]:
-    """The runs of an engine."""
+def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
+    """The runs as they stand at the end."""
     found: list[Run] = []
-    for k, trace in enumerate(engine.traces):
-        first, last = trace.rows[0], trace.rows[-1]
+    for k, trace in enumerate(state.traces):
+        first, last, refocus = trace.rows[0], trace.rows[-1], state.setting.refocus[k]
         found.append(
             Run(
                 trace,
-                Value(first.global_lower, first.global_upper, engine.tol),
-                Value(last.global_lower, last.global_upper, engine.tol),
+                Value(first.global_lower, first.global_upper, state.setting.tol),
+                Value(last.global_lower, last.global_upper, state.setting.tol),
                 last.tv_mu,
-                getattr(engine.refocus[k], "name", getattr(engine.refocus[k], "__name__", "custom")),
-                engine.flow.name,
-                engine.solver.name,
-                engine.seeds[k],
+                getattr(refocus, "name", getattr(refocus, "__name__", "custom")),
+                state.setting.flow.name,
+                state.setting.solver.name,
+                state.setting.seeds[k],
                 last.step,
                 seconds / runs,
-                engine.interrupted,
-                (engine.parameters, k, engine.theta),
+                state.interrupted,
+                (state.parameters, k, state.theta),
             )
         )
     return found

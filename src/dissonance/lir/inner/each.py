@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
-from dissonance.lir.draws import Around, Draws, Ready
-from dissonance.lir.inner import Attentions, Solved, rows_of
+from dissonance.lir.inner.base import Attentions, Slopes, Solved, rows_of
+from dissonance.lir.inner.compromise import Compromise, of_results
+from dissonance.lir.inner.draws import Around, Draws, Ready
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG, Arc, Theta
 from dissonance.solvers import Solver
 from dissonance.variables import shape
 
@@ -69,9 +70,14 @@ class Each:
         self._seen: dict[tuple[Attentions, int], Ready] = {}
         self._known: dict[tuple[object, ...], Ready] = {}
 
-    def surround(self, around: Around) -> None:
+    @property
+    def supports_varying(self) -> bool:
+        """Yes, if the solver does."""
+        return True
+
+    def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
         """What the PDGs of the runs are seen with from now on."""
-        self.around = around
+        self.around = Around(contexts, seeds, free)
         self._asked = []
 
     @property
@@ -126,6 +132,18 @@ class Each:
             known = replace(self._bounds(found, 0), gradient=cache(gradient), found=lambda: found)
             self._remember(theta, attention, known)
         return known
+
+    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
+        """Bounds and derivatives where they are averages over samples."""
+        if not self.random:
+            return None
+        with torch.enable_grad():
+            draws = self.draws(theta, attention)
+        return Slopes(*draws.bounds, draws.steps, draws.gradient(keys)) if draws.drawn else None
+
+    def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
+        """mu* as the solver finds it, run by run."""
+        return of_results(self.ask(theta, attention) if self.random else self.solve(theta, attention).results)
 
     def draws(self, theta: Stacked, attention: Attentions) -> Draws:
         """The answer as averages over samples, where there is something to draw."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from dissonance.cpds.gaussian import dimension
+from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Varying
 from dissonance.inconsistency import Inconsistency
+from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Arc
+from dissonance.pdg import Arc, Theta
 from dissonance.variables import cells
 
 
@@ -156,6 +158,21 @@ class Solved:
         return cls(low, high, torch.zeros(runs, dtype=torch.long), zeros, zeros.clone())
 
 
+class Slopes(NamedTuple):
+    """Bounds of P runs that are averages over samples, the steps of a solver, and the derivatives in parameters."""
+
+    lower: list[float]
+    upper: list[float]
+    steps: int
+    gradient: Stacked
+
+
+def refuse_contexts(contexts: Sequence[Theta]) -> None:
+    """Raise if a focus brings data for cpds that hold none."""
+    if any(contexts):
+        raise DissonanceError("a focus with a context needs cpds that hold data; these are tables.")
+
+
 class Inner(Protocol):
     """Anything that can bound the inconsistency of P runs at theta."""
 
@@ -164,12 +181,40 @@ class Inner(Protocol):
         """What the runs are runs of."""
         ...
 
+    @property
+    def contexts(self) -> Sequence[Theta]:
+        """Values in the place of the buffers of the runs."""
+        ...
+
     def alone(self, k: int) -> Inner:
         """The same for run k by itself."""
         ...
 
+    @property
+    def random(self) -> bool:
+        """Whether answers are averages over samples."""
+        ...
+
+    @property
+    def supports_varying(self) -> bool:
+        """Whether attention may depend on the sample."""
+        ...
+
+    def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
+        """What the runs are seen with from now on: values of their buffers, seeds of their samples, and the parameters
+        in which derivatives will be asked for first (None: all)."""
+        ...
+
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
         """Bounds, mu(s,t), and derivatives."""
+        ...
+
+    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
+        """Bounds and derivatives in these parameters where they are averages over samples; None where they are not."""
+        ...
+
+    def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
+        """mu* at theta; at gamma = 0 the gamma -> 0+ selection, because the minimisers are many (erratum 24)."""
         ...
 
     def fork(self) -> Inner:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.lir.full_control import Moved
+from dissonance.lir.flows.base import Moved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
+from dissonance.solvers.paper import BIT
 
 
 class Stepper(Protocol):
@@ -104,6 +101,10 @@ class Descent:
         return moved
 
 
+ADAM = Descent("Adam", 0.05 / 10, 10, {"eps": 1e-8 * BIT})
+"""The outer loop of the published runs: Adam's epsilon is 1e-8 on gradients in bits."""
+
+
 class Kept:
     """A descent whose optimisers last as long as the run: one for each of P runs, over all of its parameters.
 
@@ -182,20 +183,3 @@ class Kept:
             self._begin(theta)
         for leaves, made, states in zip(self._leaves, self._optimizers, known, strict=True):
             made.state.update({leaves[key]: state for key, state in states.items()})
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Generator[None]:
-    """Ctrl-C waits until this is done: half a step in place would be neither here nor there."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    waiting: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if waiting:
-        before(*waiting[0])

@@ -10,44 +10,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dissonance.lir.inner import Attentions, Solved
+from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.projection import projected, projects
+from dissonance.lir.flows.quadratic import quadratic_argmin
+from dissonance.lir.inner.base import Attentions, Solved
 from dissonance.lir.local import MASS, Local, narrow, over, rows
-from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.lir.projection import projected, projects
-from dissonance.lir.quadratic import quadratic_argmin
+from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Where a flow has taken theta; which runs left the parameter space and were projected, (P,); and how far from
-    stationary the parameters under full control are (largest component of the gradient), (P,)."""
-
-    theta: Stacked
-    projected: Tensor | bool = False
-    residual: Tensor | float = 0.0
-
-    @classmethod
-    def settled(cls, parameters: Parameters, theta: Stacked, moved: Stacked) -> Moved:
-        """At theta with what has moved, brought back to the parameter space if it has left it."""
-        theta = {**theta, **moved}
-        return cls(theta) if parameters.boundless.issuperset(moved) else cls(*parameters.admissible(theta))
-
-    @classmethod
-    def stacked(cls, each: Sequence[Moved]) -> Moved:
-        """Runs side by side."""
-        theta = {k: torch.cat([m.theta[k] for m in each]) for k in each[0].theta}
-        projected = torch.cat([torch.as_tensor(m.projected).reshape(-1) for m in each])
-        return cls(theta, projected, torch.cat([torch.as_tensor(m.residual, dtype=DTYPE).reshape(-1) for m in each]))
-
-    def then(self, after: Moved) -> Moved:
-        """One move after another."""
-        one, other = self.residual, after.residual
-        if isinstance(one, Tensor) or isinstance(other, Tensor):
-            residual = torch.maximum(torch.as_tensor(one, dtype=DTYPE), torch.as_tensor(other, dtype=DTYPE))
-        else:
-            residual = max(one, other)
-        return Moved(after.theta, self.projected | after.projected, residual)
 
 
 @dataclass(frozen=True)
@@ -84,9 +53,7 @@ class FullControl:
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
         if at_once is not None:
             return Moved(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
-        tables = any(
-            local.parameters.saturated(local.parameters.arcs[i]) for i in arcs
-        )  # these have a way of their own
+        tables = any(local.parameters.arcs[i].cpd.saturated for i in arcs)  # these have a way of their own
         quadratic = quadratic_argmin(local, theta, solved) if arcs and not (tables or varies) else None
         if quadratic is not None:
             return Moved(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
@@ -103,7 +70,7 @@ class FullControl:
                     theta, solved, off = self._descend(local, i, theta, solved, some & ~whole)
                     residual = torch.maximum(residual, off)
             least = 1e-2 * local.tol * solved.upper.abs().clamp(min=1.0)
-            table = local.parameters.tabular and local.parameters.saturated(local.parameters.arcs[arcs[0]])
+            table = local.parameters.tabular and local.parameters.arcs[arcs[0]].cpd.saturated
             alone = len(arcs) == 1 and table
             if alone or bool((local.resolved(solved) | ~(before - solved.upper > least)).all()):
                 break
@@ -216,7 +183,7 @@ def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple
 
 def _separate(local: Local, i: int) -> bool:
     """Whether arc i is a table whose parameters are its own, as far as attention goes."""
-    return local.parameters.saturated(local.parameters.arcs[i]) and not local.partners(i)
+    return local.parameters.arcs[i].cpd.saturated and not local.partners(i)
 
 
 def _still(local: Local, arcs: Sequence[int], solved: Solved) -> bool:

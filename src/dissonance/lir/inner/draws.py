@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,12 +19,12 @@ from torch import Tensor
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies
-from dissonance.lir.inner import Solved
+from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Problem, prepare
-from dissonance.solvers import Auto, Sampled, Solver, chosen
+from dissonance.solvers import Solver, chosen
 from dissonance.solvers.plan import Plan
 
 
@@ -54,7 +54,7 @@ class Ready:
         """The problem at theta, and how it is solved."""
         problem = prepare(pdg, attention, theta)
         solvers = chosen(solver, problem.components)
-        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, problem.components, strict=True) if type(s) is Sampled]
+        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, problem.components, strict=True) if hasattr(s, "plan")]
         return cls(pdg, attention, solver, problem, tuple(drawn) if len(drawn) == len(solvers) else ())
 
     @cached_property
@@ -83,7 +83,8 @@ class Ready:
 
     def result(self, theta: Theta, seed: int) -> Inconsistency:
         """All there is to know."""
-        solver = replace(self.solver, seed=seed) if isinstance(self.solver, Auto | Sampled) else self.solver
+        seeded: Any = self.solver
+        solver = replace(seeded, seed=seed) if hasattr(seeded, "seed") else seeded
         problems = [self.problem.at(theta)]
         return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
 

@@ -1,0 +1,66 @@
+"""exp: what a step of LIR does to theta, d theta/dt = -chi . grad <<phi . M(theta)>> for unit time.
+
+A flow moves the parameters with finite control; those with chi = inf go to their fixed point by `FullControl`, first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from dissonance.errors import DissonanceError, suggest
+from dissonance.lir.flows.base import Flow, Moved
+from dissonance.lir.flows.descent import Descent
+from dissonance.lir.flows.full_control import FullControl
+from dissonance.lir.flows.natural import Natural
+from dissonance.lir.flows.ode import ODE
+from dissonance.lir.flows.step import Step
+from dissonance.lir.local import Local, Reach
+from dissonance.lir.parameters import Stacked
+
+
+def exp(local: Local, theta: Stacked, flow: Flow) -> Moved:
+    """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite."""
+    if 0 < local.reach.largest < math.inf:
+        return flow(local, theta)
+    given = local.reach.narrow
+    moved = Moved(theta)
+    full = {k: chi == math.inf for k, chi in given.items()}
+    parts: tuple[tuple[Flow, Stacked], ...] = ((FullControl(), full), (flow, {k: ~x for k, x in full.items()}))
+    for kind, chosen in parts:
+        control = {k: torch.where(chosen[k], chi, 0.0) for k, chi in given.items()}
+        if any(bool(chi.any()) for chi in control.values()):
+            spread = {k: chi.expand_as(local.control[k]) for k, chi in control.items()}
+            part = replace(local, reach=Reach(spread))
+            moved = moved.then(kind(part, moved.theta))
+            local.solves, local.steps, local.first = part.solves, part.steps, part.first
+    return moved
+
+
+FLOWS: dict[str, Callable[[], Flow]] = {
+    "natural": Natural,
+    "adam": Descent,
+    "sgd": lambda: Descent("SGD", 0.1),
+    "ode": ODE,
+    "dopri5": lambda: ODE("dopri5"),
+    "lsoda": lambda: ODE("LSODA"),
+    "rk4": lambda: ODE("rk4"),
+    "euler": lambda: ODE("euler"),
+    "step": Step,
+    "full": FullControl,
+}
+
+
+def by_name(flow: Flow | str) -> Flow:
+    """The flow of that name, with its default options."""
+    if not isinstance(flow, str):
+        return flow
+    if flow not in FLOWS:
+        raise DissonanceError(f"no flow named {flow!r}.{suggest(flow, FLOWS)}")
+    return FLOWS[flow]()
+
+
+__all__ = ["FLOWS", "ODE", "Descent", "Flow", "FullControl", "Moved", "Natural", "Step", "by_name", "exp"]

@@ -1,0 +1,85 @@
+"""What a flow is, and what it returns: theta a unit of time later."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dissonance.lir.local import Local
+from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.numerics import DTYPE
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where a flow has taken theta; which runs left the parameter space and were projected, (P,); and how far from
+    stationary the parameters under full control are (largest component of the gradient), (P,)."""
+
+    theta: Stacked
+    projected: Tensor | bool = False
+    residual: Tensor | float = 0.0
+
+    @classmethod
+    def settled(cls, parameters: Parameters, theta: Stacked, moved: Stacked) -> Moved:
+        """At theta with what has moved, brought back to the parameter space if it has left it."""
+        theta = {**theta, **moved}
+        return cls(theta) if parameters.boundless.issuperset(moved) else cls(*parameters.admissible(theta))
+
+    @classmethod
+    def stacked(cls, each: Sequence[Moved]) -> Moved:
+        """Runs side by side."""
+        theta = {k: torch.cat([m.theta[k] for m in each]) for k in each[0].theta}
+        projected = torch.cat([torch.as_tensor(m.projected).reshape(-1) for m in each])
+        return cls(theta, projected, torch.cat([torch.as_tensor(m.residual, dtype=DTYPE).reshape(-1) for m in each]))
+
+    def then(self, after: Moved) -> Moved:
+        """One move after another."""
+        one, other = self.residual, after.residual
+        if isinstance(one, Tensor) or isinstance(other, Tensor):
+            residual = torch.maximum(torch.as_tensor(one, dtype=DTYPE), torch.as_tensor(other, dtype=DTYPE))
+        else:
+            residual = max(one, other)
+        return Moved(after.theta, self.projected | after.projected, residual)
+
+
+class Flow(Protocol):
+    """Anything that moves theta for unit time under the control of a focus."""
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        ...
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """theta a unit of time later."""
+        ...
+
+
+def begin(flow: Flow) -> Flow:
+    """What moves the parameters of a run from its first step to its last: a flow with a state of its own says what."""
+    return flow.begin() if hasattr(flow, "begin") else flow  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Generator[None]:
+    """Ctrl-C waits until this is done: half a step in place would be neither here nor there."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        before(*waiting[0])

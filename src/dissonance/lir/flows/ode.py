@@ -1,0 +1,84 @@
+"""The gradient flow itself, by an integrator of ordinary differential equations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dissonance.errors import DissonanceError
+from dissonance.lir.flows.base import Moved
+from dissonance.lir.local import Local
+from dissonance.lir.parameters import Stacked
+
+STIFF = {"lsoda": "LSODA", "bdf": "BDF", "radau": "Radau"}
+"""Methods of scipy's that are implicit where need be."""
+
+FIXED = ("euler", "midpoint", "rk4", "heun3")
+"""Methods of torchdiffeq's with fixed steps."""
+
+
+@dataclass(frozen=True)
+class ODE:
+    """The flow itself, integrated by torchdiffeq: dopri5, rk4, euler or another of its methods; or LSODA, BDF, Radau.
+
+    By default dopri5 if all arcs are tables. Flows of Gaussians are stiff (a slope moves by 1/E[s^2] of what a shift
+    does), and for them it is LSODA, which changes to an implicit method where it must. `steps`: how many a method with
+    fixed steps takes; `most`: how many an adaptive explicit one may take before the flow counts as stiff. Adaptive
+    methods take each run by itself, so that runs do not depend on their company.
+    """
+
+    method: str | None = None
+    rtol: float = 1e-5
+    atol: float = 1e-7
+    steps: int = 10
+    most: int = 1000
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        return "ode" if self.method is None else f"ode({self.method})"
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
+        method = self.method or ("dopri5" if local.parameters.tabular else "LSODA")
+        if method in FIXED or len(local.parameters) == 1:
+            return self._integrate(local, theta, method)
+        alone = [local.alone(k) for k in range(len(local.parameters))]
+        each = [{key: v[k : k + 1] for key, v in theta.items()} for k in range(len(alone))]
+        moved = [self._integrate(one, mine, method) for one, mine in zip(alone, each, strict=True)]
+        local.count(alone)
+        return Moved.stacked(moved)
+
+    def _integrate(self, local: Local, theta: Stacked, method: str) -> Moved:
+        from torchdiffeq import odeint
+
+        left = torch.zeros(len(local.parameters), dtype=torch.bool)
+        free = local.reach.free
+
+        def speed(time: Tensor, at: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            nonlocal left
+            here, outside = local.parameters.admissible({**theta, **dict(zip(free, at, strict=True))})
+            left = left | outside
+            slope = local.slope(here)
+            return tuple(-local.control[k] * slope[k] for k in free)
+
+        options: dict[str, Any] = {"max_num_steps": self.most}
+        if method in FIXED:
+            options = {"step_size": 1 / self.steps}
+        elif method.lower() in STIFF:
+            options, method = {"solver": STIFF[method.lower()]}, "scipy_solver"
+        unit = torch.tensor([0.0, 1.0], dtype=torch.float64)
+        try:
+            with torch.no_grad():
+                start = tuple(theta[k] for k in free)
+                path: Any = odeint(speed, start, unit, rtol=self.rtol, atol=self.atol, method=method, options=options)
+        except (AssertionError, ValueError) as error:
+            raise DissonanceError(f"{self.name} did not get through a step of LIR: {error}. {ADVICE}") from None
+        moved = Moved.settled(local.parameters, theta, {k: x[-1] for k, x in zip(free, path, strict=True)})
+        return Moved(moved.theta, moved.projected | left, moved.residual)
+
+
+ADVICE = "The flow may be stiff: lower chi, or use ODE('LSODA') or Natural()."

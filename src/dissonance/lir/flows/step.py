@@ -1,0 +1,30 @@
+"""A single gradient step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dissonance.lir.flows.base import Moved
+from dissonance.lir.local import Local
+from dissonance.lir.parameters import Stacked
+
+
+@dataclass(frozen=True)
+class Step:
+    """A single gradient step theta - chi grad: what every flow comes to for small chi."""
+
+    name: str = "step"
+
+    def __call__(self, local: Local, theta: Stacked) -> Moved:
+        """One step of length chi."""
+        slope, reach = local.slope(theta), local.reach
+        moved: Stacked = {}
+        for k in reach.free:
+            number = reach.each[0][k] if len(reach.each) == 1 else None
+            if isinstance(number, float):
+                moved[k] = theta[k].sub(slope[k], alpha=number)
+            else:
+                moved[k] = torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0)
+        return Moved.settled(local.parameters, theta, moved)

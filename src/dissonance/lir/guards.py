@@ -1,0 +1,86 @@
+"""What stops a step of LIR with a message: numbers that became non-finite, contexts and attention nothing can use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.focus import Attention, Focus
+from dissonance.inconsistency import inconsistency
+from dissonance.pdg import PDG, Theta
+
+if TYPE_CHECKING:
+    from dissonance.lir.foci import Stack
+    from dissonance.lir.local import Local
+    from dissonance.lir.run import Algorithm
+
+
+def surround(state: Algorithm, foci: Sequence[Focus], focus: Stack) -> None:
+    """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""
+    inner, contexts = state.inner, [f.context for f in foci]
+    if focus.attention.varying and not inner.supports_varying:
+        raise CapabilityError(
+            "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
+            'an `attention` that does, or solver="sampled".'
+        )
+    if inner.random or any(contexts):
+        seeds = [int(torch.randint(2**62, (), generator=g)) for g in state.generators]
+        inner.surround(contexts, seeds, focus.reach.free)
+
+
+@contextmanager
+def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generator[None]:
+    """A step; if what is drawn becomes infinite or no number on the way, the error says which arc is to blame."""
+    try:
+        yield
+    except DissonanceError:
+        check_finite(state)
+        raise
+    if local.first is None:  # nothing could move, so nothing was solved
+        local.solve(state.theta)
+    if not state.inner.random or local.first is None:  # tables may be infinite
+        return
+    for k, upper in enumerate(torch.as_tensor(local.first[1]).tolist()):
+        if not math.isfinite(upper):
+            check_finite(state)
+            theta = {**state.parameters.of(k, state.theta), **foci[k].context}
+            why = impossible(state.parameters.pdgs[k], foci[k].attention, theta)
+            raise DissonanceError(f"step {state.step}: the inconsistency is {upper}: {why}")
+
+
+def check_finite(state: Algorithm) -> None:
+    """Raise if the last step made a parameter non-finite. What is not drawn is projected instead."""
+    if not state.inner.random:
+        return
+    for key, v in state.theta.items():
+        start = state.parameters.theta0[key]
+        if not math.isfinite(float(v.sum())) and bool((torch.isfinite(start) & ~torch.isfinite(v)).any()):
+            arc = next(a for a in state.parameters.arcs if a.name == state.parameters.arc_of[key])
+            raise DissonanceError(
+                f"step {state.step - 1}: {arc} would move to a {key!r} that is not finite. Lower its chi, or scale "
+                "what it is given; the last checkpoint is from before this step."
+            )
+
+
+@torch.no_grad()
+def impossible(pdg: PDG, attention: Attention, theta: Theta) -> str:
+    """The first arc that gives density 0, or an infinite one, to samples that the hard arcs make, and what to do."""
+    for s in inconsistency(pdg, attention, theta=theta).solutions:
+        if not s.sampled:
+            continue
+        for a in s.component.arcs:
+            if a.hard or a.beta == 0:
+                continue
+            targets, sources = ([s.mu.values[v.name] for v in side] for side in (a.arc.targets, a.arc.sources))
+            odd = torch.isinf(a.arc.call("log_prob", theta, targets, sources))
+            if bool(odd.any()):
+                return (
+                    f"{a.arc} has density 0, or an infinite one, at {int(odd.sum())} of {len(s.mu)} samples. Have the "
+                    "hard arcs make values inside of its support (scale the data, squash the outputs), or widen it."
+                )
+    return "beliefs contradict each other outright."

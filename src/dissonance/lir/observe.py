@@ -1,0 +1,94 @@
+"""What is observed of P runs at every step: the global inconsistency, who is to blame, how far theta and mu* moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics, scores
+from dissonance.lir.flows.base import Moved
+from dissonance.lir.foci import Stack
+from dissonance.lir.inner import Attentions, Compromise, Inner, Solved
+from dissonance.lir.local import Local
+from dissonance.lir.parameters import Stacked
+from dissonance.lir.setting import Setting
+from dissonance.lir.trace import BLANK, Row, Trace
+
+
+class Observer:
+    """Fills in the rows of traces; `start` is mu* at the start of the runs, once it is known."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.parameters, self.record = setting, setting.parameters, setting.record
+        self.attention = Attentions.of([setting.base.attention] * len(setting.seeds), setting.names)
+        self.start: Compromise | None = None
+
+    def look(self, inner: Inner, theta: Stacked, step: int, traces: Sequence[Trace], last: bool) -> None:
+        """Begin the row of every trace: global inconsistency, blame, how far theta and mu* have moved."""
+        each: list[dict[str, Any]] = [{"step": step} for _ in traces]
+        if self.record.globally:
+            for now, found in zip(each, self._whole(inner, theta, step, last), strict=True):
+                now |= found
+        if self.parameters.tabular:
+            for now, moved in zip(each, self._moved(theta).tolist(), strict=True):
+                now["tv_theta"] = moved
+        keep = self.record.snapshots and (last or step % self.record.snapshots == 0)
+        for k, (trace, now) in enumerate(zip(traces, each, strict=True)):
+            trace.now = BLANK.updated(now)
+            trace.where = partial(self.parameters.of, k, theta)
+            if keep:
+                trace.snapshots[step] = {key: v.clone() for key, v in trace.theta.items()}
+
+    def rows(self, traces: Sequence[Trace], focus: Stack, local: Local, moved: Moved, seconds: float) -> list[Row]:
+        """The rows that were begun, with what the step has done."""
+        count, names = len(traces), ("local_lower", "local_upper", "solves", "steps", "projected", "residual")
+        columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)
+        each = [
+            x.expand(count).tolist() if isinstance(x, Tensor) else x if isinstance(x, list) else [x] * count
+            for x in columns
+        ]
+        found: list[Row] = []
+        for k, trace in enumerate(traces):
+            mine = {name: column[k] for name, column in zip(names, each, strict=True)}
+            steps = trace.now.newton_steps + mine.pop("steps")
+            spent = {"newton_steps": steps, "seconds": seconds / count}
+            found.append(trace.now.updated({**focus.said[k], **mine, **spent}))
+        return found
+
+    def _whole(self, inner: Inner, theta: Stacked, step: int, last: bool) -> list[dict[str, Any]]:
+        """The inconsistency under the base attention, run by run, and mu*'s distortion where it is due."""
+        solved = inner.solve(theta, self.attention)
+        columns = {"global_lower": solved.lower, "global_upper": solved.upper, "newton_steps": solved.steps}
+        every = self.record.distortion
+        if last or step == 0 or (every and step % every == 0):
+            now = inner.compromise(theta, self.attention)
+            self.start = self.start or now
+            columns["tv_mu"] = now.distance(self.start)
+        found: dict[str, list[Any]] = {name: column.tolist() for name, column in columns.items()}
+        if self.parameters.tabular and not self.attention.varying:
+            found["blame"], found["surprisal"] = (self._named(x) for x in self._blame(theta, solved))
+        return [{name: column[k] for name, column in found.items()} for k in range(len(solved.upper))]
+
+    def _named(self, x: Tensor) -> list[dict[str, float]]:
+        return [dict(zip(self.setting.names, row, strict=True)) for row in x.tolist()]
+
+    def _blame(self, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor]:
+        """beta_a KL_a at mu*, and the excess surprisal E_mu[-log p] - E_mu(S)[H(p)], (P, arcs) each."""
+        with torch.no_grad():
+            log_p = self.parameters.log_tables(theta)
+        m = solved.joints(self.parameters)
+        divergence, surprisal = scores.entries(m, self.parameters.along_rows(m), log_p)
+        soft = torch.where(self.attention.beta == math.inf, 0.0, self.attention.beta)
+        kl = self.parameters.by_arc(divergence).clamp(min=0.0)
+        return numerics.times(soft, kl), self.parameters.by_arc(surprisal)
+
+    def _moved(self, theta: Stacked) -> Tensor:
+        """The mean over all rows of all tables of the total variation between p and the p of the start, (P,)."""
+        with torch.no_grad():
+            tables = [self.parameters.log_tables(x).exp() for x in (theta, self.parameters.theta0)]
+        return 0.5 * (tables[0] - tables[1]).abs().sum(1) / sum(rows for rows, _ in self.parameters.shapes)

@@ -1,0 +1,86 @@
+"""What P runs are runs of: everything that does not change from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention, Control, Focus
+from dissonance.lir.flows import Flow
+from dissonance.lir.inner import Inner, inner_for
+from dissonance.lir.parameters import Parameters
+from dissonance.lir.refocus import Refocus
+from dissonance.lir.trace import Record
+from dissonance.pdg import PDG
+from dissonance.solvers import Solver
+from dissonance.solvers import by_name as solver_by_name
+from dissonance.solvers.base import DEFAULT_TOL
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The parameters of P runs, how each chooses its focus, and how all of them flow and are solved.
+
+    `base` is the focus that refocus procedures choose from; the global inconsistency is measured with its attention.
+    `tol`: below it an inconsistency counts as resolved.
+    """
+
+    parameters: Parameters
+    refocus: Sequence[Refocus]
+    seeds: Sequence[int]
+    base: Focus
+    flow: Flow
+    solver: Solver
+    record: Record
+    tol: float
+
+    @classmethod
+    def of(
+        cls,
+        parameters: Parameters,
+        refocus: Sequence[Refocus],
+        seeds: Sequence[int],
+        base: Focus,
+        flow: Flow,
+        solver: Solver | str,
+        *,
+        tol: float | None = None,
+        record: Record | None = None,
+    ) -> Setting:
+        """With a solver by its name, and the tolerance of the solver by default."""
+        chosen = solver_for(solver, tol)
+        limit = getattr(chosen, "tol", DEFAULT_TOL) if tol is None else tol
+        return cls(parameters, list(refocus), list(seeds), base, flow, chosen, record or Record(), limit)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the arcs."""
+        return [a.name for a in self.parameters.arcs]
+
+    def inner(self) -> Inner:
+        """The inner problem, knowing nothing yet."""
+        return inner_for(self.parameters, self.solver, self.base.attention)
+
+
+def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -> Focus:
+    """The focus that refocus procedures choose from: by default beta = alpha = 1, gamma = 0 and chi = 1."""
+    if not pdg.theta:
+        raise DissonanceError(
+            "no arc has parameters to move: make its cpds SoftmaxTable, or load(..., learnable=True)."
+        )
+    free = {a.name: 1.0 for a in pdg if any(True for _ in a.cpd.parameters())}
+    focus = Focus(
+        Attention.uniform(pdg) if attention is None else attention, Control(free) if control is None else control
+    )
+    focus.check(pdg)
+    return focus
+
+
+def solver_for(solver: Solver | str, tol: float | None) -> Solver:
+    """A solver by its name, with this tolerance if one is given; one that is passed keeps every option."""
+    if not isinstance(solver, str):
+        return solver
+    found: Any = solver_by_name(solver)
+    return found if tol is None or not hasattr(found, "tol") else replace(found, tol=tol)
