@@ -90,24 +90,14 @@ def compiled() -> dict[str, Any]:
     return scores()
 
 
-def test_everything_works_without_numba(interpreted: dict[str, Any], compiled: dict[str, Any]):
-    assert interpreted.keys() == compiled.keys()
-    for name in ("soft", "zeros", "hard", "gamma", "all"):
-        here, there = compiled[name], interpreted[name]
-        close = 1e-9 + 2 * (here["mu_error"] + there["mu_error"])
-        np.testing.assert_allclose(there["mu"], here["mu"], atol=close, err_msg=name)
-        np.testing.assert_allclose(there["saved"], here["saved"], atol=1e-9, err_msg=name)
-    np.testing.assert_allclose(interpreted["lir"]["theta"], compiled["lir"]["theta"], atol=1e-9)
-    np.testing.assert_allclose(interpreted["lir"]["bounds"], compiled["lir"]["bounds"], atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["soft", "zeros", "hard", "gamma", "all"])
-def test_interpreted_and_compiled_functions_prove_the_same_bounds(
+@pytest.mark.parametrize("name", ["soft", "zeros", "hard", "gamma", "all", "lir"])
+def test_interpreted_and_compiled_functions_find_the_same_bit_for_bit(
     name: str, interpreted: dict[str, Any], compiled: dict[str, Any]
 ):
-    here, there = compiled[name]["bounds"], interpreted[name]["bounds"]
-    assert here[1] - here[0] <= 1e-7
-    np.testing.assert_allclose(there, here, rtol=0, atol=1e-12)
+    """A run that is resumed may be interpreted where it was compiled before."""
+    lower, upper = compiled[name]["bounds"]
+    assert upper - lower <= 1e-7
+    assert interpreted[name] == compiled[name]
 
 
 def test_without_numba_large_work_is_done_all_the_same_and_one_line_says_why_it_is_slow():

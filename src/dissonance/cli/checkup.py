@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from dissonance.focus import Attention
     from dissonance.pdg import PDG
 
-ESSENTIAL = ("torch", "numpy", "scipy", "numba", "clarabel", "networkx", "torchdiffeq", "msgspec", "typer", "rich")
+ESSENTIAL = (
+    *("torch", "numpy", "scipy", "numba", "threadpoolctl", "clarabel", "networkx", "torchdiffeq"),
+    *("msgspec", "typer", "rich"),
+)
 OPTIONAL = {
     "matplotlib": ("plot", "figures; pictures in PNG and PDF"),
     "pandas": ("pandas", "data frames"),

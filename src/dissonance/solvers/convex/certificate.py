@@ -7,10 +7,13 @@ lower   For any conditionals q, separators d and multipliers lam of the hard arc
         for E_mu log q <= E_mu log mu(t|s), and the d of agreeing clusters and the lam of hard arcs have no mean.
 upper   The incompatibility of a mu whose clusters agree exactly: mu(rest | separator) is carried down the tree.
 
-Every sum is widened by what rounding may have done to it. `I`, `X` and `L` are explained in `room.py`.
+Every sum is widened by what rounding may have done to it. `math.exp` and `math.log` are the C library's whether this is
+compiled or not, so that results are the same bit for bit; numpy has its own. `I`, `X` and `L`: see `room.py`.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -35,9 +38,9 @@ def normalise(I: Ints, X: Floats, L: Ints) -> None:
                 continue
             total = 0.0
             for e in range(first, stop):
-                X[x_q + e] = np.exp(X[x_y + e])
+                X[x_q + e] = math.exp(min(X[x_y + e], 700.0))
                 total += X[x_q + e]
-            shift, part = np.log(total), 1.0 / total
+            shift, part = math.log(total) if total > 0.0 else -np.inf, 1.0 / total
             for e in range(first, stop):
                 X[x_y + e] -= shift
                 X[x_q + e] *= part
@@ -132,7 +135,7 @@ def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
                         value += abs(X[x_y + e]) * off
                         worst = max(worst, off)
                     elif m[e] > 0.0:
-                        part += m[e] * np.log(m[e] / total)
+                        part += m[e] * math.log(m[e] / total)
             if not hard:
                 value += X[x_W + t] * part
                 weights += abs(X[x_W + t])

@@ -9,7 +9,7 @@ Eliminating dz and dl from Newton's equations leaves the quadratic program of `e
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.certificate import normalise, slack
@@ -146,7 +146,7 @@ def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, most: float
         x = X[x_x + i] / X[x_mu + i]
         ahead += X[x_mu + i] * X[x_z + i] * (1.0 + (x - 1.0) / primal) * (1.0 - x / dual)
     ahead /= n
-    tau = max(min((ahead / mean) ** 3, most) * mean, max(0.1 * rest, 0.1 * tol) / n)
+    tau = max(min((ahead / mean) * (ahead / mean) * (ahead / mean), most) * mean, max(0.1 * rest, 0.1 * tol) / n)
     for i in range(n):
         x = X[x_x + i] / X[x_mu + i]
         X[x_target + i] = tau - min(max(X[x_mu + i] * X[x_z + i] * x * (1.0 - x), -mean), mean)
@@ -252,8 +252,8 @@ def bend(I: Ints, X: Floats, L: Ints) -> None:
             for e in range(first, stop):
                 largest = max(largest, abs(X[x_dl + e]))
             for e in range(first, stop):
-                total += X[x_q + e] * np.exp(X[x_dl + e] / largest)
-            lost = 0.0 if I[i_kind + t] == HARD else X[x_W + t] * np.log(total)
+                total += X[x_q + e] * math.exp(X[x_dl + e] / largest)
+            lost = 0.0 if I[i_kind + t] == HARD else X[x_W + t] * math.log(total)
             for e in range(first, stop):
                 X[x_m + e] = lost
     for k in range(n_clusters):
@@ -361,7 +361,7 @@ def cold(I: Ints, X: Floats, L: Ints) -> None:
             X[x_mu + i] = 1.0 / (I[i_cell_at + k + 1] - I[i_cell_at + k])
     for t in range(n_terms):
         for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
-            X[x_y + e] = 0.0 if I[i_kind + t] == HARD else np.log(X[x_p + e])
+            X[x_y + e] = 0.0 if I[i_kind + t] == HARD else math.log(max(X[x_p + e], TINY))
 
 
 @compiled
