@@ -34,8 +34,9 @@ def plot(rows: Sequence[Row], path: str | os.PathLike[str] | None = None) -> Fig
     shown = [y for line in inconsistency.lines for y in line.get_ydata() if math.isfinite(y)]
     if shown and min(shown) > 0 and max(shown) > 20 * min(shown):
         inconsistency.set_yscale("log")
-    moved.plot(steps, _finite([r.tv_theta for r in rows]), ".-", color=GLOBAL, label="theta, mean over rows")
-    moved.plot(steps, _finite([r.tv_mu for r in rows]), ".-", color=MU, label="mu*")
+    for name, colour, label in (("tv_theta", GLOBAL, "theta, mean over rows"), ("tv_mu", MU, "mu*")):
+        known = [r for r in rows if math.isfinite(getattr(r, name))]  # mu* is not followed at every step
+        moved.plot([r.step for r in known], [getattr(r, name) for r in known], ".-", color=colour, label=label)
     moved.set(ylabel="total variation\nfrom the start")
     effort.bar(steps, [r.newton_steps for r in rows], color=GLOBAL)
     effort.set(ylabel="solver steps", xlabel="step")

@@ -115,7 +115,8 @@ def test_a_trace_is_a_picture(tmp_path: Path):
     drawn = {line.get_label(): list(line.get_ydata()) for axes in (inconsistency, moved) for line in axes.lines}
     assert drawn["all arcs"] == run.trace.column("global_upper")
     assert drawn["in focus"][:3] == run.trace.column("local_upper")[:3]
-    assert drawn["theta, mean over rows"] == run.trace.column("tv_theta") and drawn["mu*"] == run.trace.column("tv_mu")
+    assert drawn["theta, mean over rows"] == run.trace.column("tv_theta")
+    assert drawn["mu*"] == [0.0, run.distortion_tv]  # by default at the start and at the end
     assert [bar.get_height() for bar in effort.patches] == run.trace.column("newton_steps")
     run.trace.plot(tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
