@@ -132,7 +132,7 @@ class Inconsistency:
         finite = tuple(v for v in self.pdg.variables if v.is_finite and v.name not in drawn)
         solved = [s for s in self.solutions if not (_drawn(s) or s.component.is_euclidean)]
         peeled = [s for s in solved if isinstance(s, PeeledSolution)]
-        chosen = [_chosen(p) for s in solved for p in (s.parts if isinstance(s, PeeledSolution) else (s,))]
+        chosen = [_chosen(p) for s in solved for p in s.parts]
         parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
         if peeled:
             ends = [a for s in peeled for a in s.ends]

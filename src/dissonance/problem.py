@@ -43,6 +43,14 @@ class Component:
         return any(a.arc.is_drawn for a in self.arcs if not a.log_p.size)
 
     @cached_property
+    def kinds(self) -> frozenset[str]:
+        """What is special about it: "drawn" (some cpd has no table), "varying" (attention depends on the sample),
+        "euclidean" (linear-Gaussian)."""
+        euclidean = self.is_euclidean and not self.varies
+        known = {"drawn": self.is_drawn, "varying": self.varies, "euclidean": euclidean}
+        return frozenset(kind for kind, true in known.items() if true)
+
+    @cached_property
     def varies(self) -> bool:
         """Whether the attention to some arc depends on the sample."""
         return any(a.varying is not None for a in self.arcs)

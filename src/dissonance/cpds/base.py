@@ -54,6 +54,9 @@ class CPD(nn.Module):
     deterministic: bool = False
     """Whether the targets are a function of the sources, and it has no table to tell."""
 
+    stored: str = "p"
+    """The name of the parameter or buffer that holds the table, if there is one."""
+
     saturated: bool = False
     """Whether its only parameter, `stored`, can make any table: by `log_rows` and `from_rows`."""
 
@@ -91,6 +94,16 @@ class CPD(nn.Module):
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """Values of the targets to average over: samples, or all there are."""
         raise CapabilityError(f"{type(self).__name__} cannot be drawn from.")
+
+    @staticmethod
+    def log_rows(theta: Tensor) -> Tensor:
+        """log p of rows (..., t) from those of the parameter; of families that are `saturated`."""
+        raise CapabilityError("this family does not have one parameter that can make any table.")
+
+    @staticmethod
+    def from_rows(p: Tensor) -> Tensor:
+        """The parameter that makes these rows (..., t); of families that are `saturated`."""
+        raise CapabilityError("this family does not have one parameter that can make any table.")
 
     def table(self) -> Tensor:
         """p itself as a table."""
@@ -131,8 +144,6 @@ class CPD(nn.Module):
 class TableCPD(CPD):
     """A finite cpd that lives in one table: `log_prob` is a look-up in `log_table()`."""
 
-    stored: str = "p"
-    """The name of the parameter or buffer that holds the table."""
     target_axes: int | None = None
 
     @property
@@ -163,16 +174,6 @@ class TableCPD(CPD):
             return table
         sizes = self.table_shape
         return table.reshape(-1, prod(sizes[len(sizes) - (self.target_axes or 1) :]))
-
-    @staticmethod
-    def log_rows(theta: Tensor) -> Tensor:
-        """log p of rows (..., t) from those of the parameter; of families that are `saturated`."""
-        raise CapabilityError("this table is not made of one parameter.")
-
-    @staticmethod
-    def from_rows(p: Tensor) -> Tensor:
-        """The parameter that makes these rows (..., t); of families that are `saturated`."""
-        raise CapabilityError("this table is not made of one parameter.")
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """log p(targets | sources) by look-up."""

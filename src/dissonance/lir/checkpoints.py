@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -42,7 +42,7 @@ def fingerprint(runs: Algorithm) -> str:
 
 def save(runs: Algorithm, path: str) -> None:
     """Write the state after the last step."""
-    start = runs.observer.start
+    start, flow = runs.observer.start, cast("Any", runs.flow)
     state: dict[str, Any] = {
         "format": FORMAT,
         "of": fingerprint(runs),
@@ -50,7 +50,7 @@ def save(runs: Algorithm, path: str) -> None:
         "theta": dict(runs.theta),
         "generators": [g.get_state() for g in runs.generators],
         "inner": runs.inner.dump(),
-        "flow": runs.flow.dump() if hasattr(runs.flow, "dump") else [],
+        "flow": flow.dump() if hasattr(flow, "dump") else [],
         "start": None if start is None else [start.mu, start.cluster],
         "rows": [t.lines() for t in runs.traces],
         "snapshots": [t.snapshots for t in runs.traces],
@@ -81,8 +81,9 @@ def resume(runs: Algorithm, path: str) -> None:
     for generator, known_state in zip(runs.generators, state["generators"], strict=True):
         generator.set_state(known_state)
     runs.inner.restore(state["inner"])
-    if hasattr(runs.flow, "restore"):
-        runs.flow.restore(runs.theta, state["flow"])
+    flow: Any = runs.flow
+    if hasattr(flow, "restore"):
+        flow.restore(runs.theta, state["flow"])
     runs.observer.start = None if state["start"] is None else Compromise(*state["start"])
     for trace, lines, snapshots in zip(runs.traces, state["rows"], state["snapshots"], strict=True):
         trace.rows[:] = read(lines)

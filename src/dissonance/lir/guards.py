@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -73,14 +73,15 @@ def impossible(pdg: PDG, attention: Attention, theta: Theta) -> str:
     for s in inconsistency(pdg, attention, theta=theta).solutions:
         if not s.sampled:
             continue
+        mu: Any = s.mu  # samples
         for a in s.component.arcs:
             if a.hard or a.beta == 0:
                 continue
-            targets, sources = ([s.mu.values[v.name] for v in side] for side in (a.arc.targets, a.arc.sources))
+            targets, sources = ([mu.values[v.name] for v in side] for side in (a.arc.targets, a.arc.sources))
             odd = torch.isinf(a.arc.call("log_prob", theta, targets, sources))
             if bool(odd.any()):
                 return (
-                    f"{a.arc} has density 0, or an infinite one, at {int(odd.sum())} of {len(s.mu)} samples. Have the "
+                    f"{a.arc} has density 0, or an infinite one, at {int(odd.sum())} of {len(mu)} samples. Have the "
                     "hard arcs make values inside of its support (scale the data, squash the outputs), or widen it."
                 )
     return "beliefs contradict each other outright."

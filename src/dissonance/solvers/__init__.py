@@ -6,13 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, alike
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProduct
 from dissonance.solvers.exact import CliqueTree, Joint, Newton
@@ -25,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Auto:
-    """The right solver for each component: direct where mu is known, exact where convex, local otherwise."""
+class Auto(Solver):
+    """The first solver of a list that fits: direct where mu is known, exact where convex, local otherwise."""
 
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
@@ -34,56 +35,54 @@ class Auto:
     samples: int = 1
     seed: int = 0
 
+    takes = frozenset({"drawn", "varying", "euclidean"})
+
     @property
     def name(self) -> str:
         """What the result calls it."""
         return "auto"
 
+    @cached_property
+    def candidates(self) -> tuple[Solver, ...]:
+        """What is tried, in this order; large convex components without their loose ends."""
+        return (
+            Sampled(self.samples, self.seed),
+            AtPoints(self),
+            Gaussian(self.tol, self.budget),
+            Pinned(self.budget),
+            SumProduct(self.budget),
+            Given(self.budget),
+            Peeled(self, self.budget),
+            Newton(self.tol, self.budget, self.device),
+            ConcaveConvex(budget=self.budget),
+        )
+
     def choose(self, component: Component) -> Solver:
-        """Drawn, at points, Gaussian, pinned, factor graph, pinned and a factor graph given it, convex (large ones
-        without their loose ends), or neither."""
-        if component.is_drawn:
-            at_points = component.pinned is None and not component.varies and AtPoints.fits(component)
-            return AtPoints(self) if at_points else Sampled(self.samples, self.seed)
-        if component.varies:
-            return Sampled(self.samples, self.seed)
-        if component.is_euclidean:
-            return Gaussian(self.tol, self.budget)
-        if component.pinned is not None:
-            return Pinned(self.budget)
-        if SumProduct.fits(component):
-            return SumProduct(self.budget)
-        if (given := Given(self.budget)).fits(component):
-            return given
-        if component.convex:
-            return Peeled(self, self.budget) if Peeled.fits(component) else Newton(self.tol, self.budget, self.device)
-        return ConcaveConvex(budget=self.budget)
+        """The first that fits; if none does, the first, which says why."""
+        return next((s for s in self.candidates if s.fits(component)), self.candidates[0])
 
     def solve(self, component: Component) -> Solution:
         """Whatever the chosen solver finds."""
         return self.choose(component).solve(component)
 
 
-TOGETHER = 256
-"""At most so many components are solved in one batch on a CPU: more do not fit its caches."""
-
-
 def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
     """The solver of each component; raises CapabilityError for one that it is not for."""
-    found = [solver.choose(c) if isinstance(solver, Auto) else solver for c in components]
+    found = [solver.choose(c) for c in components]
     for c, s in zip(components, found, strict=True):
-        if c.is_drawn and not isinstance(s, Sampled | AtPoints):
+        beyond = c.kinds - s.takes
+        if "drawn" in beyond:
             odd = next((a.arc for a in c.arcs if a.log_p.size == 0), c.arcs[0].arc)
             raise CapabilityError(
                 f'the {s.name} solver needs tables: {odd} has none. Use solver="auto" or "sampled", with hard arcs '
                 f"(beta = inf) that make its variables; or set beta[{odd.name!r}] = 0 to leave it out."
             )
-        if c.varies and not isinstance(s, Sampled | Pinned):
+        if "varying" in beyond:
             raise CapabilityError(
                 f'the {s.name} solver needs attention that is the same for every sample. Use solver="auto" or '
                 '"sampled", with hard arcs (beta = inf) that make mu.'
             )
-        if c.is_euclidean and not c.varies and not isinstance(s, Gaussian):
+        if "euclidean" in beyond:
             raise CapabilityError(
                 f'the {s.name} solver needs finite variables; {c.variables[0]} is not. Use solver="auto" or "gaussian".'
             )
@@ -103,19 +102,16 @@ def solve_together(
     groups: dict[object, list[int]] = {}
     solvers = chosen(solver, components)
     for i, (c, s) in enumerate(zip(components, solvers, strict=True)):
-        groups.setdefault((s, alike(c)) if isinstance(s, Newton) else i, []).append(i)
+        key = s.batch(c)
+        groups.setdefault(i if key is None else (s, key), []).append(i)
     found: dict[int, Solution] = {}
     for group in groups.values():
         s = solvers[group[0]]
-        together = len(group) if isinstance(s, Newton) and s.on_gpu(len(group)) else TOGETHER
-        for at in range(0, len(group), together):
-            part = group[at : at + together]
-            some = [components[i] for i in part]
+        size = s.together(len(group))
+        for at in range(0, len(group), size):
+            part = group[at : at + size]
             began = time.perf_counter()
-            if isinstance(s, Newton):
-                solved = s.solve_many(some, None if near is None else [near[i] for i in part])
-            else:
-                solved = [s.solve(c) for c in some]
+            solved = s.solve_many([components[i] for i in part], None if near is None else [near[i] for i in part])
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug(_account(s, solved, time.perf_counter() - began))
             found |= zip(part, solved, strict=True)

@@ -81,8 +81,10 @@ class AtPointsSolution(SampledSolution):
 
 
 @dataclass(frozen=True)
-class AtPoints:
+class AtPoints(Solver):
     """Tables at the points that hard arcs make, solved by `solver`."""
+
+    takes = frozenset({"drawn"})
 
     solver: Solver = field(default_factory=Newton)
 
@@ -91,10 +93,9 @@ class AtPoints:
         """What the result calls it."""
         return "at points"
 
-    @staticmethod
-    def fits(component: Component) -> bool:
+    def fits(self, component: Component) -> bool:
         """Whether hard arcs make points of every Euclidean variable, and no other hard arc is about these."""
-        makers = _makers(component)
+        makers = _makers(component) if component.is_drawn and not component.varies else None
         if makers is None:
             return False
         others = [a for a in component.arcs if a.hard and a not in makers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 DEFAULT_TOL = 1e-7
 """The gap between the bounds that is aimed at, relative to max(1, |inconsistency|)."""
+
+
+TOGETHER = 256
+"""At most so many components are solved in one batch on a CPU: more do not fit its caches."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ class Solution:
     memory: int = 0
     method: str = ""
     near: tuple[Structure, Array] | None = field(default=None, repr=False)
+
+    @property
+    def parts(self) -> Sequence[Solution]:
+        """The solutions of the parts that matter: itself, unless loose ends were left out."""
+        return (self,)
 
     @property
     def sampled(self) -> bool:
@@ -87,7 +96,10 @@ def infinite(component: Component, solver: str, value: float = math.inf) -> Solu
 
 
 class Solver(Protocol):
-    """Anything that can bound the inconsistency of a component."""
+    """Anything that can bound the inconsistency of a component: inherit from this, and give it a name and `solve`."""
+
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """The kinds of components it takes beside tables of finite variables: see `Component.kinds`."""
 
     @property
     def name(self) -> str:
@@ -97,6 +109,26 @@ class Solver(Protocol):
     def solve(self, component: Component) -> Solution:
         """Bounds, and a mu that attains the upper one."""
         ...
+
+    def fits(self, component: Component) -> bool:
+        """Whether it can solve the component; `auto` takes the first solver of its list that fits."""
+        return component.kinds <= self.takes
+
+    def choose(self, component: Component) -> Solver:
+        """The solver of a component: itself, unless it is one that chooses among others."""
+        return self
+
+    def batch(self, component: Component) -> object:
+        """A key that components have in common which are solved together; None: each by itself."""
+        return None
+
+    def together(self, count: int) -> int:
+        """How many of so many components that have a key in common are solved at a time."""
+        return count
+
+    def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
+        """Solve components that have a key in common; `near`: solutions of almost the same ones to start from."""
+        return [self.solve(c) for c in components]
 
 
 def alike(component: Component) -> object:

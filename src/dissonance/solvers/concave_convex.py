@@ -10,7 +10,7 @@ import numpy as np
 
 from dissonance.attended import Array
 from dissonance.problem import BUDGET, Component
-from dissonance.solvers.base import FEASIBLE, Solution, infinite
+from dissonance.solvers.base import FEASIBLE, Solution, Solver, infinite
 from dissonance.solvers.exact import Newton
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class _Concave:
 
 
 @dataclass(frozen=True)
-class ConcaveConvex:
+class ConcaveConvex(Solver):
     """Replace the concave terms by their tangents at mu, solve the convex rest, repeat: the value never rises.
 
     A local minimum: `upper` is attained, `lower` is -inf, `converged` is False. The best of several starts is kept.

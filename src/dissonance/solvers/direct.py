@@ -18,7 +18,7 @@ from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.scores import incompatibility
-from dissonance.solvers.base import FEASIBLE, Solution, infinite
+from dissonance.solvers.base import FEASIBLE, Solution, Solver, infinite
 from dissonance.solvers.sampled import Sampled
 
 COPIES = 10
@@ -101,15 +101,21 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
 
 
 @dataclass(frozen=True)
-class Pinned:
+class Pinned(Solver):
     """Hard acyclic arcs determine mu in the scope of every arc: nothing is left to optimise, whatever their weights."""
 
     budget: int = BUDGET
+
+    takes = frozenset({"varying"})
 
     @property
     def name(self) -> str:
         """What the result calls it."""
         return "pinned"
+
+    def fits(self, component: Component) -> bool:
+        """Whether hard arcs determine mu."""
+        return super().fits(component) and component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
         """The incompatibility of the one feasible mu; infinite if a further hard arc contradicts it."""
@@ -146,7 +152,7 @@ class Pinned:
 
 
 @dataclass(frozen=True)
-class SumProduct:
+class SumProduct(Solver):
     """A factor graph: beta = gamma alpha on every mechanism and no hard arcs.
 
     mu* is proportional to prod_a p_a^(beta_a/gamma), and the inconsistency is -gamma log of its normaliser.
@@ -159,11 +165,11 @@ class SumProduct:
         """What the result calls it."""
         return "sum-product"
 
-    @staticmethod
-    def fits(component: Component) -> bool:
+    def fits(self, component: Component) -> bool:
         """Whether this component is a factor graph."""
         return (
-            component.gamma > 0
+            super().fits(component)
+            and component.gamma > 0
             and not any(a.hard or a.beta < 0 for a in component.arcs)
             and all(w == 0 for w in component.weights.values())
         )
@@ -271,7 +277,7 @@ def _given_bytes(tree: Tree) -> int:
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(Solver):
     """Hard arcs that pin mu over some variables R, and a factor graph given R.
 
         mu* = mu(R) prod p_a^(beta_a/gamma) / Z(R)
@@ -289,7 +295,8 @@ class Given:
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
-        return component.given is not None and _given_bytes(_trees(component)[1]) <= self.budget
+        known = super().fits(component) and component.given is not None
+        return known and _given_bytes(_trees(component)[1]) <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""

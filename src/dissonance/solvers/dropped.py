@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dissonance.problem import Component
 from dissonance.scores import most_saved
 from dissonance.solvers import Solution, Solver, solve_together
-from dissonance.solvers.peeled import PeeledSolution, split
+from dissonance.solvers.peeled import split
 
 NOTHING = 1e-8
 """What counts as nothing, in nats."""
@@ -37,7 +37,7 @@ def savings(
 
     What two contradictions make infinite stays infinite without an arc of one of them: that saves nothing.
     """
-    pieces = [p for s in solutions for p in (s.parts if isinstance(s, PeeledSolution) else (s,))]
+    pieces = [p for s in solutions for p in s.parts]
     infinite = sum(p.upper == math.inf for p in pieces)
     found = {a.name: 0.0 for p in pieces for a in p.component.arcs}
     asked = [d for p in pieces if infinite == (p.upper == math.inf) for d in _worth_solving(p)]

@@ -15,7 +15,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, Component, check_bytes
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, infinite
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, alike, infinite
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
@@ -33,7 +33,7 @@ BYTES_PER_CELL = 200
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Solver):
     """Interior-point Newton on the junction tree; Clarabel if that leaves a gap. The default.
 
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
@@ -48,6 +48,18 @@ class Newton:
     def name(self) -> str:
         """What the result calls it."""
         return "newton"
+
+    def fits(self, component: Component) -> bool:
+        """Whether beta >= gamma alpha, mechanism by mechanism."""
+        return super().fits(component) and component.convex
+
+    def batch(self, component: Component) -> object:
+        """Components that differ in their numbers only."""
+        return alike(component)
+
+    def together(self, count: int) -> int:
+        """All on a GPU; more than a few hundred do not fit the caches of a CPU."""
+        return count if self.on_gpu(count) else min(count, TOGETHER)
 
     def tree(self, component: Component) -> Tree:
         """The tree whose cluster marginals are solved for."""
@@ -122,7 +134,7 @@ class Newton:
     ) -> Outcome:
         """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
         from dissonance.solvers.convex import device
-        from dissonance.solvers.convex.solve import TOGETHER, solve
+        from dissonance.solvers.convex.solve import solve
 
         count, s = len(program), program.structure
         targets = np.full(count, tol), np.full(count, enough)

@@ -27,7 +27,7 @@ from dissonance.errors import CapabilityError, SizeError
 from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import FEASIBLE, holds, incompatibility
-from dissonance.solvers.base import DEFAULT_TOL, Solution, infinite
+from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
 
 if TYPE_CHECKING:
     from dissonance.solvers.covariance import Result
@@ -131,7 +131,7 @@ def _evaluate(component: Component, theta: Theta | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Solver):
     """Linear-Gaussian arcs over Euclidean variables: exact, with proof, for any convex attention.
 
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
@@ -140,10 +140,16 @@ class Gaussian:
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
+    takes = frozenset({"euclidean"})
+
     @property
     def name(self) -> str:
         """What the result calls it."""
         return "gaussian"
+
+    def fits(self, component: Component) -> bool:
+        """Whether all is linear-Gaussian."""
+        return super().fits(component) and component.is_euclidean
 
     def solve(self, component: Component) -> Solution:
         """Bounds on the inconsistency, each with its proof, and the Gaussian that attains the upper one.

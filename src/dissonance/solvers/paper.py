@@ -23,7 +23,7 @@ from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc
 from dissonance.problem import BUDGET, Component
-from dissonance.solvers.base import DEFAULT_TOL, Solution, infinite
+from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable, cells, shape
 
@@ -31,7 +31,7 @@ BIT = math.log(2)
 
 
 @dataclass(frozen=True)
-class Paper:
+class Paper(Solver):
     """The best of `iterations` iterates of Adam on the clipped, normalised joint, from the uniform one.
 
     The published runs took 50 iterations for the first mu, then 20 warm-started ones an outer step (see `Published`),

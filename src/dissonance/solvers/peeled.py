@@ -79,9 +79,14 @@ def cells_left(component: Component) -> int:
 class PeeledSolution(Solution):
     """Solutions of the parts that matter, extended along the loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
 
-    parts: tuple[Solution, ...] = ()
+    solved: tuple[Solution, ...] = ()
     ends: tuple[Attended, ...] = ()
     budget: int = 0
+
+    @property
+    def parts(self) -> Sequence[Solution]:
+        """The solutions of the parts that matter."""
+        return self.solved
 
     @property
     def mu(self) -> Extended:
@@ -101,7 +106,7 @@ class PeeledSolution(Solution):
 
 
 @dataclass(frozen=True)
-class Peeled:
+class Peeled(Solver):
     """Leaves out the loose ends of a large component at gamma = 0 and solves the parts that matter with `inner`."""
 
     inner: Solver
@@ -112,9 +117,10 @@ class Peeled:
         """What the result calls it."""
         return "peeled"
 
-    @staticmethod
-    def fits(component: Component) -> bool:
-        """Whether this is a large component, and smaller without its loose ends."""
+    def fits(self, component: Component) -> bool:
+        """Whether this is a large convex component, and smaller without its loose ends."""
+        if not (super().fits(component) and component.convex):
+            return False
         return component.tree.cells >= LARGE and cells_left(component) < 0.9 * component.tree.cells
 
     def solve(self, component: Component) -> Solution:
@@ -136,7 +142,7 @@ class Peeled:
             residual=max((s.residual for s in parts), default=0.0),
             memory=max((s.memory for s in parts), default=0),
             method=" + ".join(sorted({s.method for s in parts if s.method})),
-            parts=tuple(parts),
+            solved=tuple(parts),
             ends=tuple(ends),
             budget=self.budget,
         )

@@ -12,7 +12,7 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import Theta
 from dissonance.problem import Component
-from dissonance.solvers.base import Solution
+from dissonance.solvers.base import Solution, Solver
 from dissonance.solvers.plan import Estimate, Plan
 
 
@@ -50,17 +50,23 @@ class SampledSolution(Solution):
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Sampled(Solver):
     """Hard acyclic arcs make mu: by `count` samples of each arc that has a density, by all values of one that is finite
     or points. The same `seed` draws the same samples."""
 
     count: int = 1
     seed: int = 0
 
+    takes = frozenset({"drawn", "varying"})
+
     @property
     def name(self) -> str:
         """What the result calls it."""
         return "sampled"
+
+    def fits(self, component: Component) -> bool:
+        """Whether there is something to sample and hard arcs make mu."""
+        return super().fits(component) and bool(component.kinds) and component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
         """The average; its bounds are the value itself, and it counts as converged only if nothing was random."""

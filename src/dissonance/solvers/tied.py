@@ -15,7 +15,7 @@ from dissonance.distributions.tree import Scope, Tree
 from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.solvers import Auto, Solution
-from dissonance.solvers.base import infinite
+from dissonance.solvers.base import Solver, infinite
 from dissonance.variables import cells
 
 
@@ -38,7 +38,7 @@ class TiedSolution(Solution):
 
 
 @dataclass(frozen=True)
-class Tied:
+class Tied(Solver):
     """Factor graphs with copies, and at most one marginal belief beside them, in closed form; `Auto` for the rest.
 
     Hard arcs X = X' tie copies together. If then beta = gamma alpha on every mechanism but one, and that one is a

@@ -29,7 +29,8 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     inner = local.inner
     if not solved.results or solved.gradient is None:  # tables have closed forms of their own
         return None
-    if not all(s.sampled and s.converged for r in solved.results for s in r.solutions):
+    parts = [s for r in solved.results for s in r.solutions]
+    if not all(s.sampled and s.component.pinned is not None and s.converged for s in parts):
         return None
     before = solved.gradient(None)
     free = {k: local.control[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.control[k].any()}

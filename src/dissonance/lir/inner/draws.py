@@ -53,7 +53,7 @@ class Ready:
     def of(cls, pdg: PDG, attention: Attention, solver: Solver, theta: Theta) -> Ready:
         """The problem at theta, and how it is solved."""
         problem = prepare(pdg, attention, theta)
-        solvers = chosen(solver, problem.components)
+        solvers: list[Any] = chosen(solver, problem.components)  # those with a plan average over samples
         drawn = [(s.plan(c), s.count) for s, c in zip(solvers, problem.components, strict=True) if hasattr(s, "plan")]
         return cls(pdg, attention, solver, problem, tuple(drawn) if len(drawn) == len(solvers) else ())
 

@@ -64,6 +64,7 @@ class Each:
 
     def __init__(self, parameters: Parameters, solver: Solver) -> None:
         self._parameters, self.solver = parameters, solver
+        self._random = any(a.is_drawn for a in parameters.arcs)
         self.names = [a.name for a in parameters.arcs]
         self._asked: list[_Asked] = []
         self.around = Around([{}] * len(parameters), [0] * len(parameters))
@@ -85,10 +86,10 @@ class Each:
         """Values in the place of the buffers of the runs."""
         return self.around.contexts
 
-    @cached_property
+    @property
     def random(self) -> bool:
         """Whether answers are averages over samples."""
-        return any(a.is_drawn for a in self.parameters.arcs)
+        return self._random
 
     @property
     def parameters(self) -> Parameters:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.compiled import expect
+from dissonance.solvers.base import TOGETHER
 from dissonance.solvers.convex import steps, threads
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
 from dissonance.solvers.convex.dense import TINY
@@ -22,9 +23,6 @@ from dissonance.solvers.convex.program import Numbers, Program, Structure
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-
-TOGETHER = 256
-"""At most so many problems are iterated in one piece of work."""
 
 WORTH = 20_000
 """Cells, of all problems together, that are worth a thread."""
