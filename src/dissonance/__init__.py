@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dissonance.distributions import CliqueTree, Gaussian, Joint
     from dissonance.drawing import Drawing, draw
     from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
+    from dissonance.estimators import GaussianMixture, HiddenMarkovModel, LatentBayesianNetwork, NaiveBayesMixture
     from dissonance.evidence import Likelihood, Report, condition
     from dissonance.focus import Attention, Control, Focus, Varying, full_control
     from dissonance.gflownets import (
@@ -58,11 +59,7 @@ if TYPE_CHECKING:
         Classification,
         DecisionProblem,
         FactorGraph,
-        GaussianMixture,
-        HiddenMarkovModel,
         Instance,
-        LatentBayesianNetwork,
-        NaiveBayesMixture,
         SelfAttention,
         SumProduct,
         adversarial_examples,
@@ -150,6 +147,7 @@ _HOME = {
     "distributions": ("CliqueTree", "Gaussian", "Joint"),
     "drawing": ("Drawing", "draw"),
     "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
+    "estimators": ("GaussianMixture", "HiddenMarkovModel", "LatentBayesianNetwork", "NaiveBayesMixture"),
     "evidence": ("Likelihood", "Report", "condition"),
     "focus": ("Attention", "Control", "Focus", "Varying", "full_control"),
     "gflownets": (
@@ -172,11 +170,7 @@ _HOME = {
         "Classification",
         "DecisionProblem",
         "FactorGraph",
-        "GaussianMixture",
-        "HiddenMarkovModel",
         "Instance",
-        "LatentBayesianNetwork",
-        "NaiveBayesMixture",
         "SelfAttention",
         "SumProduct",
         "adversarial_examples",

@@ -3,22 +3,20 @@
 from dissonance.instances.adversarial import adversarial_examples, adversarial_training
 from dissonance.instances.base import Instance
 from dissonance.instances.batches import Batches
-from dissonance.instances.belief_propagation import BeliefPropagation, belief_propagation
-from dissonance.instances.beliefs import Beliefs
+from dissonance.instances.belief_propagation.beliefs import Beliefs
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph
+from dissonance.instances.belief_propagation.instance import BeliefPropagation, belief_propagation
+from dissonance.instances.belief_propagation.sum_product import SumProduct
+from dissonance.instances.belief_propagation.tree_pass import tree_marginals
 from dissonance.instances.classification import Classification, classification, stochastic_gradient_descent
 from dissonance.instances.decision import Decision, DecisionProblem, Mind, decision, wishful_thinking, zen
-from dissonance.instances.em import Fitted, Settled, em
-from dissonance.instances.em_latent import hidden_markov, mixture, network, rows
-from dissonance.instances.em_models import GaussianMixture, NaiveBayesMixture
-from dissonance.instances.em_network import LatentBayesianNetwork
-from dissonance.instances.em_sequences import HiddenMarkovModel
-from dissonance.instances.factor_graph import FactorGraph
+from dissonance.instances.em.fitted import Fitted, Settled
+from dissonance.instances.em.instance import em
+from dissonance.instances.em.latent import hidden_markov, mixture, network, rows
 from dissonance.instances.game import Game, game
 from dissonance.instances.gan import Adversaries, gan
 from dissonance.instances.self_attention import SelfAttention
-from dissonance.instances.sum_product import SumProduct
 from dissonance.instances.transformer import LayerArcs, transformer, transformer_training
-from dissonance.instances.tree_pass import tree_marginals
 from dissonance.instances.vae import Autoencoder, vae
 from dissonance.instances.variational import Variational, variational
 
@@ -34,13 +32,9 @@ __all__ = [
     "FactorGraph",
     "Fitted",
     "Game",
-    "GaussianMixture",
-    "HiddenMarkovModel",
     "Instance",
-    "LatentBayesianNetwork",
     "LayerArcs",
     "Mind",
-    "NaiveBayesMixture",
     "SelfAttention",
     "Settled",
     "SumProduct",

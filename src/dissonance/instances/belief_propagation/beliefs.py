@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.instances.factor_graph import FactorGraph, spread
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph, spread
 from dissonance.variables import Variable, shape
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.instances.factor_graph import FactorGraph
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph
 
 Axes = tuple[int, ...]
 

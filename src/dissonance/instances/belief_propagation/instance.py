@@ -14,9 +14,9 @@ from dissonance.cpds import Deterministic, Factor, SoftmaxTable
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.instances.base import Instance
-from dissonance.instances.beliefs import Beliefs
-from dissonance.instances.factor_graph import FactorGraph, Region, Scoped
-from dissonance.instances.schedules import Order, by_name
+from dissonance.instances.belief_propagation.beliefs import Beliefs
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph, Region, Scoped
+from dissonance.instances.belief_propagation.schedules import Order, by_name
 from dissonance.lir import Record, Refocus, Run
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from dissonance.cpds import ObservedCategorical, ObservedGaussian, SoftmaxTable
 from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
+from dissonance.estimators.data import Array, completed, encoded, labels, matrix, missing, spread_out
 from dissonance.inconsistency import Inconsistency
-from dissonance.instances.em import Fitted, Rate, Settled, believed, em, evidence
-from dissonance.instances.em_data import Array, completed, encoded, labels, matrix, missing, spread_out
-from dissonance.instances.em_latent import ROW, mixture
+from dissonance.instances.em.fitted import Fitted, Settled, believed, evidence
+from dissonance.instances.em.instance import Rate, em
+from dissonance.instances.em.latent import ROW, mixture
 from dissonance.lir import Record
 from dissonance.pdg import PDG
 

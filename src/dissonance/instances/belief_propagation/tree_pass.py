@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.instances.blocks import block
+from dissonance.instances.belief_propagation.blocks import block
 
 Index = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.instances.em_data import Array, columns_by_name, distinct
-from dissonance.instances.em_latent import ROW, network
-from dissonance.instances.em_models import LatentModel, table_of
+from dissonance.estimators.data import Array, columns_by_name, distinct
+from dissonance.estimators.mixtures import LatentModel, table_of
+from dissonance.instances.em.latent import ROW, network
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
 

@@ -14,10 +14,10 @@ from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, Sof
 from dissonance.cpds.observed import Sample
 from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
-from dissonance.instances.em import believed, evidence
-from dissonance.instances.em_data import Array, encoded, lengths, matrix, missing, sequences
-from dissonance.instances.em_latent import ROW, hidden_markov
-from dissonance.instances.em_models import LatentModel, gaussian_count, gaussian_start, table_of
+from dissonance.estimators.data import Array, encoded, lengths, matrix, missing, sequences
+from dissonance.estimators.mixtures import LatentModel, gaussian_count, gaussian_start, table_of
+from dissonance.instances.em.fitted import believed, evidence
+from dissonance.instances.em.latent import ROW, hidden_markov
 from dissonance.pdg import PDG
 
 

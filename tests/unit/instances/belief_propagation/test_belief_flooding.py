@@ -29,7 +29,7 @@ from reference.belief_propagation import Textbook, brute_force, same
 from reference.belief_runs import named, random_tables
 
 VECTORS = shared_json("vectors", "bp.json")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def in_arrays(cards, scopes, tables):
