@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dissonance.errors import DissonanceError, suggest
 from dissonance.estimators.data import Array, columns_by_name, distinct
-from dissonance.estimators.mixtures import LatentModel, table_of
+from dissonance.estimators.latent import LatentModel, drawn, table_of
 from dissonance.instances.em.latent import ROW, network
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 
+@dataclass(eq=False, repr=False)
 class LatentBayesianNetwork(LatentModel):
     """A Bayesian network of tables with hidden variables: {variable: (parents, table)}, by name where it is used.
 
@@ -23,9 +25,13 @@ class LatentBayesianNetwork(LatentModel):
     missing. A table may be None: it is then drawn at random. Equal rows are counted, not repeated.
     """
 
-    def __init__(self, cpds: Mapping[Variable, tuple[Sequence[Variable], object]], **options: Any) -> None:
-        super().__init__(**options)
-        self.cpds = dict(cpds)
+    cpds: Mapping[Variable, tuple[Sequence[Variable], object]]
+
+    def _input(self) -> dict[str, bool]:
+        return {"two_d_array": False, "dict": True, "allow_nan": True, "categorical": True, "string": True}
+
+    def _columns(self, X: Any) -> int:  # noqa: N803
+        return len(columns_by_name(X))
 
     def fit(self, X: Any, y: object = None, sample_weight: object = None) -> LatentBayesianNetwork:  # noqa: N803
         """Expectation-maximisation on the columns of X; y is not looked at."""
@@ -40,6 +46,9 @@ class LatentBayesianNetwork(LatentModel):
 
     def _about(self, X: Any) -> PDG:  # noqa: N803
         return network({v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}, columns_by_name(X))
+
+    def _expected(self, X: Any) -> None:  # noqa: N803
+        """Any columns will do: a variable without one is hidden."""
 
     def table(self, name: str) -> Array:
         """p(variable | parents) as fitted."""
@@ -58,6 +67,15 @@ class LatentBayesianNetwork(LatentModel):
         """The most probable value of a variable in every row."""
         labels = self._fitted().variable(name).finite.labels
         return [labels[i] for i in self.predict_proba(X, name).argmax(1)]
+
+    def fit_predict(self, X: Any, name: str, sample_weight: object = None) -> list[Hashable]:  # noqa: N803
+        """`fit`, then `predict` of a variable in the same rows."""
+        return self.fit(X, sample_weight=sample_weight).predict(X, name)
+
+    def sample(self, n_samples: int = 1) -> dict[str, list[Hashable]]:
+        """New rows drawn from the fitted network, as columns by name; hidden variables have columns too."""
+        cpds = {v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}
+        return drawn(PDG.from_bayesian_network(cpds), n_samples, np.random.default_rng(self.random_state))
 
     def _count(self) -> int:
         return sum((v.size - 1) * math.prod(u.size for u in parents) for v, (parents, _) in self.cpds.items())

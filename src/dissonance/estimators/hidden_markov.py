@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, SoftmaxTable
+from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, SoftmaxTable, Table
 from dissonance.cpds.observed import Sample
 from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
-from dissonance.estimators.data import Array, encoded, lengths, matrix, missing, sequences
-from dissonance.estimators.mixtures import LatentModel, gaussian_count, gaussian_start, table_of
+from dissonance.estimators.data import Array, category_draws, encoded, lengths, matrix, missing, sequences
+from dissonance.estimators.gaussians import gaussian_count, gaussian_draws, gaussian_start
+from dissonance.estimators.latent import LatentModel, drawn, table_of
 from dissonance.instances.em.fitted import believed, evidence
 from dissonance.instances.em.latent import ROW, hidden_markov
-from dissonance.pdg import PDG
+from dissonance.pdg import PDG, Arc
+from dissonance.variables import Variable
 
 
+@dataclass(eq=False, repr=False)
 class HiddenMarkovModel(LatentModel):
     """A hidden Markov model of sequences of labels, or of vectors (Gaussian emissions, `covariance_type`).
 
@@ -29,33 +33,31 @@ class HiddenMarkovModel(LatentModel):
     vectors `means_init` and `covariances_init`; what is not given is drawn at random.
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        emissions: str = "categorical",
-        *,
-        categories: Sequence[Hashable] | None = None,
-        startprob_init: object = None,
-        transmat_init: object = None,
-        emissionprob_init: object = None,
-        means_init: object = None,
-        covariances_init: object = None,
-        covariance_type: Covariance = "diag",
-        floor: float = 1e-6,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        if emissions not in ("categorical", "gaussian"):
-            raise DissonanceError(f"emissions: 'categorical' or 'gaussian', found {emissions!r}.")
-        self.n_components, self.emissions, self.categories = n_components, emissions, categories
-        self.startprob_init, self.transmat_init, self.emissionprob_init = (
-            startprob_init,
-            transmat_init,
-            emissionprob_init,
-        )
-        self.means_init, self.covariances_init = means_init, covariances_init
-        self.covariance_type: Covariance = covariance_type
-        self.floor = floor
+    n_components: int = 1
+    emissions: str = "categorical"
+    categories: Sequence[Hashable] | None = field(default=None, kw_only=True)
+    startprob_init: object = field(default=None, kw_only=True)
+    transmat_init: object = field(default=None, kw_only=True)
+    emissionprob_init: object = field(default=None, kw_only=True)
+    means_init: object = field(default=None, kw_only=True)
+    covariances_init: object = field(default=None, kw_only=True)
+    covariance_type: Covariance = field(default="diag", kw_only=True)
+    floor: float = field(default=1e-6, kw_only=True)
+
+    categories_: list[Hashable] = field(init=False)
+
+    def _input(self) -> dict[str, bool]:
+        return {"two_d_array": False, "three_d_array": True, "allow_nan": True}
+
+    def _check(self) -> None:
+        super()._check()
+        if self.n_components < 1:
+            raise DissonanceError(f"n_components: at least 1 is needed, found {self.n_components}.")
+        if self.emissions not in ("categorical", "gaussian"):
+            raise DissonanceError(f"emissions: 'categorical' or 'gaussian', found {self.emissions!r}.")
+
+    def _columns(self, X: Any) -> int:  # noqa: N803
+        return 1 if self.emissions == "categorical" else matrix(sequences(X)[0], "sequence 0").shape[1]
 
     def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
         k = self.n_components
@@ -153,6 +155,28 @@ class HiddenMarkovModel(LatentModel):
     def predict(self, X: Any) -> list[npt.NDArray[np.intp]]:  # noqa: N803
         """The most probable state at every time of every sequence, each time by itself."""
         return [p.argmax(1) for p in self.predict_proba(X)]
+
+    def fit_predict(self, X: Any, y: object = None, sample_weight: object = None) -> list[npt.NDArray[np.intp]]:  # noqa: N803
+        """`fit`, then `predict` of the same sequences."""
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def sample(self, n_samples: int = 1, length: int = 10) -> tuple[list[Any], list[npt.NDArray[np.intp]]]:
+        """New sequences of one length drawn from the fitted model, and the states of each."""
+        if length < 1:
+            raise DissonanceError(f"length: at least 1 is needed, found {length}.")
+        generator = np.random.default_rng(self.random_state)
+        Z = [Variable(f"Z{t}", self.n_components) for t in range(length)]  # noqa: N806
+        start, move = Table(torch.from_numpy(self.startprob_)), Table(torch.from_numpy(self.transmat_))
+        moves = [Arc(f"transition{t}", Z[t - 1], Z[t], move) for t in range(1, length)]
+        found = drawn(PDG(Arc("initial", (), Z[0], start), *moves), n_samples, generator)
+        states = np.array([found[z.name] for z in Z], dtype=np.intp).T  # (sequences, times)
+        return [self._emitted(z, generator) for z in states], list(states)
+
+    def _emitted(self, states: npt.NDArray[np.intp], generator: np.random.Generator) -> Any:
+        """What a sequence of states shows: a list of labels, or vectors (times, columns)."""
+        if self.emissions == "categorical":
+            return [self.categories_[i] for i in category_draws(self.emissionprob_[states], generator)]
+        return gaussian_draws(cast(ObservedGaussian, self._fitted()["x0"].cpd), states, generator)
 
     def _count(self) -> int:
         k = self.n_components

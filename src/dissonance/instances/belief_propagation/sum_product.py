@@ -176,7 +176,7 @@ class SumProduct:
         """So many sweeps from uniform messages, or until no message changes by more than `tol`."""
         if sweeps < 1:
             raise DissonanceError(f"at least one sweep, found {sweeps}.")
-        state = Messages(self, self.region_edges)
+        state = EdgeMessages(self, self.region_edges)
         done, change = 0, math.nan
         if sweeps > 1 and tol is None and not self.damping and not self.powered:
             done = sweeps - 1  # the last one is done in full, for everybody's messages
@@ -196,7 +196,7 @@ class SumProduct:
 
     def _quickly(self, sweeps: int) -> Edges:
         """What is told after so many sweeps; factors with one slot are asked once."""
-        state = Messages(self, self.quick)
+        state = EdgeMessages(self, self.quick)
         state.ask()
         state.tell()
         local = {(b, 0): _normal(self.tables[b].reshape(-1, len(self.blocks[b]))) for b in self.apart}
@@ -227,7 +227,7 @@ class SumProduct:
                 )
 
 
-class Messages:
+class EdgeMessages:
     """All messages of a plan, in arrays (states, edges); `told` has a last column for the empty edge.
 
     `base`: for each size and group what every region hears beside its edges.

@@ -127,7 +127,7 @@ def _distribution(weights: object, rows: int) -> Tensor:
         return torch.full((rows,), 1 / rows, dtype=numerics.DTYPE)
     given = numerics.real(weights).detach()
     if given.shape != (rows,) or not bool(torch.isfinite(given).all()) or bool((given < 0).any()) or given.sum() <= 0:
-        raise DissonanceError(f"weights: {rows} non-negative numbers are needed, one a row, and not all 0.")
+        raise DissonanceError(f"weights: {rows} non-negative numbers are needed, one a row, and not all of them zero.")
     return given / given.sum()
 
 
