@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+__all__ = ["CapabilityError", "DissonanceError", "FormatError", "SizeError"]
+
 MAX_LINE = 600
 
 

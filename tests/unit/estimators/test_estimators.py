@@ -9,14 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dissonance import (
-    DissonanceError,
-    GaussianMixture,
-    HiddenMarkovModel,
-    LatentBayesianNetwork,
-    NaiveBayesMixture,
-    Variable,
-)
+from dissonance import DissonanceError, Variable
+from dissonance.estimators import GaussianMixture, HiddenMarkovModel, LatentBayesianNetwork, NaiveBayesMixture
 from reference import em as textbook
 
 

@@ -10,15 +10,15 @@ import warnings
 import numpy as np
 import pytest
 
-from dissonance import (
-    DissonanceError,
+from dissonance import DissonanceError, Variable
+from dissonance.estimators import (
+    Estimator,
     GaussianMixture,
     HiddenMarkovModel,
     LatentBayesianNetwork,
     NaiveBayesMixture,
-    Variable,
+    NotFittedError,
 )
-from dissonance.estimators import Estimator, NotFittedError
 
 try:
     from sklearn.utils.estimator_checks import estimator_checks_generator

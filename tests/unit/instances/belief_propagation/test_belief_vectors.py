@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from conftest import shared_json
-from dissonance import FactorGraph, belief_propagation, inconsistency
+from dissonance import inconsistency
+from dissonance.bp import FactorGraph, belief_propagation
 from dissonance.instances.belief_propagation.instance import message_pdg
 from dissonance.solvers.tied import Tied
 from reference.belief_propagation import same
