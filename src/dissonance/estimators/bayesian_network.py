@@ -30,24 +30,27 @@ class LatentBayesianNetwork(LatentModel):
     def _input(self) -> dict[str, bool]:
         return {"two_d_array": False, "dict": True, "allow_nan": True, "categorical": True, "string": True}
 
-    def _columns(self, X: Any) -> int:  # noqa: N803
-        return len(columns_by_name(X))
+    def _read(self, X: Any) -> dict[str, list[Any]]:  # noqa: N803
+        return columns_by_name(X)
+
+    def _columns(self, x: dict[str, list[Any]]) -> int:
+        return len(x)
 
     def fit(self, X: Any, y: object = None, sample_weight: object = None) -> LatentBayesianNetwork:  # noqa: N803
         """Expectation-maximisation on the columns of X; y is not looked at."""
         columns, weights = distinct(columns_by_name(X), sample_weight)
         return super().fit(columns, y, weights)
 
-    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
+    def _start(self, x: dict[str, list[Any]], generator: np.random.Generator) -> PDG:
         def drawn(v: Variable, parents: Sequence[Variable], table: object) -> object:
             return generator.dirichlet(np.full(v.size, 5.0), [u.size for u in parents]) if table is None else table
 
-        return network({v: (parents, drawn(v, parents, table)) for v, (parents, table) in self.cpds.items()}, X)
+        return network({v: (parents, drawn(v, parents, table)) for v, (parents, table) in self.cpds.items()}, x)
 
-    def _about(self, X: Any) -> PDG:  # noqa: N803
-        return network({v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}, columns_by_name(X))
+    def _about(self, x: dict[str, list[Any]]) -> PDG:
+        return network({v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}, x)
 
-    def _expected(self, X: Any) -> None:  # noqa: N803
+    def _expected(self, x: Any) -> None:
         """Any columns will do: a variable without one is hidden."""
 
     def table(self, name: str) -> Array:
@@ -59,9 +62,7 @@ class LatentBayesianNetwork(LatentModel):
 
     def predict_proba(self, X: Any, name: str) -> Array:  # noqa: N803
         """p(variable | x_n) of every row, (rows, values)."""
-        _, result = self._result(X)
-        self._possible(result, X)
-        return result.mu.conditional(name, ROW).numpy()
+        return self._posterior(X)[1].mu.conditional(name, ROW).numpy()
 
     def predict(self, X: Any, name: str) -> list[Hashable]:  # noqa: N803
         """The most probable value of a variable in every row."""

@@ -24,7 +24,7 @@ def matrix(X: Any, what: str = "X") -> Array:  # noqa: N803
         found = np.asarray(X)
         if np.iscomplexobj(found):
             raise DissonanceError(f"{what}: Complex data not supported: give real and imaginary parts as two columns.")
-        found = found.astype(np.float64)
+        found = found.astype(np.float64, copy=False)
     except TypeError as error:
         raise NotNumbersError(f"{what}: rows of numbers are needed ({error}).") from None
     except ValueError as error:
@@ -109,11 +109,6 @@ def sequences(X: Any) -> list[Any]:  # noqa: N803
     if not found or empty is not None:
         raise DissonanceError("X: at least one sequence is needed." if not found else f"sequence {empty} is empty.")
     return [[c.item() if isinstance(c, np.generic) else c for c in s] for s in found]
-
-
-def lengths(X: Any) -> list[int]:  # noqa: N803
-    """How long each sequence is."""
-    return [len(s) for s in sequences(X)]
 
 
 def columns_by_name(X: Any) -> dict[str, list[Any]]:  # noqa: N803

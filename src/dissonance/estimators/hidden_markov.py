@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, Sof
 from dissonance.cpds.observed import Sample
 from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
-from dissonance.estimators.data import Array, category_draws, encoded, lengths, matrix, missing, sequences
+from dissonance.estimators.data import Array, category_draws, encoded, matrix, missing, sequences
 from dissonance.estimators.gaussians import gaussian_count, gaussian_draws, gaussian_start
 from dissonance.estimators.latent import LatentModel, drawn, table_of
 from dissonance.instances.em.fitted import believed, evidence
@@ -56,34 +56,41 @@ class HiddenMarkovModel(LatentModel):
         if self.emissions not in ("categorical", "gaussian"):
             raise DissonanceError(f"emissions: 'categorical' or 'gaussian', found {self.emissions!r}.")
 
-    def _columns(self, X: Any) -> int:  # noqa: N803
-        return 1 if self.emissions == "categorical" else matrix(sequences(X)[0], "sequence 0").shape[1]
+    def _read(self, X: Any) -> list[Any]:  # noqa: N803
+        found = sequences(X)
+        if self.emissions == "categorical":
+            return found
+        vectors = [matrix(s, f"sequence {n}") for n, s in enumerate(found)]
+        if len(widths := {s.shape[1] for s in vectors}) > 1:
+            raise DissonanceError(f"the vectors of all sequences need one length; found {sorted(widths)}.")
+        return vectors
 
-    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
+    def _columns(self, x: list[Any]) -> int:
+        return 1 if self.emissions == "categorical" else x[0].shape[1]
+
+    def _start(self, x: list[Any], generator: np.random.Generator) -> PDG:
         k = self.n_components
         start = np.full(k, 1 / k) if self.startprob_init is None else self.startprob_init
         move = generator.dirichlet(np.full(k, 5.0), k) if self.transmat_init is None else self.transmat_init
         if self.emissions == "categorical":
-            seen = {c for sequence in sequences(X) for c in sequence if not missing(c)}
+            seen = {c for sequence in x for c in sequence if not missing(c)}
             self.categories_ = sorted(seen, key=str) if self.categories is None else list(self.categories)
             table = self.emissionprob_init
             table = generator.dirichlet(np.full(len(self.categories_), 5.0), k) if table is None else table
-            return hidden_markov(start, move, self._categorical(X, table), lengths(X))
-        stacked = np.concatenate([matrix(s, f"sequence {n}") for n, s in enumerate(sequences(X))])
-        means, covariances = gaussian_start(stacked, k, self.covariance_type, self.floor, generator)
+            return hidden_markov(start, move, self._categorical(x, table), list(map(len, x)))
+        means, covariances = gaussian_start(np.concatenate(x), k, self.covariance_type, self.floor, generator)
         means = means if self.means_init is None else self.means_init
         covariances = covariances if self.covariances_init is None else self.covariances_init
-        return hidden_markov(start, move, self._gaussian(X, means, covariances), lengths(X))
+        return hidden_markov(start, move, self._gaussian(x, means, covariances), list(map(len, x)))
 
-    def _about(self, X: Any) -> PDG:  # noqa: N803
+    def _about(self, x: list[Any]) -> PDG:
         if self.emissions == "categorical":
-            emissions: Sequence[Observed] = self._categorical(X, self.emissionprob_)
+            emissions: Sequence[Observed] = self._categorical(x, self.emissionprob_)
         else:
-            emissions = self._gaussian(X, self.means_, self.covariances_)
-        return hidden_markov(self.startprob_, self.transmat_, emissions, lengths(X))
+            emissions = self._gaussian(x, self.means_, self.covariances_)
+        return hidden_markov(self.startprob_, self.transmat_, emissions, list(map(len, x)))
 
-    def _categorical(self, X: Any, table: object) -> list[ObservedCategorical]:  # noqa: N803
-        given = sequences(X)
+    def _categorical(self, given: list[Any], table: object) -> list[ObservedCategorical]:
         codes = np.full((len(given), max(map(len, given))), -1)
         for n, sequence in enumerate(given):
             where = f"sequence {n}, time"
@@ -93,25 +100,20 @@ class HiddenMarkovModel(LatentModel):
         each = torch.from_numpy(np.where(codes < 0, missing, codes))
         return [first, *(first.on(Sample(codes=each[:, t : t + 1])) for t in range(1, codes.shape[1]))]
 
-    def _gaussian(self, X: Any, means: object, covariances: object) -> list[ObservedGaussian]:  # noqa: N803
-        given = [matrix(s, f"sequence {n}") for n, s in enumerate(sequences(X))]
-        widths = {s.shape[1] for s in given}
-        if len(widths) > 1:
-            raise DissonanceError(f"the vectors of all sequences need one length; found {sorted(widths)}.")
-        padded = np.full((len(given), max(map(len, given)), *widths), np.nan)
+    def _gaussian(self, given: list[Array], means: object, covariances: object) -> list[ObservedGaussian]:
+        padded = np.full((len(given), max(map(len, given)), given[0].shape[1]), np.nan)
         for n, s in enumerate(given):
             padded[n, : len(s)] = s
         first = ObservedGaussian(padded[:, 0], means, covariances, self.covariance_type, self.floor)
         return [first, *(first.about(padded[:, t]) for t in range(1, padded.shape[1]))]
 
-    def _blame(self, n: int, X: Any) -> str:  # noqa: N803
+    def _blame(self, n: int, x: list[Any], beliefs: Callable[[list[Any]], PDG]) -> str:
         """The first observation that makes a sequence impossible, by bisection."""
-        sequence = list(sequences(X)[n])
-        model = self._about if hasattr(self, "fitted_") else lambda x: self._start(x, np.random.default_rng(0))
+        sequence = x[n]
         low, high = 0, len(sequence)  # a prefix of `low` is possible, one of `high` is not
         while high - low > 1:
             middle = (low + high) // 2
-            p = model([sequence[:middle]])
+            p = beliefs([sequence[:middle]])
             possible = math.isfinite(float(evidence(believed(p, p.variable(ROW)))[0]))
             low, high = (middle, high) if possible else (low, middle)
         return f"sequence {n}: {sequence[high - 1]!r} at time {high - 1}"
@@ -146,11 +148,10 @@ class HiddenMarkovModel(LatentModel):
 
     def predict_proba(self, X: Any) -> list[Array]:  # noqa: N803
         """p(Z_t | x) at every time of every sequence, an array (times, components) each."""
-        p, result = self._result(X)
-        self._possible(result, X)
-        times = [v.name for v in p.variables if v.name != ROW]
+        x, result = self._posterior(X)
+        times = [f"Z{t}" for t in range(max(map(len, x)))]
         each = np.stack([result.mu.conditional(z, ROW).numpy() for z in times], 1)
-        return [each[n, : len(s)] for n, s in enumerate(sequences(X))]
+        return [each[n, : len(s)] for n, s in enumerate(x)]
 
     def predict(self, X: Any) -> list[npt.NDArray[np.intp]]:  # noqa: N803
         """The most probable state at every time of every sequence, each time by itself."""

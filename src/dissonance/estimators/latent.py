@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -49,16 +49,20 @@ class LatentModel(Estimator, ABC):
     lower_bounds_: list[float] = field(init=False)
 
     @abstractmethod
-    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
+    def _read(self, X: Any) -> Any:  # noqa: N803
+        """X checked, as x: what the other methods take."""
+
+    @abstractmethod
+    def _columns(self, x: Any) -> int:
+        """How many columns x has."""
+
+    @abstractmethod
+    def _start(self, x: Any, generator: np.random.Generator) -> PDG:
         """The beliefs about data, before learning."""
 
     @abstractmethod
-    def _about(self, X: Any) -> PDG:  # noqa: N803
+    def _about(self, x: Any) -> PDG:
         """The beliefs as fitted, about other data."""
-
-    @abstractmethod
-    def _columns(self, X: Any) -> int:  # noqa: N803
-        """How many columns X has."""
 
     @abstractmethod
     def _count(self) -> int:
@@ -72,16 +76,16 @@ class LatentModel(Estimator, ABC):
     def fit(self: Self, X: Any, y: object = None, sample_weight: object = None) -> Self:  # noqa: N803
         """Expectation-maximisation on the rows of X; y is not looked at."""
         self._check()
-        columns = self._columns(X)
-        p = self._start(X, np.random.default_rng(self.random_state))
+        x = self._read(X)
+        p = self._start(x, np.random.default_rng(self.random_state))
         row = p.variable(ROW)
-        self._possible(believed(p, row), X)
+        self._possible(believed(p, row), x, lambda some: self._start(some, np.random.default_rng(0)))
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         instance = em(p, row, weights=weights, batches=self.batches, chi=self.chi)
         settled = [Settled(self.tol)] if self.batches == 1 else []
         run = instance.run(2 * self.max_iter, callbacks=settled, trace=Record(globally=False))
         self.fitted_ = instance.read(run)
-        self.n_features_in_ = columns
+        self.n_features_in_ = self._columns(x)
         self.lower_bounds_ = self.fitted_.bounds[1::2]
         self.n_iter_ = run.steps // 2
         self.converged_ = bool(settled) and settled[0](run.steps, [run.trace])
@@ -98,28 +102,38 @@ class LatentModel(Estimator, ABC):
             raise self._missing_fit()
         return self.fitted_.pdg
 
-    def _result(self, X: Any) -> tuple[PDG, Inconsistency]:  # noqa: N803
+    def _result(self, X: Any) -> tuple[Any, Inconsistency]:  # noqa: N803
+        """X as x, and the fitted beliefs against it."""
         self._fitted()
-        self._expected(X)
-        p = self._about(X)
-        return p, believed(p, p.variable(ROW))
+        x = self._read(X)
+        self._expected(x)
+        p = self._about(x)
+        return x, believed(p, p.variable(ROW))
 
-    def _expected(self, X: Any) -> None:  # noqa: N803
-        """Raise if X has not the columns that `fit` has seen."""
-        found = self._columns(X)
+    def _posterior(self, X: Any) -> tuple[Any, Inconsistency]:  # noqa: N803
+        """The same; raises if a row is impossible."""
+        x, result = self._result(X)
+        self._possible(result, x, self._about)
+        return x, result
+
+    def _expected(self, x: Any) -> None:
+        """Raise if x has not the columns that `fit` has seen."""
+        found = self._columns(x)
         if found != self.n_features_in_:
             raise DissonanceError(
                 f"X has {found} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
                 "input, as in fit."
             )
 
-    def _possible(self, result: Inconsistency, X: Any) -> None:  # noqa: N803
-        """Raise if a row has probability 0."""
+    def _possible(self, result: Inconsistency, x: Any, beliefs: Callable[[Any], PDG]) -> None:
+        """Raise if a row has probability 0 under the beliefs."""
         impossible = (evidence(result) == -math.inf).nonzero()
         if len(impossible):
-            raise DissonanceError(f"{self._blame(int(impossible[0, 0]), X)} has probability 0 under the parameters.")
+            raise DissonanceError(
+                f"{self._blame(int(impossible[0, 0]), x, beliefs)} has probability 0 under the parameters."
+            )
 
-    def _blame(self, n: int, X: Any) -> str:  # noqa: N803
+    def _blame(self, n: int, x: Any, beliefs: Callable[[Any], PDG]) -> str:
         """What is impossible, in words."""
         return f"row {n}"
 

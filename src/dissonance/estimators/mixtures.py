@@ -43,9 +43,7 @@ class Mixture(LatentModel):
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
         """p(Z | x_n) of every row, (rows, components)."""
-        _, result = self._result(X)
-        self._possible(result, X)
-        return result.mu.conditional("Z", ROW).numpy()
+        return self._posterior(X)[1].mu.conditional("Z", ROW).numpy()
 
     def predict(self, X: Any) -> npt.NDArray[np.intp]:  # noqa: N803
         """The most probable component of every row."""
@@ -78,18 +76,20 @@ class GaussianMixture(Mixture):
     def _input(self) -> dict[str, bool]:
         return {"allow_nan": self.covariance_type == "diag"}
 
-    def _columns(self, X: Any) -> int:  # noqa: N803
-        return matrix(X).shape[1]
+    def _read(self, X: Any) -> Array:  # noqa: N803
+        return matrix(X)
 
-    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
-        x = matrix(X)
+    def _columns(self, x: Array) -> int:
+        return x.shape[1]
+
+    def _start(self, x: Array, generator: np.random.Generator) -> PDG:
         means, covariances = gaussian_start(x, self.n_components, self.covariance_type, self.floor, generator)
         means = means if self.means_init is None else self.means_init
         covariances = covariances if self.covariances_init is None else self.covariances_init
         return mixture(self._weights(), ObservedGaussian(x, means, covariances, self.covariance_type, self.floor))
 
-    def _about(self, X: Any) -> PDG:  # noqa: N803
-        x, old = matrix(X), self._cpd
+    def _about(self, x: Array) -> PDG:
+        old = self._cpd
         return mixture(self.weights_, ObservedGaussian(x, old.means, old.covariances, self.covariance_type, self.floor))
 
     @property
@@ -132,27 +132,26 @@ class NaiveBayesMixture(Mixture):
     def _input(self) -> dict[str, bool]:
         return {"allow_nan": True, "categorical": True, "string": True}
 
-    def _columns(self, X: Any) -> int:  # noqa: N803
-        return len(labels(X)[0])
+    def _read(self, X: Any) -> list[list[Any]]:  # noqa: N803
+        return labels(X)
 
-    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
-        cells = labels(X)
+    def _columns(self, x: list[list[Any]]) -> int:
+        return len(x[0])
+
+    def _start(self, x: list[list[Any]], generator: np.random.Generator) -> PDG:
         if self.categories is None:
             self.categories_ = [
-                sorted({c for c in column if not missing(c)}, key=str) for column in zip(*cells, strict=True)
+                sorted({c for c in column if not missing(c)}, key=str) for column in zip(*x, strict=True)
             ]
         else:
             self.categories_ = [list(c) for c in self.categories]
         tables = self.tables_init
         if tables is None:
             tables = [generator.dirichlet(np.full(max(1, len(c)), 5.0), self.n_components) for c in self.categories_]
-        return mixture(self._weights(), ObservedCategorical(self._codes(cells), list(tables)))
+        return mixture(self._weights(), ObservedCategorical(encoded(x, self.categories_), list(tables)))
 
-    def _about(self, X: Any) -> PDG:  # noqa: N803
-        return mixture(self.weights_, ObservedCategorical(self._codes(labels(X)), list(self.tables_)))
-
-    def _codes(self, cells: list[list[Any]]) -> npt.NDArray[np.int64]:
-        return encoded(cells, self.categories_)
+    def _about(self, x: list[list[Any]]) -> PDG:
+        return mixture(self.weights_, ObservedCategorical(encoded(x, self.categories_), list(self.tables_)))
 
     @property
     def tables_(self) -> list[Array]:
