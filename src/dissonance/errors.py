@@ -1,4 +1,4 @@
-"""What can go wrong, each with a sentence that says what was found, what was needed and what to do."""
+"""Errors: what can go wrong, each with a sentence that says what was found, what was needed and what to do."""
 
 from __future__ import annotations
 
