@@ -62,7 +62,7 @@ def missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, int | np.integer) and label == -1)
 
 
-def labels(X: Any) -> list[list[Any]]:  # noqa: N803
+def label_rows(X: Any) -> list[list[Any]]:  # noqa: N803
     """Rows of labels of one length."""
     _dense(X, "X")
     values = np.asarray(X) if hasattr(X, "__array__") else X

@@ -13,7 +13,7 @@ import torch
 from dissonance.cpds import ObservedCategorical, ObservedGaussian, SoftmaxTable
 from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
-from dissonance.estimators.data import Array, category_draws, encoded, labels, matrix, missing
+from dissonance.estimators.data import Array, category_draws, encoded, label_rows, matrix, missing
 from dissonance.estimators.gaussians import gaussian_count, gaussian_draws, gaussian_start
 from dissonance.estimators.latent import LatentModel, drawn, table_of
 from dissonance.instances.em.latent import ROW, mixture
@@ -133,7 +133,7 @@ class NaiveBayesMixture(Mixture):
         return {"allow_nan": True, "categorical": True, "string": True}
 
     def _read(self, X: Any) -> list[list[Any]]:  # noqa: N803
-        return labels(X)
+        return label_rows(X)
 
     def _columns(self, x: list[list[Any]]) -> int:
         return len(x[0])

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dissonance.instances.belief_propagation.blocks import Block
+from dissonance.instances.belief_propagation.blocks import FactorBlock
 
 FEW_NEIGHBOURS = 8
 """Neighbours up to which messages are multiplied one by one; with more, their logarithms are added up."""
 
-PADDING = 2048
+SPARE_PLACES = 2048
 """Empty places that a group may have whatever its size: fewer groups are fewer operations."""
 
 
@@ -49,7 +49,7 @@ class RegionEdges:
 
 
 def region_edges(
-    sizes: Tensor, blocks: Sequence[Block], apart: frozenset[int], device: torch.device
+    sizes: Tensor, blocks: Sequence[FactorBlock], apart: frozenset[int], device: torch.device
 ) -> dict[int, RegionEdges]:
     """One for each size of region; the blocks `apart` have no edges in it."""
     found: dict[int, RegionEdges] = {}
@@ -104,7 +104,7 @@ def _by_degree(degree: Tensor) -> list[Tensor]:
         members = torch.nonzero(degree == d)[:, 0].tolist()
         waste = (most - d) * len(members)
         if most < 0 or waste > max(spare, d * len(members) // 4) or (most > FEW_NEIGHBOURS >= d):
-            most, spare = d, PADDING
+            most, spare = d, SPARE_PLACES
             found.append([])
         spare -= waste if waste > d * len(members) // 4 else 0
         found[-1] += members

@@ -103,7 +103,7 @@ def sequential(graph: FactorGraph) -> list[str]:
     return [*order, *(r.name for r in graph.regions)]
 
 
-def by_name(
+def schedule_named(
     schedule: str | Sequence[str] | Refocus, foci: Mapping[str, Focus], graph: FactorGraph, pdg: PDG
 ) -> Refocus:
     """The schedule of that name, a sweep through foci by their names, or any refocus."""

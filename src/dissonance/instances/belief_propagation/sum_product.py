@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dissonance.errors import DissonanceError
 from dissonance.instances.belief_propagation.beliefs import Beliefs
-from dissonance.instances.belief_propagation.blocks import Block, block, blocks_of
+from dissonance.instances.belief_propagation.blocks import FactorBlock, block, blocks_of
 from dissonance.instances.belief_propagation.factor_graph import FactorGraph, Scoped
 from dissonance.instances.belief_propagation.instance import all_powers
 from dissonance.instances.belief_propagation.log_odds import Binary
@@ -135,7 +135,7 @@ class SumProduct:
     def _plan(
         self,
         sizes: Tensor,
-        blocks: Sequence[Block],
+        blocks: Sequence[FactorBlock],
         damping: float,
         confidence: float,
         device: torch.device,

@@ -26,7 +26,7 @@ Rate = float | Callable[[int], float]
 
 
 @dataclass(frozen=True)
-class Part:
+class DataPart:
     """Rows that are attended together: their data d, posterior q and beliefs p, as arcs of their own.
 
     With alpha = beta = gamma = 1 on p and d and q hard, the inconsistency is E_mu[log q - log p] - H(d): -ELBO - H(d).
@@ -43,7 +43,7 @@ class Part:
         return {**hard, **soft}, soft
 
 
-def attention(parts: Sequence[Part]) -> Attention:
+def attention(parts: Sequence[DataPart]) -> Attention:
     """Attention to these parts and to nothing else."""
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
@@ -63,7 +63,7 @@ class Alternate:
     finite chi it attends to the same part and goes a share 1 - e^-chi of the way.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[DataPart, ...]
     controlled: tuple[str, ...]
     chi: Rate = math.inf
     name: str = "alternate"
@@ -131,18 +131,18 @@ def _distribution(weights: object, rows: int) -> Tensor:
     return given / given.sum()
 
 
-def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple[Part, ...]:
+def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple[DataPart, ...]:
     """The rows in `batches` parts, each with its own copies of the variables and arcs; parameters are shared."""
     if not 1 <= batches <= row.size:
         raise DissonanceError(f"batches: 1 to {row.size} (the number of rows), found {batches}.")
     if batches == 1:
-        return (Part(p.arcs, Arc("d", (), row, Table(d)), _posterior(p, row, "")),)
+        return (DataPart(p.arcs, Arc("d", (), row, Table(d)), _posterior(p, row, "")),)
     if equal and (row.size % batches or not torch.allclose(d, d[:1], rtol=1e-12, atol=0)):
         raise DissonanceError(
             f"{row.size} rows in {batches} batches: incremental EM (chi = inf) needs batches of one size and rows of "
             "one weight, because every part is attended alike."
         )
-    found: list[Part] = []
+    found: list[DataPart] = []
     for b, rows in enumerate(torch.arange(row.size).tensor_split(batches)):
         tag = f"@{b}"
         own = {v.name: Variable(v.name + tag, len(rows) if v == row else v.domain) for v in p.variables}
@@ -159,7 +159,7 @@ def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple
         if share <= 0:
             raise DissonanceError(f"batch {b} has no row of positive weight.")
         data = Arc("d" + tag, (), own[row.name], Table(d[rows] / share))
-        found.append(Part(tuple(arcs), data, _posterior(PDG(*arcs), own[row.name], tag)))
+        found.append(DataPart(tuple(arcs), data, _posterior(PDG(*arcs), own[row.name], tag)))
     return tuple(found)
 
 
@@ -178,7 +178,7 @@ def _posterior(p: PDG, row: Variable, tag: str) -> tuple[Arc, ...]:
     return tuple(arcs)
 
 
-def _learned(p: PDG, part: Part, run: Run) -> PDG:
+def _learned(p: PDG, part: DataPart, run: Run) -> PDG:
     """p with the parameters that a run ended with."""
     memo: dict[int, object] = {}
     arcs: list[Arc] = []
