@@ -54,7 +54,8 @@ class Estimator:
         """What scikit-learn needs to know; only scikit-learn asks."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
-        return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=InputTags(**self._input()))
+        kind, target = "density_estimator", TargetTags(required=False)
+        return Tags(estimator_type=kind, target_tags=target, input_tags=InputTags(**self._input()))
 
     def _input(self) -> dict[str, bool]:
         """What kind of X `fit` takes, in the words of scikit-learn's `InputTags`."""
