@@ -21,20 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, scaled_dot_product_attention
 
-from dissonance import (
-    PDG,
-    Arc,
-    Attention,
-    Control,
-    Descent,
-    Euclidean,
-    Record,
-    SelfAttention,
-    Variable,
-    lir,
-    transformer_training,
-)
+from dissonance import PDG, Arc, Attention, Control, Euclidean, Record, Variable, lir
 from dissonance.cpds import Data, NeuralGaussian
+from dissonance.flows import Descent
+from dissonance.instances import SelfAttention, transformer_training
 from dissonance.instances.transformer import Kind
 
 N = 4

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance import FactorGraph, SumProduct, Variable, tree_marginals
+from dissonance import Variable
+from dissonance.bp import FactorGraph, SumProduct, tree_marginals
 
 Factors = list[tuple[Tensor, Tensor]]
 

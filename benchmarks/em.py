@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dissonance import GaussianMixture
+from dissonance.estimators import GaussianMixture
 
 
 def sample(rows: int, columns: int, components: int) -> np.ndarray:

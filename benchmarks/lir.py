@@ -19,7 +19,10 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
-from dissonance import PDG, Arc, Descent, Hub, Record, Run, SoftmaxTable, Variable, lirs
+from dissonance import PDG, Arc, Record, SoftmaxTable, Variable, lirs
+from dissonance.flows import Descent
+from dissonance.refocus import Hub
+from dissonance.runs import Run
 from dissonance.studies.structures import PUBLISHED
 
 STRUCTURES = {s.name: s for s in PUBLISHED}

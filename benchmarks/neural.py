@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dissonance import Descent, stochastic_gradient_descent, vae
 from dissonance.cpds import BernoulliImages
+from dissonance.flows import Descent
+from dissonance.instances import stochastic_gradient_descent, vae
 
 
 def classifier(width: int, seed: int = 0) -> nn.Module:

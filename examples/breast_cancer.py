@@ -18,13 +18,8 @@ import torch
 from standard import accuracy, projected_ascent, train
 from torch import Tensor, nn
 
-from dissonance import (
-    adversarial_examples,
-    adversarial_training,
-    classification,
-    inconsistency,
-    stochastic_gradient_descent,
-)
+from dissonance import inconsistency
+from dissonance.instances import adversarial_examples, adversarial_training, classification, stochastic_gradient_descent
 
 BATCH, RATE, STEPS = 32, 0.1, 600
 ROUNDS, ATTACKS, SIGMA, TRIED = 600, 5, 1.0, (0.5, 0.7, 1.0, 1.4)

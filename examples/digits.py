@@ -18,7 +18,7 @@ import torch
 from standard import accuracy, fast_gradient_sign, projected_ascent, train
 from torch import Tensor, nn
 
-from dissonance import adversarial_examples, adversarial_training, classification, stochastic_gradient_descent
+from dissonance.instances import adversarial_examples, adversarial_training, classification, stochastic_gradient_descent
 
 BATCH, RATE, STEPS = 64, 0.2, 1500
 ROUNDS, ATTACKS, WEIGHT, SIGMA = 2000, 5, -1.0, 1.0

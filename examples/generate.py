@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from dissonance import Adversaries, Autoencoder, Descent, Instance, gan, vae
 from dissonance.cpds import BernoulliImages
+from dissonance.flows import Descent
+from dissonance.instances import Adversaries, Autoencoder, Instance, gan, vae
 
 LATENT, HELD_OUT, NOISE = 2, 500, 32
 

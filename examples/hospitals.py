@@ -17,8 +17,10 @@ import argparse
 import pandas as pd
 from torch import Tensor
 
-from dissonance import PDG, Attention, Focus, Run, SoftmaxTable, Variable, fitted, inconsistency, lir, save
+from dissonance import PDG, Attention, Focus, SoftmaxTable, Variable, inconsistency, lir, save
+from dissonance.io import fitted
 from dissonance.pdg import Arc
+from dissonance.runs import Run
 
 MEASURED = {"Radius": "mean radius", "Texture": "mean texture", "Concavity": "mean concave points"}
 THIRDS = ["low", "middle", "high"]

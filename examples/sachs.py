@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dissonance import PDG, SoftmaxTable, fitted, inconsistency, load, save
+from dissonance import PDG, SoftmaxTable, inconsistency, load, save
+from dissonance.io import fitted
 from dissonance.pdg import Arc
 
 EXPERIMENTS = {

@@ -5,7 +5,8 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from dissonance import Record, SumProduct, Variable, belief_propagation
+from dissonance import Record, Variable
+from dissonance.bp import SumProduct, belief_propagation
 
 mpl.use("svg")
 mpl.rcParams.update({"svg.hashsalt": "belief propagation", "font.size": 9})

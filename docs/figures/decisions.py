@@ -6,7 +6,8 @@ import matplotlib
 import numpy as np
 from matplotlib import pyplot
 
-from dissonance import DecisionProblem, Record, decision
+from dissonance import Record
+from dissonance.instances import DecisionProblem, decision
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "decisions", "font.size": 9}

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dissonance import GaussianMixture
+from dissonance.estimators import GaussianMixture
 
 plt.switch_backend("agg")
 plt.rcParams.update({"svg.hashsalt": "em", "font.size": 8})

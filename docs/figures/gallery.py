@@ -17,20 +17,19 @@ from dissonance import (
     Attention,
     Control,
     Deterministic,
-    Drawing,
     Euclidean,
     Focus,
     PointMass,
     SoftmaxTable,
     Variable,
-    belief_propagation,
     draw,
     full_control,
-    gan,
     inconsistency,
-    vae,
 )
+from dissonance.bp import belief_propagation
 from dissonance.cpds import LinearGaussian, NeuralCategorical, NeuralGaussian
+from dissonance.drawing import Drawing
+from dissonance.instances import gan, vae
 
 inf = math.inf
 ALARM = {

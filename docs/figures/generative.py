@@ -13,7 +13,8 @@ import torch
 from matplotlib.ticker import NullFormatter
 from torch import nn
 
-from dissonance import Record, SoftmaxTable, gan
+from dissonance import Record, SoftmaxTable
+from dissonance.instances import gan
 
 plt.switch_backend("agg")
 plt.rcParams.update({"svg.hashsalt": "generative", "font.size": 8})

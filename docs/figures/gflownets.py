@@ -6,7 +6,8 @@ from pathlib import Path
 import matplotlib
 from matplotlib import pyplot
 
-from dissonance import Record, flow_network, hyper_grid
+from dissonance import Record
+from dissonance.gflownets import flow_network, hyper_grid
 from dissonance.gflownets.paths import terminating
 
 matplotlib.use("svg")

@@ -15,20 +15,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dissonance import (
-    ODE,
     PDG,
     Arc,
     Control,
     Record,
     SimplexTable,
     SoftmaxTable,
-    Step,
     Table,
     Variable,
     full_control,
     inconsistencies,
     lir,
 )
+from dissonance.flows import ODE, Step
 
 BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
 QUIET = Record(distortion=0, snapshots=1)

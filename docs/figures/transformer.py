@@ -6,7 +6,8 @@ import matplotlib
 import torch
 from matplotlib import pyplot
 
-from dissonance import Record, SelfAttention, transformer
+from dissonance import Record
+from dissonance.instances import SelfAttention, transformer
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "transformer", "font.size": 9}

@@ -9,8 +9,10 @@ import matplotlib
 import numpy as np
 from matplotlib import pyplot
 
-from dissonance import PDG, ObservedGaussian, Record, Variable, belief_propagation, query
-from dissonance.instances import em, mixture
+from dissonance import PDG, Record, Variable, query
+from dissonance.bp import belief_propagation
+from dissonance.cpds import ObservedGaussian
+from dissonance.em import em, mixture
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "tutorial_attention", "font.size": 8}

@@ -11,7 +11,7 @@ from matplotlib import pyplot
 from sklearn.datasets import load_digits
 from torch import nn
 
-from dissonance import adversarial_examples, stochastic_gradient_descent
+from dissonance.instances import adversarial_examples, stochastic_gradient_descent
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "tutorial_classifier", "font.size": 8}

@@ -9,8 +9,7 @@ import matplotlib
 import torch
 from matplotlib import pyplot
 
-from dissonance import hyper_grid
-from dissonance.gflownets import LOSSES, Plan, Run, train
+from dissonance.gflownets import LOSSES, Plan, Run, hyper_grid, train
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "tutorial_gflownet", "font.size": 8}

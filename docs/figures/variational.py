@@ -6,7 +6,8 @@ import matplotlib
 import numpy as np
 from matplotlib import pyplot
 
-from dissonance import PDG, Record, Variable, variational
+from dissonance import PDG, Record, Variable
+from dissonance.instances import variational
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "variational", "font.size": 9}

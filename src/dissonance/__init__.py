@@ -10,360 +10,63 @@ from dissonance.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dissonance.cpds import (
-        CPD,
-        BernoulliImages,
-        Data,
-        Deterministic,
-        Distributed,
-        Empirical,
-        Evidence,
-        Factor,
-        Function,
-        Independent,
-        LinearGaussian,
-        NeuralCategorical,
-        NeuralGaussian,
-        ObservedCategorical,
-        ObservedGaussian,
-        PointMass,
-        SimplexTable,
-        SoftmaxTable,
-        StandardNormal,
-        Table,
-        UniformBox,
-    )
-    from dissonance.distributions import CliqueTree, Gaussian, Joint
-    from dissonance.drawing import Drawing, draw
-    from dissonance.errors import CapabilityError, DissonanceError, FormatError, SizeError
-    from dissonance.evidence import Likelihood, Report, condition
-    from dissonance.focus import Attention, Control, Focus, Varying, full_control
-    from dissonance.gflownets import (
-        Backward,
-        Dag,
-        FlowNetwork,
-        Forward,
-        bit_strings,
-        flow_network,
-        hyper_grid,
-        word_tree,
-    )
-    from dissonance.implicit import minimiser
-    from dissonance.inconsistency import inconsistencies, inconsistency
-    from dissonance.instances import (
-        Adversaries,
-        Autoencoder,
-        BeliefPropagation,
-        Beliefs,
-        Classification,
-        DecisionProblem,
-        FactorGraph,
-        GaussianMixture,
-        HiddenMarkovModel,
-        Instance,
-        LatentBayesianNetwork,
-        NaiveBayesMixture,
-        SelfAttention,
-        SumProduct,
-        adversarial_examples,
-        adversarial_training,
-        belief_propagation,
-        classification,
-        decision,
-        em,
-        game,
-        gan,
-        stochastic_gradient_descent,
-        transformer,
-        transformer_training,
-        tree_marginals,
-        vae,
-        variational,
-        wishful_thinking,
-        zen,
-    )
-    from dissonance.io import (
-        fitted,
-        from_pandas,
-        from_pgmpy,
-        load,
-        load_evidence,
-        save,
-        save_evidence,
-        to_networkx,
-        to_pandas,
-        to_pgmpy,
-        variables_of,
-    )
-    from dissonance.lir import (
-        ODE,
-        Choice,
-        Cycle,
-        Descent,
-        FullControl,
-        Greedy,
-        Hub,
-        Learned,
-        Natural,
-        Partial,
-        Published,
-        Record,
-        Run,
-        Smooth,
-        Step,
-        Surprisal,
-        TensorBoard,
-        Trace,
-        Uniform,
-        lir,
-        lirs,
-    )
-    from dissonance.pdg import PDG, Arc
-    from dissonance.query import Posterior, Queries, query
-    from dissonance.scores import incompatibility, observational_incompatibility, structural_deficiency
-    from dissonance.variables import Euclidean, Finite, Opaque, Variable
+    from dissonance.cpds import Deterministic as Deterministic
+    from dissonance.cpds import Empirical as Empirical
+    from dissonance.cpds import Factor as Factor
+    from dissonance.cpds import LinearGaussian as LinearGaussian
+    from dissonance.cpds import NeuralCategorical as NeuralCategorical
+    from dissonance.cpds import NeuralGaussian as NeuralGaussian
+    from dissonance.cpds import PointMass as PointMass
+    from dissonance.cpds import SimplexTable as SimplexTable
+    from dissonance.cpds import SoftmaxTable as SoftmaxTable
+    from dissonance.cpds import Table as Table
+    from dissonance.drawing import draw as draw
+    from dissonance.errors import CapabilityError as CapabilityError
+    from dissonance.errors import DissonanceError as DissonanceError
+    from dissonance.errors import FormatError as FormatError
+    from dissonance.errors import SizeError as SizeError
+    from dissonance.evidence import Report as Report
+    from dissonance.evidence import condition as condition
+    from dissonance.focus import Attention as Attention
+    from dissonance.focus import Control as Control
+    from dissonance.focus import Focus as Focus
+    from dissonance.focus import full_control as full_control
+    from dissonance.inconsistency import inconsistencies as inconsistencies
+    from dissonance.inconsistency import inconsistency as inconsistency
+    from dissonance.io import from_pandas as from_pandas
+    from dissonance.io import load as load
+    from dissonance.io import save as save
+    from dissonance.lir import Record as Record
+    from dissonance.lir import lir as lir
+    from dissonance.lir import lirs as lirs
+    from dissonance.pdg import PDG as PDG
+    from dissonance.pdg import Arc as Arc
+    from dissonance.query import Posterior as Posterior
+    from dissonance.query import Queries as Queries
+    from dissonance.query import query as query
+    from dissonance.scores import incompatibility as incompatibility
+    from dissonance.variables import Euclidean as Euclidean
+    from dissonance.variables import Variable as Variable
 
-_HOME = {
-    "cpds": (
-        "CPD",
-        "BernoulliImages",
-        "Data",
-        "Deterministic",
-        "Distributed",
-        "Empirical",
-        "Evidence",
-        "Factor",
-        "Function",
-        "Independent",
-        "LinearGaussian",
-        "NeuralCategorical",
-        "NeuralGaussian",
-        "ObservedCategorical",
-        "ObservedGaussian",
-        "PointMass",
-        "SimplexTable",
-        "SoftmaxTable",
-        "StandardNormal",
-        "Table",
-        "UniformBox",
-    ),
-    "distributions": ("CliqueTree", "Gaussian", "Joint"),
-    "drawing": ("Drawing", "draw"),
-    "errors": ("CapabilityError", "DissonanceError", "FormatError", "SizeError"),
-    "evidence": ("Likelihood", "Report", "condition"),
-    "focus": ("Attention", "Control", "Focus", "Varying", "full_control"),
-    "gflownets": (
-        "Backward",
-        "Dag",
-        "FlowNetwork",
-        "Forward",
-        "bit_strings",
-        "flow_network",
-        "hyper_grid",
-        "word_tree",
-    ),
-    "implicit": ("minimiser",),
-    "inconsistency": ("inconsistencies", "inconsistency"),
-    "instances": (
-        "Adversaries",
-        "Autoencoder",
-        "BeliefPropagation",
-        "Beliefs",
-        "Classification",
-        "DecisionProblem",
-        "FactorGraph",
-        "GaussianMixture",
-        "HiddenMarkovModel",
-        "Instance",
-        "LatentBayesianNetwork",
-        "NaiveBayesMixture",
-        "SelfAttention",
-        "SumProduct",
-        "adversarial_examples",
-        "adversarial_training",
-        "belief_propagation",
-        "classification",
-        "decision",
-        "em",
-        "game",
-        "gan",
-        "stochastic_gradient_descent",
-        "transformer",
-        "transformer_training",
-        "tree_marginals",
-        "vae",
-        "variational",
-        "wishful_thinking",
-        "zen",
-    ),
-    "io": (
-        "fitted",
-        "from_pandas",
-        "from_pgmpy",
-        "load",
-        "load_evidence",
-        "save",
-        "save_evidence",
-        "to_networkx",
-        "to_pandas",
-        "to_pgmpy",
-        "variables_of",
-    ),
-    "lir": (
-        "ODE",
-        "Choice",
-        "Cycle",
-        "Descent",
-        "FullControl",
-        "Greedy",
-        "Hub",
-        "Learned",
-        "Natural",
-        "Partial",
-        "Published",
-        "Record",
-        "Run",
-        "Smooth",
-        "Step",
-        "Surprisal",
-        "TensorBoard",
-        "Trace",
-        "Uniform",
-        "lir",
-        "lirs",
-    ),
-    "pdg": ("PDG", "Arc"),
-    "query": ("Posterior", "Queries", "query"),
-    "scores": ("incompatibility", "observational_incompatibility", "structural_deficiency"),
-    "variables": ("Euclidean", "Finite", "Opaque", "Variable"),
-}
+    from . import bp as bp
+    from . import cpds as cpds
+    from . import distributions as distributions
+    from . import drawing as drawing
+    from . import em as em
+    from . import errors as errors
+    from . import estimators as estimators
+    from . import evidence as evidence
+    from . import flows as flows
+    from . import focus as focus
+    from . import gflownets as gflownets
+    from . import implicit as implicit
+    from . import instances as instances
+    from . import io as io
+    from . import refocus as refocus
+    from . import runs as runs
+    from . import scores as scores
+    from . import solvers as solvers
+    from . import variables as variables
+
 pictures.home = "dissonance.drawing"
-_WHERE = {name: module for module, names in _HOME.items() for name in names}
-
-__all__ = [
-    "CPD",
-    "ODE",
-    "PDG",
-    "Adversaries",
-    "Arc",
-    "Attention",
-    "Autoencoder",
-    "Backward",
-    "BeliefPropagation",
-    "Beliefs",
-    "BernoulliImages",
-    "CapabilityError",
-    "Choice",
-    "Classification",
-    "CliqueTree",
-    "Control",
-    "Cycle",
-    "Dag",
-    "Data",
-    "DecisionProblem",
-    "Descent",
-    "Deterministic",
-    "DissonanceError",
-    "Distributed",
-    "Drawing",
-    "Empirical",
-    "Euclidean",
-    "Evidence",
-    "Factor",
-    "FactorGraph",
-    "Finite",
-    "FlowNetwork",
-    "Focus",
-    "FormatError",
-    "Forward",
-    "FullControl",
-    "Function",
-    "Gaussian",
-    "GaussianMixture",
-    "Greedy",
-    "HiddenMarkovModel",
-    "Hub",
-    "Independent",
-    "Instance",
-    "Joint",
-    "LatentBayesianNetwork",
-    "Learned",
-    "Likelihood",
-    "LinearGaussian",
-    "NaiveBayesMixture",
-    "Natural",
-    "NeuralCategorical",
-    "NeuralGaussian",
-    "ObservedCategorical",
-    "ObservedGaussian",
-    "Opaque",
-    "Partial",
-    "PointMass",
-    "Posterior",
-    "Published",
-    "Queries",
-    "Record",
-    "Report",
-    "Run",
-    "SelfAttention",
-    "SimplexTable",
-    "SizeError",
-    "Smooth",
-    "SoftmaxTable",
-    "StandardNormal",
-    "Step",
-    "SumProduct",
-    "Surprisal",
-    "Table",
-    "TensorBoard",
-    "Trace",
-    "Uniform",
-    "UniformBox",
-    "Variable",
-    "Varying",
-    "adversarial_examples",
-    "adversarial_training",
-    "belief_propagation",
-    "bit_strings",
-    "classification",
-    "condition",
-    "decision",
-    "draw",
-    "em",
-    "fitted",
-    "flow_network",
-    "from_pandas",
-    "from_pgmpy",
-    "full_control",
-    "game",
-    "gan",
-    "hyper_grid",
-    "incompatibility",
-    "inconsistencies",
-    "inconsistency",
-    "lir",
-    "lirs",
-    "load",
-    "load_evidence",
-    "minimiser",
-    "observational_incompatibility",
-    "query",
-    "save",
-    "save_evidence",
-    "stochastic_gradient_descent",
-    "structural_deficiency",
-    "to_networkx",
-    "to_pandas",
-    "to_pgmpy",
-    "transformer",
-    "transformer_training",
-    "tree_marginals",
-    "vae",
-    "variables_of",
-    "variational",
-    "wishful_thinking",
-    "word_tree",
-    "zen",
-]
-
-lazily(__name__, _WHERE)
+lazily(__name__)

@@ -1,9 +1,11 @@
-"""What can go wrong, each with a sentence that says what was found, what was needed and what to do."""
+"""Errors: what can go wrong, each with a sentence that says what was found, what was needed and what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+__all__ = ["CapabilityError", "DissonanceError", "FormatError", "SizeError"]
 
 MAX_LINE = 600
 

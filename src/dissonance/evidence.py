@@ -22,6 +22,8 @@ from dissonance.scores import divergence
 from dissonance.solvers import Solver
 from dissonance.variables import Variable, shape
 
+__all__ = ["Likelihood", "Report", "ReportRow", "Updated", "condition"]
+
 inf = math.inf
 Names = str | Sequence[str]
 

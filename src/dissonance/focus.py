@@ -13,6 +13,8 @@ from torch import Tensor
 from dissonance.errors import DissonanceError, suggest
 from dissonance.pdg import PDG
 
+__all__ = ["Attention", "Control", "Focus", "Varying", "full_control"]
+
 Weights = Mapping[str, float]
 
 
@@ -179,6 +181,7 @@ class Focus:
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, [0.2, 0.8]))
     >>> focus = Focus(Attention({"p": 1.0, "q": 1.0}), full_control("p"))
+    >>> from dissonance.refocus import Cycle
     >>> run = lir(pdg, Cycle(focus), steps=1)
     >>> [f"{x:.4f}" for x in run.pdg["p"].cpd.table().tolist()]
     ['0.2000', '0.8000']

@@ -34,6 +34,8 @@ from dissonance.pdg import PDG, Theta
 from dissonance.problem import prepare
 from dissonance.solvers import Newton, Solution
 
+__all__ = ["Weights", "minimiser"]
+
 BARRIER = 1e-11
 """Keeps the Hessian regular where a whole separator state could move; refinement removes its trace."""
 

@@ -1,4 +1,4 @@
-"""The front door: the inconsistency of an attended PDG, with proof, gradient and blame."""
+"""Inconsistency: the infimum over mu for an attended PDG, with proof, gradient and blame."""
 
 from __future__ import annotations
 

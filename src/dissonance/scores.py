@@ -20,6 +20,15 @@ from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import cells
 
+__all__ = [
+    "ArcScore",
+    "by_arc",
+    "divergence",
+    "incompatibility",
+    "observational_incompatibility",
+    "structural_deficiency",
+]
+
 FEASIBLE = 1e-8
 """Hard arcs count as satisfied when every mu(s,t) is this close to p(t|s) mu(s), and 0 where p is 0."""
 

@@ -9,6 +9,8 @@ from math import prod
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 
+__all__ = ["Euclidean", "Finite", "Opaque", "Variable"]
+
 
 @dataclass(frozen=True)
 class Finite:

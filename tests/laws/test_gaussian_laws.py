@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissonance import PDG, Arc, Attention, Euclidean, Gaussian, LinearGaussian, Variable, inconsistency
+from dissonance import PDG, Arc, Attention, Euclidean, LinearGaussian, Variable, inconsistency
+from dissonance.distributions import Gaussian
 
 SEEDS = st.integers(0, 2**32 - 1)
 SOME = settings(max_examples=12)

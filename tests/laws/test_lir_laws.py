@@ -8,7 +8,8 @@ import math
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, Control, Descent, Record, SoftmaxTable, Step, Table, Variable, lir, lirs
+from dissonance import PDG, Arc, Attention, Control, Record, SoftmaxTable, Table, Variable, lir, lirs
+from dissonance.flows import Descent, Step
 from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.base import Attentions
 from dissonance.lir.inner.each import Each

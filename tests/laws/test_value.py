@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissonance import PDG, Arc, Attention, Joint, Table, Variable, incompatibility, inconsistency
+from dissonance import PDG, Arc, Attention, Table, Variable, incompatibility, inconsistency
+from dissonance.distributions import Joint
 from dissonance.inconsistency import Inconsistency
 from strategies import MIXED, SOFT, STRUCTURED, Case, Style, cases, conditional_of, random_joint, read_off
 

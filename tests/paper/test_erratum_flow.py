@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Control, PointMass, Record, SoftmaxTable, Step, Variable, inconsistency, lir
+from dissonance import PDG, Arc, Control, PointMass, Record, SoftmaxTable, Variable, inconsistency, lir
+from dissonance.flows import Step
 
 X, Y = Variable("X", 2), Variable("Y", 2)
 P, Q = [0.7, 0.3], [0.2, 0.8]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from dissonance import Dag, hyper_grid
+from dissonance.gflownets import Dag, hyper_grid
 from dissonance.gflownets.exact import Fit, sampled
 
 SAMPLES = 10**6

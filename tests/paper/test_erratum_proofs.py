@@ -9,18 +9,9 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from dissonance import (
-    PDG,
-    Arc,
-    Attention,
-    Euclidean,
-    Gaussian,
-    Joint,
-    LinearGaussian,
-    Variable,
-    incompatibility,
-    structural_deficiency,
-)
+from dissonance import PDG, Arc, Attention, Euclidean, LinearGaussian, Variable, incompatibility
+from dissonance.distributions import Gaussian, Joint
+from dissonance.scores import structural_deficiency
 
 X, Y = Variable("X", 2), Variable("Y", 2)
 

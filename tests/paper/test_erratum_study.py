@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from conftest import SHARED
-from dissonance import PDG, Arc, Attention, Hub, Joint, Trace, Variable, incompatibility, inconsistency, lir
-from dissonance.lir import Descent, Record, lirs
+from dissonance import PDG, Arc, Attention, Record, Variable, incompatibility, inconsistency, lir, lirs
+from dissonance.distributions import Joint
+from dissonance.flows import Descent
+from dissonance.refocus import Hub
+from dissonance.runs import Trace
 from dissonance.studies.outcomes import ALL
 from dissonance.studies.reported import PAPER
 from dissonance.studies.structures import PUBLISHED, generator, random_structure

@@ -12,10 +12,7 @@ from dissonance import (
     PDG,
     Arc,
     Attention,
-    Cycle,
-    Descent,
     Focus,
-    Hub,
     Record,
     SoftmaxTable,
     Variable,
@@ -25,6 +22,8 @@ from dissonance import (
     lirs,
     load,
 )
+from dissonance.flows import Descent
+from dissonance.refocus import Cycle, Hub
 
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]
 X = Variable("X", 3)

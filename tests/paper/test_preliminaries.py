@@ -8,17 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from dissonance import (
-    PDG,
-    Arc,
-    Attention,
-    Factor,
-    Joint,
-    PointMass,
-    Variable,
-    inconsistency,
-    structural_deficiency,
-)
+from dissonance import PDG, Arc, Attention, Factor, PointMass, Variable, inconsistency
+from dissonance.distributions import Joint
+from dissonance.scores import structural_deficiency
 
 A, B, C = (Variable(n, 2) for n in "ABC")
 

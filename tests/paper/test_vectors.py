@@ -16,17 +16,15 @@ from dissonance import (
     Arc,
     Attention,
     CapabilityError,
-    Joint,
     SoftmaxTable,
     Variable,
     incompatibility,
     inconsistency,
     load,
-    observational_incompatibility,
-    structural_deficiency,
 )
+from dissonance.distributions import Joint
 from dissonance.problem import prepare
-from dissonance.scores import by_arc
+from dissonance.scores import by_arc, observational_incompatibility, structural_deficiency
 from dissonance.solvers import SumProduct
 from reference import dense
 from strategies import EXACT

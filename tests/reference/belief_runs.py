@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dissonance import BeliefPropagation, Record, Run, Variable
+from dissonance import Record, Variable
+from dissonance.bp import BeliefPropagation
+from dissonance.runs import Run
 from reference.belief_propagation import Array, Scopes, Textbook, same
 
 EVERY = Record(globally=False, distortion=0, snapshots=1)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dissonance import PDG, Attention, DissonanceError, Likelihood, Report, Variable, condition, inconsistency, query
+from dissonance import PDG, Attention, DissonanceError, Report, Variable, condition, inconsistency, query
+from dissonance.evidence import Likelihood
 from reference import ipf
 
 inf = math.inf

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import dissonance
+from dissonance import lazy
 
 SNAPSHOT = Path(__file__).parents[1] / "public_api.txt"
 
@@ -45,10 +49,25 @@ def members(cls: type) -> Iterator[str]:
         yield f"{kind}{name}{signature(plain)}" if callable(plain) else name
 
 
+PACKAGES = ["dissonance", *(f"dissonance.{p}" for p in lazy.public("dissonance").packages)]
+
+
+def offered() -> Iterator[tuple[str, str, object]]:
+    """Every public name once, as (package, name, value): at the front door, or else in its package."""
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in sorted(module.__all__):
+            if package == "dissonance" or name not in dissonance.__all__:
+                yield package, name, getattr(module, name)
+
+
 def public() -> Iterator[str]:
-    """A line for each public name, and one for each member of a class."""
-    for name in sorted(dissonance.__all__):
-        thing = getattr(dissonance, name)
+    """A line for each public name, and one for each member of a class; a line for the package they are in."""
+    last = ""
+    for package, name, thing in offered():
+        if package != last:
+            yield f"from {package}:"
+            last = package
         if not isinstance(thing, type):
             yield f"{name}{signature(thing)}" if callable(thing) else name
             continue
@@ -70,12 +89,45 @@ def test_a_parameter_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_every_public_name_has_a_docstring():
-    assert [n for n in dissonance.__all__ if not (getattr(dissonance, n).__doc__ or "").strip()] == []
+    documented = [x for x in offered() if isinstance(x[2], type) or inspect.isroutine(x[2])]
+    assert [(p, n) for p, n, thing in documented if not (thing.__doc__ or "").strip()] == []
 
 
 def test_what_is_listed_is_what_is_offered():
-    assert dissonance.__all__ == sorted(dissonance.__all__, key=lambda n: (not n.isupper(), n[0].islower(), n))
-    assert len(set(dissonance.__all__)) == len(dissonance.__all__)
+    assert dissonance.__all__ == sorted(set(dissonance.__all__)) and len(dissonance.__all__) < 40
+    packages = [p.removeprefix("dissonance.") for p in PACKAGES[1:]]
+    assert [n for n in dir(dissonance) if not n.startswith("_")] == sorted([*dissonance.__all__, *packages])
+    names: dict[str, object] = {}
+    exec("from dissonance import *", names)
+    assert set(names) - {"__builtins__"} == set(dissonance.__all__)
+
+
+def test_a_name_is_at_the_front_door_what_it_is_in_its_package():
+    homes = [
+        (name, p) for p in PACKAGES[1:] for name in importlib.import_module(p).__all__ if name in dissonance.__all__
+    ]
+    same = [(n, p) for n, p in homes if getattr(importlib.import_module(p), n) is getattr(dissonance, n)]
+    assert {n for n, _ in same} >= {"Table", "Attention", "load", "Record", "incompatibility"}
+    assert [h for h in homes if h not in same] == []
+
+
+def test_packages_are_there_without_being_imported():
+    code = "import dissonance; print(dissonance.em.em.__module__, dissonance.cpds.Table is dissonance.Table)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["dissonance.instances.em.instance", "True"]
+
+
+def test_a_name_that_is_elsewhere_says_where():
+    hint = "dissonance.GaussianMixture is in dissonance.estimators: from dissonance.estimators import GaussianMixture"
+    with pytest.raises(AttributeError, match=hint):
+        _ = dissonance.GaussianMixture
+    with pytest.raises(ImportError, match=hint):
+        exec("from dissonance import GaussianMixture")
+    with pytest.raises(AttributeError, match=r"is in dissonance\.distributions and dissonance\.solvers"):
+        _ = dissonance.CliqueTree
+    assert not hasattr(dissonance, "Nothing")
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from dissonance import Nothing")
 
 
 if __name__ == "__main__":

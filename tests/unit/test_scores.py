@@ -10,20 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissonance import (
-    PDG,
-    Arc,
-    Attention,
-    DissonanceError,
-    Joint,
-    SoftmaxTable,
-    Variable,
-    incompatibility,
-    inconsistency,
-    observational_incompatibility,
-    structural_deficiency,
-)
-from dissonance.scores import by_arc, divergence, divergences
+from dissonance import PDG, Arc, Attention, DissonanceError, SoftmaxTable, Variable, incompatibility, inconsistency
+from dissonance.distributions import Joint
+from dissonance.scores import by_arc, divergence, divergences, observational_incompatibility, structural_deficiency
 from reference import dense
 from strategies import MIXED, Case, cases, random_case, random_joint
 

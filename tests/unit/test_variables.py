@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dissonance import CapabilityError, DissonanceError, Euclidean, Finite, Opaque, Variable
-from dissonance.variables import as_tuple, cells, shape
+from dissonance import CapabilityError, DissonanceError, Euclidean, Variable
+from dissonance.variables import Finite, Opaque, as_tuple, cells, shape
 
 
 def test_a_domain_may_be_a_size_labels_or_an_object():

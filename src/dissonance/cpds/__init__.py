@@ -7,68 +7,32 @@ from typing import TYPE_CHECKING
 from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
-    from dissonance.cpds.base import CPD, TableCPD
-    from dissonance.cpds.deterministic import Deterministic, PointMass
-    from dissonance.cpds.drawn import Data, Distributed, Function, Generated, UniformBox
-    from dissonance.cpds.either import Either
-    from dissonance.cpds.empirical import Empirical, Factor
-    from dissonance.cpds.explicit import Explicit
-    from dissonance.cpds.gaussian import LinearGaussian
-    from dissonance.cpds.independent import Independent
-    from dissonance.cpds.neural import BernoulliImages, NeuralCategorical, NeuralGaussian
-    from dissonance.cpds.observed import Evidence, Observed
-    from dissonance.cpds.observed_categorical import ObservedCategorical
-    from dissonance.cpds.observed_gaussian import ObservedGaussian
-    from dissonance.cpds.standard_normal import StandardNormal
-    from dissonance.cpds.table import SimplexTable, SoftmaxTable, Table
-    from dissonance.cpds.table_in_rows import TableInRows
+    from dissonance.cpds.base import CPD as CPD
+    from dissonance.cpds.base import TableCPD as TableCPD
+    from dissonance.cpds.deterministic import Deterministic as Deterministic
+    from dissonance.cpds.deterministic import PointMass as PointMass
+    from dissonance.cpds.drawn import Data as Data
+    from dissonance.cpds.drawn import Distributed as Distributed
+    from dissonance.cpds.drawn import Function as Function
+    from dissonance.cpds.drawn import Generated as Generated
+    from dissonance.cpds.drawn import UniformBox as UniformBox
+    from dissonance.cpds.either import Either as Either
+    from dissonance.cpds.empirical import Empirical as Empirical
+    from dissonance.cpds.empirical import Factor as Factor
+    from dissonance.cpds.explicit import Explicit as Explicit
+    from dissonance.cpds.gaussian import LinearGaussian as LinearGaussian
+    from dissonance.cpds.independent import Independent as Independent
+    from dissonance.cpds.neural import BernoulliImages as BernoulliImages
+    from dissonance.cpds.neural import NeuralCategorical as NeuralCategorical
+    from dissonance.cpds.neural import NeuralGaussian as NeuralGaussian
+    from dissonance.cpds.observed import Evidence as Evidence
+    from dissonance.cpds.observed import Observed as Observed
+    from dissonance.cpds.observed_categorical import ObservedCategorical as ObservedCategorical
+    from dissonance.cpds.observed_gaussian import ObservedGaussian as ObservedGaussian
+    from dissonance.cpds.standard_normal import StandardNormal as StandardNormal
+    from dissonance.cpds.table import SimplexTable as SimplexTable
+    from dissonance.cpds.table import SoftmaxTable as SoftmaxTable
+    from dissonance.cpds.table import Table as Table
+    from dissonance.cpds.table_in_rows import TableInRows as TableInRows
 
-_HOME = {
-    "base": ("CPD", "TableCPD"),
-    "deterministic": ("Deterministic", "PointMass"),
-    "drawn": ("Data", "Distributed", "Function", "Generated", "UniformBox"),
-    "either": ("Either",),
-    "empirical": ("Empirical", "Factor"),
-    "explicit": ("Explicit",),
-    "gaussian": ("LinearGaussian",),
-    "independent": ("Independent",),
-    "neural": ("BernoulliImages", "NeuralCategorical", "NeuralGaussian"),
-    "observed": ("Evidence", "Observed"),
-    "observed_categorical": ("ObservedCategorical",),
-    "observed_gaussian": ("ObservedGaussian",),
-    "standard_normal": ("StandardNormal",),
-    "table": ("SimplexTable", "SoftmaxTable", "Table"),
-    "table_in_rows": ("TableInRows",),
-}
-
-__all__ = [
-    "CPD",
-    "BernoulliImages",
-    "Data",
-    "Deterministic",
-    "Distributed",
-    "Either",
-    "Empirical",
-    "Evidence",
-    "Explicit",
-    "Factor",
-    "Function",
-    "Generated",
-    "Independent",
-    "LinearGaussian",
-    "NeuralCategorical",
-    "NeuralGaussian",
-    "Observed",
-    "ObservedCategorical",
-    "ObservedGaussian",
-    "PointMass",
-    "SimplexTable",
-    "SoftmaxTable",
-    "StandardNormal",
-    "Table",
-    "TableCPD",
-    "TableInRows",
-    "UniformBox",
-]
-
-lazily(__name__, {name: module for module, names in _HOME.items() for name in names})
+lazily(__name__)

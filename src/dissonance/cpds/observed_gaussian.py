@@ -183,8 +183,8 @@ def _sample(x: Tensor, covariance: Covariance) -> Sample:
             n = int(partly.nonzero()[0, 0])
             j = int(missing[n].nonzero()[0, 0])
             raise CapabilityError(
-                f"row {n}, column {j} is missing: a {covariance!r} covariance has no closed-form projection then. "
-                'Use covariance="diag", or leave incomplete rows out.'
+                f"row {n}, column {j} is missing (NaN): a {covariance!r} covariance has no closed-form projection "
+                'then. Use covariance="diag", or leave incomplete rows out.'
             )
         return Sample(x=torch.where(missing, 0.0, x), there=(~missing).all(1).to(x.dtype))
     middle = torch.where(missing, 0.0, x).sum(0) / (~missing).sum(0).clamp(min=1)

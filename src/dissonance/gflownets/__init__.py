@@ -7,46 +7,21 @@ from typing import TYPE_CHECKING
 from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
-    from dissonance.gflownets.bits import bit_strings
-    from dissonance.gflownets.cpds import Backward, Forward, StateFlow
-    from dissonance.gflownets.dag import Dag
-    from dissonance.gflownets.flow_network import FlowNetwork, flow_network, flow_pdg, surprisal_attention
-    from dissonance.gflownets.grids import hyper_grid
-    from dissonance.gflownets.losses import LOSSES
-    from dissonance.gflownets.trainer import Plan, Run, Trainer
-    from dissonance.gflownets.training import train
-    from dissonance.gflownets.trees import word_tree
+    from dissonance.gflownets.bits import bit_strings as bit_strings
+    from dissonance.gflownets.cpds import Backward as Backward
+    from dissonance.gflownets.cpds import Forward as Forward
+    from dissonance.gflownets.cpds import StateFlow as StateFlow
+    from dissonance.gflownets.dag import Dag as Dag
+    from dissonance.gflownets.flow_network import FlowNetwork as FlowNetwork
+    from dissonance.gflownets.flow_network import flow_network as flow_network
+    from dissonance.gflownets.flow_network import flow_pdg as flow_pdg
+    from dissonance.gflownets.flow_network import surprisal_attention as surprisal_attention
+    from dissonance.gflownets.grids import hyper_grid as hyper_grid
+    from dissonance.gflownets.losses import LOSSES as LOSSES
+    from dissonance.gflownets.trainer import Plan as Plan
+    from dissonance.gflownets.trainer import Run as Run
+    from dissonance.gflownets.trainer import Trainer as Trainer
+    from dissonance.gflownets.training import train as train
+    from dissonance.gflownets.trees import word_tree as word_tree
 
-_HOME = {
-    "bits": ("bit_strings",),
-    "cpds": ("Backward", "Forward", "StateFlow"),
-    "dag": ("Dag",),
-    "flow_network": ("FlowNetwork", "flow_network", "flow_pdg", "surprisal_attention"),
-    "grids": ("hyper_grid",),
-    "losses": ("LOSSES",),
-    "trainer": ("Plan", "Run", "Trainer"),
-    "training": ("train",),
-    "trees": ("word_tree",),
-}
-_WHERE = {name: module for module, names in _HOME.items() for name in names}
-
-__all__ = [
-    "LOSSES",
-    "Backward",
-    "Dag",
-    "FlowNetwork",
-    "Forward",
-    "Plan",
-    "Run",
-    "StateFlow",
-    "Trainer",
-    "bit_strings",
-    "flow_network",
-    "flow_pdg",
-    "hyper_grid",
-    "surprisal_attention",
-    "train",
-    "word_tree",
-]
-
-lazily(__name__, _WHERE)
+lazily(__name__)

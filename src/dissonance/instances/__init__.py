@@ -1,68 +1,36 @@
 """Known algorithms as runs of LIR: each is a PDG, a refocus, a flow, and a way to read the answer."""
 
-from dissonance.instances.adversarial import adversarial_examples, adversarial_training
-from dissonance.instances.base import Instance
-from dissonance.instances.batches import Batches
-from dissonance.instances.belief_propagation import BeliefPropagation, belief_propagation
-from dissonance.instances.beliefs import Beliefs
-from dissonance.instances.classification import Classification, classification, stochastic_gradient_descent
-from dissonance.instances.decision import Decision, DecisionProblem, Mind, decision, wishful_thinking, zen
-from dissonance.instances.em import Fitted, Settled, em
-from dissonance.instances.em_latent import hidden_markov, mixture, network, rows
-from dissonance.instances.em_models import GaussianMixture, NaiveBayesMixture
-from dissonance.instances.em_network import LatentBayesianNetwork
-from dissonance.instances.em_sequences import HiddenMarkovModel
-from dissonance.instances.factor_graph import FactorGraph
-from dissonance.instances.game import Game, game
-from dissonance.instances.gan import Adversaries, gan
-from dissonance.instances.self_attention import SelfAttention
-from dissonance.instances.sum_product import SumProduct
-from dissonance.instances.transformer import LayerArcs, transformer, transformer_training
-from dissonance.instances.tree_pass import tree_marginals
-from dissonance.instances.vae import Autoencoder, vae
-from dissonance.instances.variational import Variational, variational
+from __future__ import annotations
 
-__all__ = [
-    "Adversaries",
-    "Autoencoder",
-    "Batches",
-    "BeliefPropagation",
-    "Beliefs",
-    "Classification",
-    "Decision",
-    "DecisionProblem",
-    "FactorGraph",
-    "Fitted",
-    "Game",
-    "GaussianMixture",
-    "HiddenMarkovModel",
-    "Instance",
-    "LatentBayesianNetwork",
-    "LayerArcs",
-    "Mind",
-    "NaiveBayesMixture",
-    "SelfAttention",
-    "Settled",
-    "SumProduct",
-    "Variational",
-    "adversarial_examples",
-    "adversarial_training",
-    "belief_propagation",
-    "classification",
-    "decision",
-    "em",
-    "game",
-    "gan",
-    "hidden_markov",
-    "mixture",
-    "network",
-    "rows",
-    "stochastic_gradient_descent",
-    "transformer",
-    "transformer_training",
-    "tree_marginals",
-    "vae",
-    "variational",
-    "wishful_thinking",
-    "zen",
-]
+from typing import TYPE_CHECKING
+
+from dissonance.lazy import lazily
+
+if TYPE_CHECKING:
+    from dissonance.instances.adversarial import adversarial_examples as adversarial_examples
+    from dissonance.instances.adversarial import adversarial_training as adversarial_training
+    from dissonance.instances.base import Instance as Instance
+    from dissonance.instances.batches import Batches as Batches
+    from dissonance.instances.classification import Classification as Classification
+    from dissonance.instances.classification import classification as classification
+    from dissonance.instances.classification import stochastic_gradient_descent as stochastic_gradient_descent
+    from dissonance.instances.decision import Decision as Decision
+    from dissonance.instances.decision import DecisionProblem as DecisionProblem
+    from dissonance.instances.decision import Mind as Mind
+    from dissonance.instances.decision import decision as decision
+    from dissonance.instances.decision import wishful_thinking as wishful_thinking
+    from dissonance.instances.decision import zen as zen
+    from dissonance.instances.game import Game as Game
+    from dissonance.instances.game import game as game
+    from dissonance.instances.gan import Adversaries as Adversaries
+    from dissonance.instances.gan import gan as gan
+    from dissonance.instances.self_attention import SelfAttention as SelfAttention
+    from dissonance.instances.transformer import LayerArcs as LayerArcs
+    from dissonance.instances.transformer import transformer as transformer
+    from dissonance.instances.transformer import transformer_training as transformer_training
+    from dissonance.instances.vae import Autoencoder as Autoencoder
+    from dissonance.instances.vae import vae as vae
+    from dissonance.instances.variational import Variational as Variational
+    from dissonance.instances.variational import variational as variational
+
+lazily(__name__)

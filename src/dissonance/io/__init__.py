@@ -19,31 +19,15 @@ from dissonance.lazy import lazily
 from dissonance.pdg import PDG
 
 if TYPE_CHECKING:
-    from dissonance.io.frames import fitted, from_pandas, to_pandas, variables_of
-    from dissonance.io.graphs import to_networkx
-    from dissonance.io.pgmpy_objects import from_pgmpy, to_pgmpy
+    from dissonance.io.frames import fitted as fitted
+    from dissonance.io.frames import from_pandas as from_pandas
+    from dissonance.io.frames import to_pandas as to_pandas
+    from dissonance.io.frames import variables_of as variables_of
+    from dissonance.io.graphs import to_networkx as to_networkx
+    from dissonance.io.pgmpy_objects import from_pgmpy as from_pgmpy
+    from dissonance.io.pgmpy_objects import to_pgmpy as to_pgmpy
 
-_HOME = {
-    "frames": ("fitted", "from_pandas", "to_pandas", "variables_of"),
-    "graphs": ("to_networkx",),
-    "pgmpy_objects": ("from_pgmpy", "to_pgmpy"),
-}
-
-__all__ = [
-    "FORMATS",
-    "Format",
-    "fitted",
-    "from_pandas",
-    "from_pgmpy",
-    "load",
-    "load_evidence",
-    "save",
-    "save_evidence",
-    "to_networkx",
-    "to_pandas",
-    "to_pgmpy",
-    "variables_of",
-]
+__all__ = ["FORMATS", "Format", "load", "load_evidence", "save", "save_evidence"]
 
 
 @dataclass(frozen=True)
@@ -191,4 +175,4 @@ def _without_collecting() -> Generator[None, None, None]:
             gc.enable()
 
 
-lazily(__name__, {name: module for module, names in _HOME.items() for name in names})
+lazily(__name__)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, CapabilityError, Independent, SoftmaxTable, Variable, inconsistency
+from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, inconsistency
+from dissonance.cpds import Independent
 
 X, Y, Z = Variable("X", 2), Variable("Y", 3), Variable("Z", 2)
 

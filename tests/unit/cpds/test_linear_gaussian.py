@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dissonance import (
-    PDG,
-    Arc,
-    CapabilityError,
-    DissonanceError,
-    Euclidean,
-    Gaussian,
-    LinearGaussian,
-    Variable,
-    inconsistency,
-)
+from dissonance import PDG, Arc, CapabilityError, DissonanceError, Euclidean, LinearGaussian, Variable, inconsistency
+from dissonance.distributions import Gaussian
 
 X, Y, P = Variable("X", Euclidean(1)), Variable("Y", Euclidean(1)), Variable("P", Euclidean(2))
 CPD = LinearGaussian([[1.0, 0.5, -1.0], [0.0, 2.0, 0.3]], [1.0, -1.0], [[2.0, 0.5], [0.5, 1.0]])

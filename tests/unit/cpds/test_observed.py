@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import CPD, PDG, Arc, CapabilityError, DissonanceError, SoftmaxTable, Variable
-from dissonance.cpds import Evidence, ObservedCategorical, ObservedGaussian, TableInRows
+from dissonance import PDG, Arc, CapabilityError, DissonanceError, SoftmaxTable, Variable
+from dissonance.cpds import CPD, Evidence, ObservedCategorical, ObservedGaussian, TableInRows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2)) * [1.0, 3.0] + 2

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dissonance import PDG, Arc, DissonanceError, Euclidean, StandardNormal, Variable, inconsistency
-from dissonance.cpds import LinearGaussian
+from dissonance import PDG, Arc, DissonanceError, Euclidean, Variable, inconsistency
+from dissonance.cpds import LinearGaussian, StandardNormal
 
 X, Y = Variable("X", Euclidean(2)), Variable("Y", Euclidean(1))
 GENERAL = LinearGaussian(None, torch.zeros(3), 1.0, learnable=False)

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissonance import CliqueTree, DissonanceError, Joint, SizeError, Variable
+from dissonance import DissonanceError, SizeError, Variable
+from dissonance.distributions import CliqueTree, Joint
 from dissonance.distributions.messages import calibrate
 from dissonance.distributions.tree import Tree, decompose
 

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from dissonance import CapabilityError, DissonanceError, Euclidean, Gaussian, Variable
+from dissonance import CapabilityError, DissonanceError, Euclidean, Variable
+from dissonance.distributions import Gaussian
 
 X, P = Variable("X", Euclidean(1)), Variable("P", Euclidean(2))
 MEAN = torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64)

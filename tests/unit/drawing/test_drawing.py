@@ -17,10 +17,8 @@ from dissonance import (
     Control,
     Deterministic,
     DissonanceError,
-    Drawing,
     Euclidean,
     Focus,
-    Function,
     PointMass,
     SizeError,
     SoftmaxTable,
@@ -29,7 +27,8 @@ from dissonance import (
     full_control,
     inconsistency,
 )
-from dissonance.drawing import figure, style
+from dissonance.cpds import Function
+from dissonance.drawing import Drawing, figure, style
 
 SVG = "{http://www.w3.org/2000/svg}"
 A, B, C, D, E = (Variable(n, 2) for n in "ABCDE")

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dissonance import PDG, Arc, Drawing, Variable, draw
+from dissonance import PDG, Arc, Variable, draw
+from dissonance.drawing import Drawing
 from dissonance.drawing.curves import hits, points, straight
 from dissonance.drawing.heights import isotonic
 from dissonance.drawing.order import crossings, ordered

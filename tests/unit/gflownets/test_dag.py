@@ -7,8 +7,9 @@ import math
 import pytest
 import torch
 
-from dissonance import Dag, DissonanceError
+from dissonance import DissonanceError
 from dissonance.errors import SizeError
+from dissonance.gflownets import Dag
 
 EDGES = {"s": {"l": "a", "r": "b"}, "a": {"x": "b", "y": "d"}, "b": {"x": "c", "y": "d"}, "c": {"x": "d"}, "d": {}}
 REWARD = {"s": None, "a": 1.0, "b": None, "c": 0.0, "d": 3.0}

@@ -12,28 +12,32 @@ from dissonance import (
     PDG,
     Arc,
     Attention,
-    Backward,
     Control,
-    Dag,
     Deterministic,
     DissonanceError,
-    Forward,
+    Record,
     SoftmaxTable,
     Table,
     Variable,
-    Varying,
-    bit_strings,
-    flow_network,
-    hyper_grid,
     inconsistency,
     lir,
 )
 from dissonance.errors import SizeError
-from dissonance.gflownets import StateFlow, flow_pdg, surprisal_attention
+from dissonance.focus import Varying
+from dissonance.gflownets import (
+    Backward,
+    Dag,
+    Forward,
+    StateFlow,
+    bit_strings,
+    flow_network,
+    flow_pdg,
+    hyper_grid,
+    surprisal_attention,
+)
 from dissonance.gflownets.balance import BALANCES, Parts
 from dissonance.gflownets.losses import LOSSES
 from dissonance.gflownets.paths import all_trajectories, count_trajectories, draw_trajectories, lengths
-from dissonance.lir import Record
 from reference import gflownets as reference
 
 inf = float("inf")

@@ -7,8 +7,9 @@ import math
 
 import pytest
 
-from dissonance import DissonanceError, hyper_grid
+from dissonance import DissonanceError
 from dissonance.errors import SizeError
+from dissonance.gflownets import hyper_grid
 
 PUBLISHED = {
     "original": (256, 10.693),

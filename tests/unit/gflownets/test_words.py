@@ -7,7 +7,8 @@ import itertools
 import pytest
 import torch
 
-from dissonance import Dag, DissonanceError, bit_strings, word_tree
+from dissonance import DissonanceError
+from dissonance.gflownets import Dag, bit_strings, word_tree
 
 
 def parity(words):

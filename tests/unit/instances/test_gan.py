@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from conftest import SHARED, shared_json
-from dissonance import CapabilityError, DissonanceError, Record, SoftmaxTable, gan, inconsistency
+from dissonance import CapabilityError, DissonanceError, Record, SoftmaxTable, inconsistency
+from dissonance.instances import gan
 from dissonance.instances.gan import belief
 
 VECTORS = shared_json("vectors", "gan.json")

@@ -12,23 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from conftest import SHARED, shared_json
-from dissonance import (
-    ODE,
-    PDG,
-    Arc,
-    Attention,
-    Control,
-    DissonanceError,
-    Euclidean,
-    Record,
-    SelfAttention,
-    Variable,
-    inconsistency,
-    lir,
-    transformer,
-    transformer_training,
-)
+from dissonance import PDG, Arc, Attention, Control, DissonanceError, Euclidean, Record, Variable, inconsistency, lir
 from dissonance.cpds import Data, NeuralGaussian
+from dissonance.flows import ODE
+from dissonance.instances import SelfAttention, transformer, transformer_training
 
 VECTORS = shared_json("vectors", "transformer.json")
 CASES = VECTORS["cases"] if VECTORS else []

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from dissonance import Attention, DissonanceError, Record, inconsistency, vae
+from dissonance import Attention, DissonanceError, Record, inconsistency
 from dissonance.cpds import BernoulliImages, LinearGaussian, NeuralGaussian
 from dissonance.cpds.base import Drawn
-from dissonance.instances import Autoencoder, Instance
+from dissonance.instances import Autoencoder, Instance, vae
 from dissonance.solvers import Sampled
 
 inf = math.inf

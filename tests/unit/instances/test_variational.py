@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, DissonanceError, Record, Variable, inconsistency, query, variational
+from dissonance import PDG, Arc, Attention, DissonanceError, Record, Variable, inconsistency, query
+from dissonance.instances import variational
 from reference import mean_field
 
 LEAN = Record(distortion=0, snapshots=1)

@@ -7,12 +7,12 @@ import pytest
 import torch
 from networks import NETWORKS, needs_networks
 
+from dissonance import Record, lir
 from dissonance.cpds import SoftmaxTable
 from dissonance.errors import SizeError
 from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
 from dissonance.io import load
-from dissonance.lir import Record, lir
 from dissonance.pdg import PDG, Arc
 
 pytestmark = needs_networks

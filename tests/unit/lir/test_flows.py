@@ -10,31 +10,27 @@ import torch
 
 from conftest import shared_json
 from dissonance import (
-    ODE,
     PDG,
     Arc,
     Attention,
     Control,
-    Cycle,
-    Descent,
     DissonanceError,
     Euclidean,
     Focus,
-    FullControl,
-    Independent,
     LinearGaussian,
-    Natural,
     Record,
     SimplexTable,
     SoftmaxTable,
-    Step,
     Table,
     Variable,
     full_control,
     inconsistency,
     lir,
 )
+from dissonance.cpds import Independent
+from dissonance.flows import ODE, Descent, FullControl, Natural, Step
 from dissonance.lir.flows.fisher import of_softmax
+from dissonance.refocus import Cycle
 
 X, Y = Variable("X", 3), Variable("Y", 2)
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]

@@ -12,27 +12,23 @@ from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
 from dissonance import (
-    CPD,
-    ODE,
     PDG,
     Arc,
     Attention,
     Control,
-    Descent,
     DissonanceError,
     Euclidean,
-    FullControl,
     LinearGaussian,
-    Natural,
     Record,
     SoftmaxTable,
-    Step,
     Table,
     Variable,
     inconsistency,
     lir,
     load,
 )
+from dissonance.cpds import CPD
+from dissonance.flows import ODE, Descent, FullControl, Natural, Step
 from dissonance.lir.flows.fisher import natural_gradient
 from dissonance.lir.parameters import Parameters
 

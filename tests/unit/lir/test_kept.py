@@ -19,7 +19,6 @@ from dissonance import (
     Arc,
     Attention,
     Control,
-    Descent,
     DissonanceError,
     Euclidean,
     Focus,
@@ -30,7 +29,8 @@ from dissonance import (
     lirs,
 )
 from dissonance.cpds import Data, NeuralCategorical
-from dissonance.lir import Partial
+from dissonance.flows import Descent
+from dissonance.refocus import Partial
 
 inf = math.inf
 X, Y = Variable("X", Euclidean(3)), Variable("Y", 4)

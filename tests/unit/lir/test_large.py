@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from dissonance import Record, lir
 from dissonance.cpds import SoftmaxTable
 from dissonance.distributions import CliqueTree
+from dissonance.flows import FullControl
 from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
-from dissonance.lir import FullControl, Record, lir
 from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.each import Each

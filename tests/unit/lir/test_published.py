@@ -16,9 +16,7 @@ from dissonance import (
     Attention,
     CapabilityError,
     Control,
-    Published,
     Record,
-    Run,
     SoftmaxTable,
     Table,
     Variable,
@@ -27,7 +25,9 @@ from dissonance import (
     lirs,
     load,
 )
+from dissonance.flows import Published
 from dissonance.lir.flows.descent import ADAM
+from dissonance.runs import Run
 from dissonance.solvers import Paper
 from dissonance.studies.structures import PUBLISHED, generator
 

@@ -14,7 +14,6 @@ from dissonance import (
     Attention,
     Control,
     Euclidean,
-    Gaussian,
     LinearGaussian,
     PointMass,
     SoftmaxTable,
@@ -23,6 +22,7 @@ from dissonance import (
     lir,
 )
 from dissonance.cpds import NeuralCategorical, NeuralGaussian
+from dissonance.distributions import Gaussian
 
 X = Variable("X", Euclidean(2))
 Y = Variable("Y", Euclidean(2))

@@ -5,27 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dissonance import (
-    PDG,
-    Arc,
-    Attention,
-    Choice,
-    Control,
-    Cycle,
-    DissonanceError,
-    Focus,
-    Greedy,
-    Hub,
-    Partial,
-    Record,
-    SoftmaxTable,
-    Trace,
-    Variable,
-    lir,
-    lirs,
-)
-from dissonance.lir import Row
+from dissonance import PDG, Arc, Attention, Control, DissonanceError, Focus, Record, SoftmaxTable, Variable, lir, lirs
 from dissonance.lir.refocus import NAMES, weighted
+from dissonance.refocus import Choice, Cycle, Greedy, Hub, Partial
+from dissonance.runs import Row, Trace
 
 A, B, C = (Variable(n, 2) for n in "ABC")
 

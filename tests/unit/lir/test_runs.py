@@ -18,21 +18,20 @@ from dissonance import (
     PDG,
     Arc,
     Attention,
-    Descent,
     DissonanceError,
     FormatError,
-    Hub,
     Record,
     SoftmaxTable,
     Table,
-    TensorBoard,
-    Trace,
     Variable,
     inconsistency,
     lir,
     lirs,
 )
+from dissonance.flows import Descent
 from dissonance.lir.trace import read
+from dissonance.refocus import Hub
+from dissonance.runs import TensorBoard, Trace
 
 SIZES = {"A": 2, "B": 3, "C": 3, "D": 2}
 V = {n: Variable(n, k) for n, k in SIZES.items()}

@@ -8,21 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import (
-    PDG,
-    Arc,
-    Attention,
-    Cycle,
-    Focus,
-    Record,
-    SoftmaxTable,
-    Variable,
-    full_control,
-    inconsistency,
-    lir,
-)
+from dissonance import PDG, Arc, Attention, Focus, Record, SoftmaxTable, Variable, full_control, inconsistency, lir
 from dissonance.cpds import ObservedGaussian
-from dissonance.instances import em, mixture
+from dissonance.em import em, mixture
+from dissonance.refocus import Cycle
 
 QUIET = Record(distortion=0)
 A, B, C = (Variable(n, 2) for n in "ABC")

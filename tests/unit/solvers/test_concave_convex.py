@@ -13,12 +13,12 @@ from dissonance import (
     Attention,
     CapabilityError,
     DissonanceError,
-    Joint,
     SoftmaxTable,
     Variable,
     incompatibility,
     inconsistency,
 )
+from dissonance.distributions import Joint
 from dissonance.solvers import ConcaveConvex
 from strategies import MIXED, Style, random_case
 

@@ -14,12 +14,12 @@ from dissonance import (
     Attention,
     CapabilityError,
     Deterministic,
-    Joint,
     SoftmaxTable,
     Variable,
     incompatibility,
     inconsistency,
 )
+from dissonance.distributions import Joint
 from reference import dense
 
 inf = math.inf

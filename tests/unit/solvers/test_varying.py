@@ -14,7 +14,6 @@ from dissonance import (
     Attention,
     CapabilityError,
     Control,
-    Data,
     DissonanceError,
     Euclidean,
     Focus,
@@ -23,14 +22,15 @@ from dissonance import (
     SoftmaxTable,
     Table,
     Variable,
-    Varying,
     incompatibility,
     inconsistency,
     lir,
-    minimiser,
 )
+from dissonance.cpds import Data
+from dissonance.focus import Varying
+from dissonance.implicit import minimiser
 from dissonance.io.pdg_json import write
-from dissonance.lir import Cycle
+from dissonance.refocus import Cycle
 
 X, Y = Variable("X", 3), Variable("Y", 2)
 P = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)

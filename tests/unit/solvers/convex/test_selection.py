@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from problems import component, loop, program, supported
 
-from dissonance import PDG, Arc, Attention, Variable, inconsistency, structural_deficiency
+from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.distributions import Tree
 from dissonance.inconsistency import Inconsistency
 from dissonance.problem import prepare
+from dissonance.scores import structural_deficiency
 from dissonance.solvers import CliqueTree, Newton
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex import solve

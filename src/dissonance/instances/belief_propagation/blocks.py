@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.instances.factor_graph import FactorGraph
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph
 
 Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class FactorBlock:
     """F factors of one shape.
 
     `tables` (*shape, F). Slot j is about the axes `axes[j]`, and about region `regions[j][f]` in factor f; an axis may
@@ -67,7 +67,7 @@ class Block:
         order = [left.index(a) for a in self.axes[slot]]
         return table.permute(*order, table.dim() - 1).reshape(-1, table.shape[-1])
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> FactorBlock:
         """The same elsewhere."""
         power = None if self.power is None else self.power.to(device, dtype)
         regions = tuple(r.to(device) for r in self.regions)
@@ -83,24 +83,24 @@ def told(table: Tensor, heard: Tensor, axis: int, out: Tensor | None = None) -> 
     return found
 
 
-def blocks_of(graph: FactorGraph, powers: Mapping[str, float]) -> tuple[list[int], list[Block], list[list[str]]]:
+def blocks_of(graph: FactorGraph, powers: Mapping[str, float]) -> tuple[list[int], list[FactorBlock], list[list[str]]]:
     """The sizes of the regions, the blocks, and the names of the factors of each block."""
     number = {r.name: i for i, r in enumerate(graph.regions)}
     groups: dict[tuple[tuple[int, ...], tuple[Axes, ...]], list[str]] = {}
     for phi in graph.factors:
         axes = tuple(tuple(phi.scope.index(v) for v in r.variables) for r in graph.around[phi.name])
         groups.setdefault((tuple(phi.table.shape), axes), []).append(phi.name)
-    blocks: list[Block] = []
+    blocks: list[FactorBlock] = []
     for (_, axes), names in groups.items():
         tables = torch.stack([graph.factor[n].table for n in names], -1)
         around = [[number[r.name] for r in graph.around[n]] for n in names]
         regions = tuple(torch.tensor(column) for column in zip(*around, strict=True))
         alpha = torch.tensor([powers[n] for n in names], dtype=tables.dtype)
-        blocks.append(Block(tables, regions, axes, None if bool((alpha == 1).all()) else alpha))
+        blocks.append(FactorBlock(tables, regions, axes, None if bool((alpha == 1).all()) else alpha))
     return [r.size for r in graph.regions], blocks, list(groups.values())
 
 
-def block(scopes: Tensor, tables: Tensor, sizes: Tensor) -> Block:
+def block(scopes: Tensor, tables: Tensor, sizes: Tensor) -> FactorBlock:
     """Many factors at once: scopes (F, r) of variable numbers, tables (F, k_1, ..., k_r)."""
     if scopes.dim() != 2 or tables.dim() != scopes.shape[1] + 1 or len(tables) != len(scopes):
         raise DissonanceError(
@@ -119,4 +119,4 @@ def block(scopes: Tensor, tables: Tensor, sizes: Tensor) -> Block:
         if where.any():
             f = int(where.nonzero()[0])
             raise DissonanceError(f"factor {f} (over variables {scopes[f].tolist()}) {what}.")
-    return Block(tables.movedim(0, -1), tuple(scopes.T), tuple((i,) for i in range(scopes.shape[1])))
+    return FactorBlock(tables.movedim(0, -1), tuple(scopes.T), tuple((i,) for i in range(scopes.shape[1])))

@@ -105,7 +105,7 @@ class FactorGraph:
         for phi in graph.factors:
             home = tree.home([v.name for v in phi.scope])
             assert home is not None
-            tables[home] = tables[home] * spread(phi.table, phi.scope, scopes[home])
+            tables[home] = tables[home] * spread_over(phi.table, phi.scope, scopes[home])
         made = {f"C{i}": (s, t) for i, (s, t) in enumerate(zip(scopes, tables, strict=True), 1)}
         return cls.clusters(made, [(f"C{p + 1}", f"C{i}") for i, p in enumerate(tree.parent, 1) if p >= 0])
 
@@ -138,7 +138,7 @@ class FactorGraph:
         }
 
 
-def spread(table: Tensor, scope: Sequence[Variable], over: Sequence[Variable]) -> Tensor:
+def spread_over(table: Tensor, scope: Sequence[Variable], over: Sequence[Variable]) -> Tensor:
     """A table over a scope, shaped to broadcast over a larger one."""
     inside = [v for v in over if v in scope]
     ordered = table.reshape(shape(scope)).permute([list(scope).index(v) for v in inside])

@@ -13,21 +13,48 @@ from dissonance.errors import DissonanceError, suggest
 Array = npt.NDArray[np.float64]
 
 
+class NotNumbersError(DissonanceError, TypeError):
+    """Data holds something that is neither a number nor a string of one."""
+
+
 def matrix(X: Any, what: str = "X") -> Array:  # noqa: N803
     """Rows of numbers of one length."""
+    _dense(X, what)
     try:
-        found = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
+        found = np.asarray(X)
+        if np.iscomplexobj(found):
+            raise DissonanceError(f"{what}: Complex data not supported: give real and imaginary parts as two columns.")
+        found = found.astype(np.float64, copy=False)
+    except TypeError as error:
+        raise NotNumbersError(f"{what}: rows of numbers are needed ({error}).") from None
+    except ValueError as error:
+        if isinstance(error, DissonanceError):
+            raise
         listed = [np.atleast_1d(np.asarray(r, dtype=object)) for r in X]
         odd = next((n for n, r in enumerate(listed) if len(r) != len(listed[0])), None)
         why = f"row {odd} has {len(listed[odd])} entries, row 0 has {len(listed[0])}" if odd else "not all are numbers"
         raise DissonanceError(f"{what}: rows of numbers of one length are needed; {why}.") from None
-    if found.ndim != 2 or not found.size:
-        raise DissonanceError(f"{what}: an array (rows, columns) is needed, found the shape {found.shape}.")
+    if found.ndim != 2:
+        raise DissonanceError(
+            f"{what}: an array (rows, columns) is needed, found the shape {found.shape}. Reshape your data: "
+            "x.reshape(-1, 1) for one column, x.reshape(1, -1) for one row."
+        )
+    _some(found.shape, what)
     if np.isinf(found).any():
         n, j = np.argwhere(np.isinf(found))[0]
         raise DissonanceError(f"{what}: row {n}, column {j} is infinite.")
     return found
+
+
+def _dense(X: Any, what: str) -> None:  # noqa: N803
+    if hasattr(X, "toarray"):
+        raise DissonanceError(f"{what}: sparse data is not supported; X.toarray() is dense.")
+
+
+def _some(shape: tuple[int, ...], what: str) -> None:
+    for count, kind in zip(shape, ("sample", "feature"), strict=False):
+        if not count:
+            raise DissonanceError(f"{what}: 0 {kind}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
 def missing(label: Any) -> bool:
@@ -35,16 +62,24 @@ def missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, int | np.integer) and label == -1)
 
 
-def labels(X: Any) -> list[list[Any]]:  # noqa: N803
+def label_rows(X: Any) -> list[list[Any]]:  # noqa: N803
     """Rows of labels of one length."""
-    values = X.to_numpy() if hasattr(X, "to_numpy") else X
-    cells = [list(r) if not isinstance(r, str) and hasattr(r, "__iter__") else [r] for r in values]
-    if not cells:
-        raise DissonanceError("X: a data set needs at least one row.")
-    for n, r in enumerate(cells):
-        if len(r) != len(cells[0]):
-            raise DissonanceError(f"X: row {n} has {len(r)} entries, row 0 has {len(cells[0])}.")
-    return [[c.item() if isinstance(c, np.generic) else c for c in r] for r in cells]
+    _dense(X, "X")
+    values = np.asarray(X) if hasattr(X, "__array__") else X
+    if isinstance(values, np.ndarray) and np.iscomplexobj(values):
+        raise DissonanceError("X: Complex data not supported: give real and imaginary parts as two columns of labels.")
+    cells = [None if isinstance(r, str) or not hasattr(r, "__iter__") else list(r) for r in values]
+    found = [r for r in cells if r is not None]
+    if len(found) < len(cells):
+        n = cells.index(None)
+        raise DissonanceError(
+            f"X: rows of labels are needed, row {n} is {values[n]!r}. Reshape your data: [[x] for x in X] is a column."
+        )
+    _some((len(found), *(len(r) for r in found[:1])), "X")
+    for n, r in enumerate(found):
+        if len(r) != len(found[0]):
+            raise DissonanceError(f"X: row {n} has {len(r)} entries, row 0 has {len(found[0])}.")
+    return [[c.item() if isinstance(c, np.generic) else c for c in r] for r in found]
 
 
 def encoded(
@@ -74,11 +109,6 @@ def sequences(X: Any) -> list[Any]:  # noqa: N803
     if not found or empty is not None:
         raise DissonanceError("X: at least one sequence is needed." if not found else f"sequence {empty} is empty.")
     return [[c.item() if isinstance(c, np.generic) else c for c in s] for s in found]
-
-
-def lengths(X: Any) -> list[int]:  # noqa: N803
-    """How long each sequence is."""
-    return [len(s) for s in sequences(X)]
 
 
 def columns_by_name(X: Any) -> dict[str, list[Any]]:  # noqa: N803
@@ -127,3 +157,9 @@ def spread_out(x: Array, count: int, generator: np.random.Generator) -> Array:
         shares = nearest / total if total > 0 else np.full(len(x), 1 / len(x))
         chosen.append(x[generator.choice(len(x), p=shares)])
     return np.stack(chosen)
+
+
+def category_draws(tables: Array, generator: np.random.Generator) -> npt.NDArray[np.intp]:
+    """A draw from each row of probabilities."""
+    reached = tables.cumsum(1)
+    return (reached < generator.random(len(tables))[:, None] * reached[:, -1:]).sum(1)

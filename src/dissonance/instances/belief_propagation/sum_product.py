@@ -11,12 +11,18 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.instances.belief_propagation import all_powers
-from dissonance.instances.beliefs import Beliefs
-from dissonance.instances.binary import Binary
-from dissonance.instances.blocks import Block, block, blocks_of
-from dissonance.instances.factor_graph import FactorGraph, Scoped
-from dissonance.instances.gathering import FEW, Gathering, exclusive, exclusive_by_logarithms, gatherings
+from dissonance.instances.belief_propagation.beliefs import Beliefs
+from dissonance.instances.belief_propagation.blocks import FactorBlock, block, blocks_of
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph, Scoped
+from dissonance.instances.belief_propagation.instance import all_powers
+from dissonance.instances.belief_propagation.log_odds import Binary
+from dissonance.instances.belief_propagation.region_edges import (
+    FEW_NEIGHBOURS,
+    RegionEdges,
+    exclusive,
+    exclusive_by_logarithms,
+    region_edges,
+)
 from dissonance.pdg import PDG
 from dissonance.variables import shape
 
@@ -41,7 +47,7 @@ class Flooded:
     def by_size(self) -> dict[int, tuple[Tensor, Tensor]]:
         """For each size k the numbers of the regions (N,), and their beliefs (k, N)."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
-        for k, g in self.plan.gatherings.items():
+        for k, g in self.plan.region_edges.items():
             table = self.plan.empty(k, len(self.plan.sizes)).fill_(1.0)
             for key in g.spans:
                 power = self.plan.blocks[key[0]].power
@@ -129,7 +135,7 @@ class SumProduct:
     def _plan(
         self,
         sizes: Tensor,
-        blocks: Sequence[Block],
+        blocks: Sequence[FactorBlock],
         damping: float,
         confidence: float,
         device: torch.device,
@@ -142,7 +148,7 @@ class SumProduct:
         self.blocks = [b.to(device, dtype) for b in blocks]
         self.powered = any(b.power is not None for b in blocks)
         self.tables = [b.tables if b.power is None else b.tables**b.power for b in self.blocks]
-        self.gatherings = gatherings(sizes, blocks, frozenset(), device)
+        self.region_edges = region_edges(sizes, blocks, frozenset(), device)
 
     @cached_property
     def apart(self) -> frozenset[int]:
@@ -150,9 +156,9 @@ class SumProduct:
         return frozenset(b for b, x in enumerate(self.blocks) if len(x.axes) == 1)
 
     @cached_property
-    def quick(self) -> dict[int, Gathering]:
+    def quick(self) -> dict[int, RegionEdges]:
         """The same without the edges of those."""
-        return gatherings(self.sizes, self.blocks, self.apart, self.device) if self.apart else self.gatherings
+        return region_edges(self.sizes, self.blocks, self.apart, self.device) if self.apart else self.region_edges
 
     @property
     def named(self) -> tuple[FactorGraph, list[list[str]]]:
@@ -170,7 +176,7 @@ class SumProduct:
         """So many sweeps from uniform messages, or until no message changes by more than `tol`."""
         if sweeps < 1:
             raise DissonanceError(f"at least one sweep, found {sweeps}.")
-        state = State(self, self.gatherings)
+        state = EdgeMessages(self, self.region_edges)
         done, change = 0, math.nan
         if sweeps > 1 and tol is None and not self.damping and not self.powered:
             done = sweeps - 1  # the last one is done in full, for everybody's messages
@@ -190,7 +196,7 @@ class SumProduct:
 
     def _quickly(self, sweeps: int) -> Edges:
         """What is told after so many sweeps; factors with one slot are asked once."""
-        state = State(self, self.quick)
+        state = EdgeMessages(self, self.quick)
         state.ask()
         state.tell()
         local = {(b, 0): _normal(self.tables[b].reshape(-1, len(self.blocks[b]))) for b in self.apart}
@@ -200,7 +206,7 @@ class SumProduct:
             state.tell()
         return state.edges(state.told) | local
 
-    def locals(self, k: int, g: Gathering, local: Edges) -> list[Tensor | None]:
+    def locals(self, k: int, g: RegionEdges, local: Edges) -> list[Tensor | None]:
         """For each group the product of what its regions are told by factors with one slot, (k, N)."""
         product = self.empty(k, len(self.sizes)).fill_(1.0)
         some = False
@@ -221,13 +227,13 @@ class SumProduct:
                 )
 
 
-class State:
+class EdgeMessages:
     """All messages of a plan, in arrays (states, edges); `told` has a last column for the empty edge.
 
     `base`: for each size and group what every region hears beside its edges.
     """
 
-    def __init__(self, plan: SumProduct, places: Mapping[int, Gathering]) -> None:
+    def __init__(self, plan: SumProduct, places: Mapping[int, RegionEdges]) -> None:
         self.plan, self.places = plan, places
         self.told = {k: plan.empty(k, g.edges + 1).fill_(1 / k) for k, g in places.items()}
         self.asked = {k: plan.empty(k, g.edges).fill_(1 / k) for k, g in places.items()}
@@ -239,7 +245,7 @@ class State:
         for x in self.told.values():
             x[:, -1] = 1.0
 
-    def _weights(self, g: Gathering) -> Tensor:
+    def _weights(self, g: RegionEdges) -> Tensor:
         """1/alpha of every edge, and 1 for the empty one."""
         found = self.plan.empty(g.edges + 1).fill_(1.0)
         for (b, _), span in g.spans.items():
@@ -280,7 +286,7 @@ class State:
         here = heard.view(out.shape)
         if self._weight:
             out.copy_(exclusive_by_logarithms(here, base, self._weight[k][index].view(out.shape[1:])))
-        elif out.shape[1] > FEW:
+        elif out.shape[1] > FEW_NEIGHBOURS:
             out.copy_(exclusive_by_logarithms(here, base))
         else:
             exclusive(here, out, base)

@@ -13,7 +13,7 @@ from conftest import SHARED, shared_json
 from dissonance import PDG, Arc, DissonanceError, Record, SoftmaxTable, Variable
 from dissonance.cpds import ObservedCategorical, ObservedGaussian
 from dissonance.cpds.observed import Sample
-from dissonance.instances import em, hidden_markov, mixture, network, rows
+from dissonance.em import em, hidden_markov, mixture, network, rows
 from reference import em as textbook
 
 VECTORS = shared_json("vectors", "em.json")

@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import (
-    PDG,
-    Attention,
-    DissonanceError,
-    FactorGraph,
-    Focus,
-    Variable,
-    belief_propagation,
-    full_control,
-    inconsistency,
-    lir,
-)
+from dissonance import PDG, Attention, DissonanceError, Focus, Variable, full_control, inconsistency, lir
+from dissonance.bp import FactorGraph, belief_propagation
 from dissonance.solvers.tied import Tied
 from reference.belief_propagation import Textbook, brute_force, same
 from reference.belief_runs import EVERY, LOOPY, ROUNDING, check_steps, named, random_tables

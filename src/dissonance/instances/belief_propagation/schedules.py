@@ -12,7 +12,7 @@ import torch
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
-from dissonance.instances.factor_graph import FactorGraph
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph
 from dissonance.lir import Choice, Refocus, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers.tied import Tied
@@ -103,7 +103,7 @@ def sequential(graph: FactorGraph) -> list[str]:
     return [*order, *(r.name for r in graph.regions)]
 
 
-def by_name(
+def schedule_named(
     schedule: str | Sequence[str] | Refocus, foci: Mapping[str, Focus], graph: FactorGraph, pdg: PDG
 ) -> Refocus:
     """The schedule of that name, a sweep through foci by their names, or any refocus."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from dissonance.instances.sum_product import Edges, SumProduct
+    from dissonance.instances.belief_propagation.sum_product import Edges, SumProduct
 
 LIMITS = {torch.float64: (600.0, 1e-40), torch.float32: (60.0, 1e-10)}
 """Log-odds beyond which a message is certain, and how small an entry may be beside the largest: then all products are

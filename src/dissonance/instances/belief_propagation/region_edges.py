@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dissonance.instances.blocks import Block
+from dissonance.instances.belief_propagation.blocks import FactorBlock
 
-FEW = 8
+FEW_NEIGHBOURS = 8
 """Neighbours up to which messages are multiplied one by one; with more, their logarithms are added up."""
 
-PADDING = 2048
+SPARE_PLACES = 2048
 """Empty places that a group may have whatever its size: fewer groups are fewer operations."""
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class DegreeGroup:
     """N regions with at most D neighbours: `index` (D * N,) says which edge is in each place; the last edge of all is
     the empty one."""
 
@@ -33,26 +33,26 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathering:
+class RegionEdges:
     """All regions of one size k, and the E edges at them.
 
     `spans`: for each (block, slot) of this size, which edges are its. `back` (E,): where each edge is among the places
-    of all groups. `local`: for each region, which edges of single-slot blocks are at it.
+    of all groups.
     """
 
     size: int
     regions: Tensor
     edges: int
     spans: dict[tuple[int, int], slice]
-    groups: tuple[Group, ...]
+    groups: tuple[DegreeGroup, ...]
     back: Tensor
 
 
-def gatherings(
-    sizes: Tensor, blocks: Sequence[Block], apart: frozenset[int], device: torch.device
-) -> dict[int, Gathering]:
+def region_edges(
+    sizes: Tensor, blocks: Sequence[FactorBlock], apart: frozenset[int], device: torch.device
+) -> dict[int, RegionEdges]:
     """One for each size of region; the blocks `apart` have no edges in it."""
-    found: dict[int, Gathering] = {}
+    found: dict[int, RegionEdges] = {}
     for k in torch.unique(sizes).tolist():
         spans: dict[tuple[int, int], slice] = {}
         ends: list[Tensor] = []
@@ -64,13 +64,13 @@ def gatherings(
                     ends.append(regions.cpu())
                     at += len(regions)
         mine = torch.nonzero(sizes == k)[:, 0]
-        found[k] = _gathering(k, mine, torch.cat(ends) if ends else torch.zeros(0, dtype=torch.long), spans, device)
+        found[k] = _edges_of_size(k, mine, torch.cat(ends) if ends else torch.zeros(0, dtype=torch.long), spans, device)
     return found
 
 
-def _gathering(
+def _edges_of_size(
     k: int, mine: Tensor, ends: Tensor, spans: dict[tuple[int, int], slice], device: torch.device
-) -> Gathering:
+) -> RegionEdges:
     place = torch.full((int(mine.max()) + 1,), -1)
     place[mine] = torch.arange(len(mine))
     at = place[ends]  # (E,) the region of each edge, numbered within this size
@@ -79,7 +79,7 @@ def _gathering(
     first = torch.cumsum(degree, 0) - degree
     rank = torch.empty_like(at)
     rank[order] = torch.arange(len(at)) - first[at[order]]
-    groups: list[Group] = []
+    groups: list[DegreeGroup] = []
     back = torch.empty_like(at)
     start = 0
     for members in _by_degree(degree):
@@ -92,8 +92,8 @@ def _gathering(
         index[spot] = torch.nonzero(inside)[:, 0]
         back[inside] = start + spot
         start += len(index)
-        groups.append(Group(mine[members].to(device), index.to(device), most))
-    return Gathering(k, mine.to(device), len(at), spans, tuple(groups), back.to(device))
+        groups.append(DegreeGroup(mine[members].to(device), index.to(device), most))
+    return RegionEdges(k, mine.to(device), len(at), spans, tuple(groups), back.to(device))
 
 
 def _by_degree(degree: Tensor) -> list[Tensor]:
@@ -103,8 +103,8 @@ def _by_degree(degree: Tensor) -> list[Tensor]:
     for d in sorted(torch.unique(degree).tolist(), reverse=True):
         members = torch.nonzero(degree == d)[:, 0].tolist()
         waste = (most - d) * len(members)
-        if most < 0 or waste > max(spare, d * len(members) // 4) or (most > FEW >= d):
-            most, spare = d, PADDING
+        if most < 0 or waste > max(spare, d * len(members) // 4) or (most > FEW_NEIGHBOURS >= d):
+            most, spare = d, SPARE_PLACES
             found.append([])
         spare -= waste if waste > d * len(members) // 4 else 0
         found[-1] += members

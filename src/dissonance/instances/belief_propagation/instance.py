@@ -14,9 +14,9 @@ from dissonance.cpds import Deterministic, Factor, SoftmaxTable
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.instances.base import Instance
-from dissonance.instances.beliefs import Beliefs
-from dissonance.instances.factor_graph import FactorGraph, Region, Scoped
-from dissonance.instances.schedules import Order, by_name
+from dissonance.instances.belief_propagation.beliefs import Beliefs
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph, Region, Scoped
+from dissonance.instances.belief_propagation.schedules import Order, schedule_named
 from dissonance.lir import Record, Refocus, Run
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
@@ -49,7 +49,7 @@ class BeliefPropagation(Instance[Beliefs]):
             return torch.softmax(logits.reshape(-1), 0).reshape(logits.shape)
 
         messages = [n for n in self.foci if n not in self.graph.region]
-        own = {r.name: table(belief(r)) for r in self.graph.regions}
+        own = {r.name: table(belief_arc(r)) for r in self.graph.regions}
         return Beliefs(self.graph, {n: table(n) for n in messages}, own, self.powers)
 
 
@@ -89,7 +89,7 @@ def belief_propagation(
     foci = message_foci(graph, powers, chi, beta)
     made = BeliefPropagation(
         pdg,
-        by_name(schedule, foci, graph, pdg),
+        schedule_named(schedule, foci, graph, pdg),
         lambda run: made.beliefs(run.theta),
         attention=Attention(ties(graph), {}, 1.0),
         control=Control({}),
@@ -114,12 +114,12 @@ def all_powers(graph: FactorGraph, power: float | Mapping[str, float]) -> dict[s
     return {n: float(given.get(n, 1.0)) for n in graph.factor}
 
 
-def home(r: Region) -> tuple[Variable, ...]:
+def meeting_place(r: Region) -> tuple[Variable, ...]:
     """The variables of a region, where its factors meet: X itself, or copies of a separator's variables."""
     return r.variables if r.name == r.variables[0].name else tuple(_copy(v, r.name) for v in r.variables)
 
 
-def belief(r: Region) -> str:
+def belief_arc(r: Region) -> str:
     """The name of the arc that believes something about a region."""
     return f"b({r.name})"
 
@@ -133,8 +133,8 @@ def message_pdg(graph: FactorGraph) -> PDG:
     """Factors over copies X^a, equalities X = X^a, messages m_{X->a} on X^a and m_{a->X} on X, beliefs on X."""
     arcs = [Arc(phi.name, (), [_copy(v, phi.name) for v in phi.scope], Factor(phi.table)) for phi in graph.factors]
     for r in graph.regions:
-        here = home(r)
-        arcs.append(Arc(belief(r), (), here, _uniform(here)))
+        here = meeting_place(r)
+        arcs.append(Arc(belief_arc(r), (), here, _uniform(here)))
         for a in r.neighbours:
             there = [_copy(v, a) for v in r.variables]
             arcs += [Arc(f"{u.name}={v.name}", u, v, Deterministic(lambda x: x)) for u, v in _pairs(r, a)]
@@ -162,7 +162,7 @@ def message_foci(graph: FactorGraph, powers: Mapping[str, float], chi: float, be
             foci[out] = focus({**heard, back: heard[back] - 1}, out, Control({out: chi}), beta)
             told = {f"{s.name}->{a}": 1.0 for s in graph.around[a] if s is not r}
             foci[back] = focus({a: powers[a], **told}, back, Control({back: chi}), beta)
-        foci[r.name] = focus(heard, belief(r), full_control(belief(r)), 1.0)
+        foci[r.name] = focus(heard, belief_arc(r), full_control(belief_arc(r)), 1.0)
     return foci
 
 
@@ -171,7 +171,7 @@ def _copy(v: Variable, where: str) -> Variable:
 
 
 def _pairs(r: Region, a: str) -> list[tuple[Variable, Variable]]:
-    return [(u, _copy(v, a)) for u, v in zip(home(r), r.variables, strict=True)]
+    return [(u, _copy(v, a)) for u, v in zip(meeting_place(r), r.variables, strict=True)]
 
 
 def _uniform(scope: Sequence[Variable]) -> SoftmaxTable:

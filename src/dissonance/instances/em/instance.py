@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,11 +15,10 @@ from dissonance.cpds import Observed, SoftmaxTable, Table, TableInRows
 from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
-from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.instances.base import Instance
+from dissonance.instances.em.fitted import Fitted
 from dissonance.lir import Record, Run, Trace
 from dissonance.pdg import PDG, Arc
-from dissonance.solvers.direct import GivenSolution
 from dissonance.variables import Variable
 
 Rate = float | Callable[[int], float]
@@ -28,7 +26,7 @@ Rate = float | Callable[[int], float]
 
 
 @dataclass(frozen=True)
-class Part:
+class DataPart:
     """Rows that are attended together: their data d, posterior q and beliefs p, as arcs of their own.
 
     With alpha = beta = gamma = 1 on p and d and q hard, the inconsistency is E_mu[log q - log p] - H(d): -ELBO - H(d).
@@ -45,7 +43,7 @@ class Part:
         return {**hard, **soft}, soft
 
 
-def attention(parts: Sequence[Part]) -> Attention:
+def attention(parts: Sequence[DataPart]) -> Attention:
     """Attention to these parts and to nothing else."""
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
@@ -65,7 +63,7 @@ class Alternate:
     finite chi it attends to the same part and goes a share 1 - e^-chi of the way.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[DataPart, ...]
     controlled: tuple[str, ...]
     chi: Rate = math.inf
     name: str = "alternate"
@@ -83,54 +81,6 @@ class Alternate:
             seen = self.parts if chi == math.inf else chosen
             return Focus(attention(seen), Control(dict.fromkeys(self.controlled, chi)))
         return Focus(attention(chosen), full_control(*(a.name for part in chosen for a in part.q)))
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What EM has learned: the beliefs p at their new parameters, and the run it took."""
-
-    pdg: PDG
-    row: Variable
-    run: Run
-    entropy: float
-
-    @property
-    def bounds(self) -> list[float]:
-        """The mean ELBO before every step of LIR, as its focus shows it; after an E-step it is the log-likelihood."""
-        return [-(r.local_upper + self.entropy) for r in self.run.trace.rows[:-1]]
-
-    @cached_property
-    def result(self) -> Inconsistency:
-        """The beliefs against the data: mu* is d(row) p(hidden | row)."""
-        return believed(self.pdg, self.row)
-
-    @property
-    def evidence(self) -> Tensor:
-        """log p(x_n) of every row."""
-        return evidence(self.result)
-
-    def posterior(self, *names: str) -> Tensor:
-        """p(hidden | x_n) of these variables, (rows, sizes...)."""
-        return self.result.mu.conditional(names, self.row.name)
-
-
-def believed(pdg: PDG, row: Variable) -> Inconsistency:
-    """Beliefs p(hidden, x_row) against rows that are equally likely, at alpha = beta = gamma = 1."""
-    with torch.no_grad():
-        return inconsistency(*_with_data(pdg, row))
-
-
-def _with_data(pdg: PDG, row: Variable) -> tuple[PDG, Attention]:
-    soft = {a.name: 1.0 for a in pdg}
-    data = Arc("d", (), row, Table(torch.full((row.size,), 1 / row.size, dtype=numerics.DTYPE)))
-    return pdg + data, Attention({**soft, "d": math.inf}, soft, 1.0)
-
-
-def evidence(result: Inconsistency) -> Tensor:
-    """log p(x_n) of every row; -inf where the beliefs make it impossible."""
-    found = [s.evidence for s in result.solutions if isinstance(s, GivenSolution)]
-    assert len(found) == 1 and found[0] is not None  # what is not connected to the rows says nothing about them
-    return found[0]
 
 
 def em(
@@ -177,22 +127,22 @@ def _distribution(weights: object, rows: int) -> Tensor:
         return torch.full((rows,), 1 / rows, dtype=numerics.DTYPE)
     given = numerics.real(weights).detach()
     if given.shape != (rows,) or not bool(torch.isfinite(given).all()) or bool((given < 0).any()) or given.sum() <= 0:
-        raise DissonanceError(f"weights: {rows} non-negative numbers are needed, one a row, and not all 0.")
+        raise DissonanceError(f"weights: {rows} non-negative numbers are needed, one a row, and not all of them zero.")
     return given / given.sum()
 
 
-def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple[Part, ...]:
+def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple[DataPart, ...]:
     """The rows in `batches` parts, each with its own copies of the variables and arcs; parameters are shared."""
     if not 1 <= batches <= row.size:
         raise DissonanceError(f"batches: 1 to {row.size} (the number of rows), found {batches}.")
     if batches == 1:
-        return (Part(p.arcs, Arc("d", (), row, Table(d)), _posterior(p, row, "")),)
+        return (DataPart(p.arcs, Arc("d", (), row, Table(d)), _posterior(p, row, "")),)
     if equal and (row.size % batches or not torch.allclose(d, d[:1], rtol=1e-12, atol=0)):
         raise DissonanceError(
             f"{row.size} rows in {batches} batches: incremental EM (chi = inf) needs batches of one size and rows of "
             "one weight, because every part is attended alike."
         )
-    found: list[Part] = []
+    found: list[DataPart] = []
     for b, rows in enumerate(torch.arange(row.size).tensor_split(batches)):
         tag = f"@{b}"
         own = {v.name: Variable(v.name + tag, len(rows) if v == row else v.domain) for v in p.variables}
@@ -209,7 +159,7 @@ def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple
         if share <= 0:
             raise DissonanceError(f"batch {b} has no row of positive weight.")
         data = Arc("d" + tag, (), own[row.name], Table(d[rows] / share))
-        found.append(Part(tuple(arcs), data, _posterior(PDG(*arcs), own[row.name], tag)))
+        found.append(DataPart(tuple(arcs), data, _posterior(PDG(*arcs), own[row.name], tag)))
     return tuple(found)
 
 
@@ -228,7 +178,7 @@ def _posterior(p: PDG, row: Variable, tag: str) -> tuple[Arc, ...]:
     return tuple(arcs)
 
 
-def _learned(p: PDG, part: Part, run: Run) -> PDG:
+def _learned(p: PDG, part: DataPart, run: Run) -> PDG:
     """p with the parameters that a run ended with."""
     memo: dict[int, object] = {}
     arcs: list[Arc] = []
@@ -239,17 +189,3 @@ def _learned(p: PDG, part: Part, run: Run) -> PDG:
                 parameter.copy_(run.theta[f"{new.name}.{n}"])
         arcs.append(Arc(old.name, old.sources, old.targets, cpd))
     return PDG(*arcs, variables=p.variables)
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A callback that ends EM when an iteration gains less than `tol` nats a row, as its E-step shows it."""
-
-    tol: float
-
-    def __call__(self, step: int, traces: Sequence[Trace]) -> bool:
-        """Whether every run has settled."""
-        if step % 2 or step < 4:
-            return False
-        gains = [t.rows[step - 3].local_upper - t.rows[step - 1].local_upper for t in traces]
-        return all(abs(g) < self.tol for g in gains)

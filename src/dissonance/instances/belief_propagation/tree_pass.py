@@ -13,15 +13,15 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.instances.blocks import block
+from dissonance.instances.belief_propagation.blocks import block
 
 Index = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
 
-Part = tuple[int, int, Index, bool]
+LevelPart = tuple[int, int, Index, bool]
 """A block, the slot towards the root, which factors, and whether no two of them have the same variable there."""
 
-WIDE = 1024
+MANY_MESSAGES = 1024
 """Messages from which on they are added up by counting, which looks at every variable."""
 
 
@@ -127,7 +127,7 @@ class TreePass:
             _add(self.zeros[k], at, none, distinct)
         self.told[b][slot][:, some] = out
 
-    def _levels(self) -> list[list[Part]]:
+    def _levels(self) -> list[list[LevelPart]]:
         """Factors by their distance from the root."""
         counts = [t.shape[-1] for t in self.tables]
         regions, count = len(self.sizes), sum(counts)
@@ -135,7 +135,7 @@ class TreePass:
         ends = [(r, first[i] + np.arange(len(r))) for i, scopes in enumerate(self.scopes) for r in scopes]
         rows, columns = (np.concatenate(x) for x in zip(*ends, strict=True))
         depth, up = _rooted(rows, columns, regions, regions + count)
-        found: dict[int, list[Part]] = {}
+        found: dict[int, list[LevelPart]] = {}
         for i, scopes in enumerate(self.scopes):
             if len(scopes) == 1:
                 continue
@@ -157,7 +157,7 @@ def _add(sums: Array, at: Index, added: npt.NDArray[Any], distinct: bool) -> Non
         sums[:, at] += added
         return
     for row, x in zip(sums, added, strict=True):
-        if len(at) > WIDE:
+        if len(at) > MANY_MESSAGES:
             row += np.bincount(at, x, len(row))
         else:
             np.add.at(row, at, x)

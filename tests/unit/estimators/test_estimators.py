@@ -9,14 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dissonance import (
-    DissonanceError,
-    GaussianMixture,
-    HiddenMarkovModel,
-    LatentBayesianNetwork,
-    NaiveBayesMixture,
-    Variable,
-)
+from dissonance import DissonanceError, Variable
+from dissonance.estimators import GaussianMixture, HiddenMarkovModel, LatentBayesianNetwork, NaiveBayesMixture
 from reference import em as textbook
 
 
@@ -194,13 +188,19 @@ NETWORK = LatentBayesianNetwork({Variable("A", ["x", "y"]): ((), None)})
         ),
         (lambda: GaussianMixture(2).fit([1.0, 2.0]), r"an array \(rows, columns\) is needed, found the shape \(2,\)"),
         (lambda: GaussianMixture(4).fit(X), "4 components need at least as many rows, found 3"),
-        (lambda: GaussianMixture(0), "n_components: at least 1"),
+        (lambda: GaussianMixture(0).fit(X), "n_components: at least 1"),
         (lambda: GaussianMixture(2, "round").fit(X), "covariance is one of 'full', 'tied', 'diag'; found 'round'"),
         (lambda: GaussianMixture(2, means_init=[[0.0], [1.0]]).fit(X), "the data has 2 columns, means 1"),
-        (lambda: GaussianMixture(2).fit([[0.0, math.nan], *X]), "row 0, column 1 is missing: a 'full' covariance"),
+        (
+            lambda: GaussianMixture(2).fit([[0.0, math.nan], *X]),
+            r"row 0, column 1 is missing \(NaN\): a 'full'",
+        ),
         (lambda: GaussianMixture(2).fit([[0.0, math.inf], *X]), "X: row 0, column 1 is infinite"),
         (lambda: GaussianMixture(2).predict(X), r"this GaussianMixture is not fitted yet: call fit\(X\) first"),
-        (lambda: GaussianMixture(1).fit(X).predict([[1.0, 2.0, 3.0]]), "the data has 3 columns, means 2"),
+        (
+            lambda: GaussianMixture(1).fit(X).predict([[1.0, 2.0, 3.0]]),
+            "X has 3 features, but Gaussian",
+        ),
         (lambda: GaussianMixture(1, max_iter=0).fit(X), "max_iter: at least 1"),
         (lambda: GaussianMixture(1).fit(X, sample_weight=[1.0]), "weights: 3 non-negative numbers"),
         (
@@ -208,11 +208,17 @@ NETWORK = LatentBayesianNetwork({Variable("A", ["x", "y"]): ((), None)})
             "row 1: unknown label 'bleu'. Did you mean 'blue'?",
         ),
         (lambda: NaiveBayesMixture(2).fit([["a", "b"], ["a"]]), "row 1 has 1 entries, row 0 has 2"),
-        (lambda: NaiveBayesMixture(2).fit([["a"], ["b"]]).predict([["a", "b"]]), "X has 2 columns, but there are 1"),
+        (
+            lambda: NaiveBayesMixture(2).fit([["a"], ["b"]]).predict([["a", "b"]]),
+            "X has 2 features, but Naive",
+        ),
         (lambda: IMPOSSIBLE.fit(["ab", "abac"[:3] + "a"]), "sequence 1: 'a' at time 3 has probability 0"),
         (lambda: IMPOSSIBLE.fit(["ab", "axb"]), "sequence 1, time 1: unknown label 'x'"),
         (lambda: IMPOSSIBLE.fit(["ab", ""]), "sequence 1 is empty"),
-        (lambda: HiddenMarkovModel(2, "poisson"), "emissions: 'categorical' or 'gaussian', found 'poisson'"),
+        (
+            lambda: HiddenMarkovModel(2, "poisson").fit(["ab"]),
+            "'categorical' or 'gaussian', found 'poisson'",
+        ),
         (lambda: NETWORK.fit({"A": ["x", "z"]}), "row 1, A: no value 'z'"),
         (lambda: NETWORK.fit({"B": ["x"]}), "the data has a column 'B', but no variable"),
         (lambda: NETWORK.fit([["x"]]), "X: columns by name are needed"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.instances.factor_graph import FactorGraph, spread
+from dissonance.instances.belief_propagation.factor_graph import FactorGraph, spread_over
 from dissonance.variables import Variable, shape
 
 
@@ -49,7 +49,7 @@ class Beliefs:
         phi = self.graph.factor[name]
         table = phi.table ** self.powers[name]
         for r in self.graph.around[name]:
-            table = table * spread(self.messages[f"{r.name}->{name}"], r.variables, phi.scope)
+            table = table * spread_over(self.messages[f"{r.name}->{name}"], r.variables, phi.scope)
         return table
 
     @cached_property

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.instances.em_data import Array, columns_by_name, distinct
-from dissonance.instances.em_latent import ROW, network
-from dissonance.instances.em_models import LatentModel, table_of
+from dissonance.estimators.data import Array, columns_by_name, distinct
+from dissonance.estimators.latent import LatentModel, drawn, table_of
+from dissonance.instances.em.latent import ROW, network
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 
+@dataclass(eq=False, repr=False)
 class LatentBayesianNetwork(LatentModel):
     """A Bayesian network of tables with hidden variables: {variable: (parents, table)}, by name where it is used.
 
@@ -23,23 +25,33 @@ class LatentBayesianNetwork(LatentModel):
     missing. A table may be None: it is then drawn at random. Equal rows are counted, not repeated.
     """
 
-    def __init__(self, cpds: Mapping[Variable, tuple[Sequence[Variable], object]], **options: Any) -> None:
-        super().__init__(**options)
-        self.cpds = dict(cpds)
+    cpds: Mapping[Variable, tuple[Sequence[Variable], object]]
+
+    def _input(self) -> dict[str, bool]:
+        return {"two_d_array": False, "dict": True, "allow_nan": True, "categorical": True, "string": True}
+
+    def _read(self, X: Any) -> dict[str, list[Any]]:  # noqa: N803
+        return columns_by_name(X)
+
+    def _columns(self, x: dict[str, list[Any]]) -> int:
+        return len(x)
 
     def fit(self, X: Any, y: object = None, sample_weight: object = None) -> LatentBayesianNetwork:  # noqa: N803
         """Expectation-maximisation on the columns of X; y is not looked at."""
         columns, weights = distinct(columns_by_name(X), sample_weight)
         return super().fit(columns, y, weights)
 
-    def _start(self, X: Any, generator: np.random.Generator) -> PDG:  # noqa: N803
+    def _start(self, x: dict[str, list[Any]], generator: np.random.Generator) -> PDG:
         def drawn(v: Variable, parents: Sequence[Variable], table: object) -> object:
             return generator.dirichlet(np.full(v.size, 5.0), [u.size for u in parents]) if table is None else table
 
-        return network({v: (parents, drawn(v, parents, table)) for v, (parents, table) in self.cpds.items()}, X)
+        return network({v: (parents, drawn(v, parents, table)) for v, (parents, table) in self.cpds.items()}, x)
 
-    def _about(self, X: Any) -> PDG:  # noqa: N803
-        return network({v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}, columns_by_name(X))
+    def _about(self, x: dict[str, list[Any]]) -> PDG:
+        return network({v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}, x)
+
+    def _expected(self, x: Any) -> None:
+        """Any columns will do: a variable without one is hidden."""
 
     def table(self, name: str) -> Array:
         """p(variable | parents) as fitted."""
@@ -50,14 +62,21 @@ class LatentBayesianNetwork(LatentModel):
 
     def predict_proba(self, X: Any, name: str) -> Array:  # noqa: N803
         """p(variable | x_n) of every row, (rows, values)."""
-        _, result = self._result(X)
-        self._possible(result, X)
-        return result.mu.conditional(name, ROW).numpy()
+        return self._posterior(X)[1].mu.conditional(name, ROW).numpy()
 
     def predict(self, X: Any, name: str) -> list[Hashable]:  # noqa: N803
         """The most probable value of a variable in every row."""
         labels = self._fitted().variable(name).finite.labels
         return [labels[i] for i in self.predict_proba(X, name).argmax(1)]
+
+    def fit_predict(self, X: Any, name: str, sample_weight: object = None) -> list[Hashable]:  # noqa: N803
+        """`fit`, then `predict` of a variable in the same rows."""
+        return self.fit(X, sample_weight=sample_weight).predict(X, name)
+
+    def sample(self, n_samples: int = 1) -> dict[str, list[Hashable]]:
+        """New rows drawn from the fitted network, as columns by name; hidden variables have columns too."""
+        cpds = {v: (parents, self.table(v.name)) for v, (parents, _) in self.cpds.items()}
+        return drawn(PDG.from_bayesian_network(cpds), n_samples, np.random.default_rng(self.random_state))
 
     def _count(self) -> int:
         return sum((v.size - 1) * math.prod(u.size for u in parents) for v, (parents, _) in self.cpds.items())

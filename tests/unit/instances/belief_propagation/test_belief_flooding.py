@@ -15,21 +15,13 @@ import pytest
 import torch
 
 from conftest import shared_json
-from dissonance import (
-    PDG,
-    Arc,
-    DissonanceError,
-    FactorGraph,
-    SumProduct,
-    Variable,
-    belief_propagation,
-    tree_marginals,
-)
+from dissonance import PDG, Arc, DissonanceError, Variable
+from dissonance.bp import FactorGraph, SumProduct, belief_propagation, tree_marginals
 from reference.belief_propagation import Textbook, brute_force, same
 from reference.belief_runs import named, random_tables
 
 VECTORS = shared_json("vectors", "bp.json")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def in_arrays(cards, scopes, tables):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dissonance import Natural, belief_propagation
+from dissonance.bp import belief_propagation
+from dissonance.flows import Natural
 from reference.belief_propagation import Textbook, same
 from reference.belief_runs import EVERY, LOOPY, ROUNDING, check_steps, named, random_tables
 

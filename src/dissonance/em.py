@@ -1,0 +1,18 @@
+"""Expectation-maximisation: beliefs with latent variables about the rows of a data set, learned by a run of LIR."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dissonance.lazy import lazily
+
+if TYPE_CHECKING:
+    from dissonance.instances.em.fitted import Fitted as Fitted
+    from dissonance.instances.em.fitted import Settled as Settled
+    from dissonance.instances.em.instance import em as em
+    from dissonance.instances.em.latent import hidden_markov as hidden_markov
+    from dissonance.instances.em.latent import mixture as mixture
+    from dissonance.instances.em.latent import network as network
+    from dissonance.instances.em.latent import rows as rows
+
+lazily(__name__)

@@ -1,0 +1,1 @@
+"""Expectation-maximisation: the beliefs about latent variables, the instance of LIR, what it has learned."""

@@ -1,0 +1,82 @@
+"""What EM has learned, how probable the data are under it, and when it has settled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.cpds import Table
+from dissonance.focus import Attention
+from dissonance.inconsistency import Inconsistency, inconsistency
+from dissonance.lir import Run, Trace
+from dissonance.pdg import PDG, Arc
+from dissonance.solvers.direct import GivenSolution
+from dissonance.variables import Variable
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What EM has learned: the beliefs p at their new parameters, and the run it took."""
+
+    pdg: PDG
+    row: Variable
+    run: Run
+    entropy: float
+
+    @property
+    def bounds(self) -> list[float]:
+        """The mean ELBO before every step of LIR, as its focus shows it; after an E-step it is the log-likelihood."""
+        return [-(r.local_upper + self.entropy) for r in self.run.trace.rows[:-1]]
+
+    @cached_property
+    def result(self) -> Inconsistency:
+        """The beliefs against the data: mu* is d(row) p(hidden | row)."""
+        return believed(self.pdg, self.row)
+
+    @property
+    def evidence(self) -> Tensor:
+        """log p(x_n) of every row."""
+        return evidence(self.result)
+
+    def posterior(self, *names: str) -> Tensor:
+        """p(hidden | x_n) of these variables, (rows, sizes...)."""
+        return self.result.mu.conditional(names, self.row.name)
+
+
+def believed(pdg: PDG, row: Variable) -> Inconsistency:
+    """Beliefs p(hidden, x_row) against rows that are equally likely, at alpha = beta = gamma = 1."""
+    with torch.no_grad():
+        return inconsistency(*_with_data(pdg, row))
+
+
+def _with_data(pdg: PDG, row: Variable) -> tuple[PDG, Attention]:
+    soft = {a.name: 1.0 for a in pdg}
+    data = Arc("d", (), row, Table(torch.full((row.size,), 1 / row.size, dtype=numerics.DTYPE)))
+    return pdg + data, Attention({**soft, "d": math.inf}, soft, 1.0)
+
+
+def evidence(result: Inconsistency) -> Tensor:
+    """log p(x_n) of every row; -inf where the beliefs make it impossible."""
+    found = [s.evidence for s in result.solutions if isinstance(s, GivenSolution)]
+    assert len(found) == 1 and found[0] is not None  # what is not connected to the rows says nothing about them
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A callback that ends EM when an iteration gains less than `tol` nats a row, as its E-step shows it."""
+
+    tol: float
+
+    def __call__(self, step: int, traces: Sequence[Trace]) -> bool:
+        """Whether every run has settled."""
+        if step % 2 or step < 4:
+            return False
+        gains = [t.rows[step - 3].local_upper - t.rows[step - 1].local_upper for t in traces]
+        return all(abs(g) < self.tol for g in gains)
