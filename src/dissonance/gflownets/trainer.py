@@ -31,7 +31,7 @@ from dissonance.gflownets.walk import Walk
 ALL = slice(None)
 ENTRIES = 1 << 27  # of P_F, tabulated at once
 LEAST = 0.01  # the learning rate falls to this share of itself
-FEW = 1 << 14  # trajectories of all runs; with fewer a GPU waits for launches, which are then recorded
+RECORDED_BATCH = 1 << 14  # trajectories of all runs; with fewer a GPU waits for launches, which are then recorded
 COARSE = 4096  # rows are padded to a multiple of it where every number of rows is recorded by itself
 
 
@@ -89,7 +89,7 @@ class Trainer:
 
     def __init__(
         self, runs: Sequence[Run], dags: Sequence[Dag], plan: Plan | None = None, device: torch.device | str = "cpu",
-        kernels: bool | None = None,
+        kernels: bool | None = None, recorded_batch: int = RECORDED_BATCH,
     ) -> None:  # fmt: skip
         if len(runs) != len(dags) or not runs:
             raise DissonanceError(f"{len(runs)} runs and {len(dags)} graphs; give each run its graph.")
@@ -112,7 +112,9 @@ class Trainer:
         self.again = torch.empty(len(runs), self.plan.capacity, device=self.device)  # uniform, to replay
         self.tau = Trajectories.empty(len(runs), self.plan.batch, self.walk.longest, self.device)  # the latest batch
         self.iteration = 0
-        waits = self.device.type == "cuda" and self.kernels is not None and len(runs) * self.plan.batch <= FEW
+        waits = (
+            self.device.type == "cuda" and self.kernels is not None and len(runs) * self.plan.batch <= recorded_batch
+        )
         self._block = COARSE if waits else BLOCK
         self._drawing, self._moving = Recorded(waits), Recorded(waits)
 

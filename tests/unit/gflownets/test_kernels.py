@@ -68,11 +68,10 @@ def test_a_trainer_with_kernels_follows_the_one_without():
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="no GPU to record launches on")
-def test_recorded_launches_do_what_fresh_ones_do(monkeypatch: pytest.MonkeyPatch):
+def test_recorded_launches_do_what_fresh_ones_do():
     runs, plan = [Run("ModTB", 0), Run("LPV", 1)], Plan(iterations=12, batch=32, capacity=64, width=32)
     recorded = Trainer(runs, GRIDS, plan, DEVICE)
-    monkeypatch.setattr("dissonance.gflownets.trainer.FEW", 0)
-    fresh = Trainer(runs, GRIDS, plan, DEVICE)
+    fresh = Trainer(runs, GRIDS, plan, DEVICE, recorded_batch=0)
     assert recorded._moving.active and not fresh._moving.active
     for _ in range(12):
         torch.testing.assert_close(recorded.step(), fresh.step(), rtol=1e-3, atol=1e-3)

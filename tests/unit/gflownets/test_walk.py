@@ -24,11 +24,18 @@ def test_distinct_states_are_each_there_once(n: int):
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["once at each state", "for every trajectory"])
 def test_a_rollout_does_not_depend_on_which_trajectories_meet(few: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(plain, "FEW", few)
+    distinct, shared = Walk.distinct, list[int]()
+
+    def counted(walk: Walk, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shared.append(states.numel())
+        return distinct(walk, states)
+
+    monkeypatch.setattr(Walk, "distinct", counted)
     uniform = torch.rand(3, 8, WALK.longest, generator=torch.Generator().manual_seed(0))
-    together = plain.rollout(PARTS, WALK, uniform)
+    together = plain.rollout(PARTS, WALK, uniform, few)
+    assert bool(shared) == (few == 0)
     for i in range(8):
-        alone = plain.rollout(PARTS, WALK, uniform[:, i : i + 1])
+        alone = plain.rollout(PARTS, WALK, uniform[:, i : i + 1], few)
         assert torch.equal(together.length[:, i : i + 1], alone.length)
         assert torch.equal(together.states[:, i : i + 1], alone.states)
 

@@ -300,12 +300,12 @@ class _Sums:
 
 
 _RECENT: dict[object, Structure] = {}
-_KEPT, _CELLS = 256, 1_000_000
+MOST_STRUCTURES, MOST_CELLS = 256, 1_000_000
 """How many structures are kept for the next solve, and how many cells they may have together."""
 
 
-def structure(component: Component, tree: Tree, alive: Bools = EVERY) -> Structure:
-    """The structure of components on a tree that have this support; those used last are remembered."""
+def structure(component: Component, tree: Tree, alive: Bools = EVERY, *, most: int = MOST_STRUCTURES) -> Structure:
+    """The structure of components on a tree that have this support; the `most` that were used last are remembered."""
     key = alike(component), tree.clusters, alive.tobytes()
     found = _RECENT.pop(key, None)
     if found is None:
@@ -313,7 +313,7 @@ def structure(component: Component, tree: Tree, alive: Bools = EVERY) -> Structu
         layout = number(scopes(component, tree), alive, component.gamma > 0)
         found = Structure(tree, layout, fronts(layout))
     _RECENT[key] = found
-    while len(_RECENT) > 1 and (len(_RECENT) > _KEPT or sum(len(x.layout.own) for x in _RECENT.values()) > _CELLS):
+    while len(_RECENT) > 1 and (len(_RECENT) > most or sum(len(x.layout.own) for x in _RECENT.values()) > MOST_CELLS):
         del _RECENT[next(iter(_RECENT))]
     return found
 
