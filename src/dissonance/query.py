@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.distributions.factors import Factor, Factors
+from dissonance.distributions.factors import Factors, LogFactor
 from dissonance.distributions.levels import Index, intp, walk
 from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, Messages, Which
 from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
@@ -141,14 +141,14 @@ class Queries:
         """The arcs, and for each variable that may be seen a table: ones if it is not, else 1 at its value only."""
         sizes: dict[Hashable, int] = {n: v.size for n, v in self.variables.items()}
         given: list[Hashable] = [n if n in self.observed else ("seen", n) for n in self.variables]
-        factors = [Factor(tuple(v.name for v in a.scope), log) for a, log in zip(pdg.arcs, logs, strict=True)]
+        factors = [LogFactor(tuple(v.name for v in a.scope), log) for a, log in zip(pdg.arcs, logs, strict=True)]
         seen: dict[int, Tensor] = {}
         for n, size in self.tree.sizes.items():
             sizes["seen", n] = size + 1
             if size not in seen:
                 values = torch.eye(size, dtype=numerics.DTYPE, device=self.messages.levels.device)
                 seen[size] = numerics.log(torch.cat([torch.ones_like(values[:1]), values])).reshape(-1)
-            factors.append(Factor((("seen", n), n), seen[size]))
+            factors.append(LogFactor((("seen", n), n), seen[size]))
         return Factors(self.messages.levels, sizes, given, factors)
 
     def _plan_marginals(self) -> None:

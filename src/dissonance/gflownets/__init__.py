@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dissonance.gflownets.flow_network import FlowNetwork, flow_network, flow_pdg, surprisal_attention
     from dissonance.gflownets.grids import hyper_grid
     from dissonance.gflownets.losses import LOSSES
-    from dissonance.gflownets.trainer import Plan, Run, Trainer
+    from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
     from dissonance.gflownets.training import train
     from dissonance.gflownets.trees import word_tree
 
@@ -24,7 +24,7 @@ _HOME = {
     "flow_network": ("FlowNetwork", "flow_network", "flow_pdg", "surprisal_attention"),
     "grids": ("hyper_grid",),
     "losses": ("LOSSES",),
-    "trainer": ("Plan", "Run", "Trainer"),
+    "trainer": ("TrainingPlan", "TrainingRun", "Trainer"),
     "training": ("train",),
     "trees": ("word_tree",),
 }
@@ -36,10 +36,10 @@ __all__ = [
     "Dag",
     "FlowNetwork",
     "Forward",
-    "Plan",
-    "Run",
     "StateFlow",
     "Trainer",
+    "TrainingPlan",
+    "TrainingRun",
     "bit_strings",
     "flow_network",
     "flow_pdg",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dissonance.gflownets.policy import Parts, logits
-from dissonance.gflownets.trajectories import Rows, Trajectories
+from dissonance.gflownets.trajectories import Trajectories, TransitionRows
 from dissonance.gflownets.walk import Walk
 
 NEVER = float("-inf")
@@ -73,7 +73,7 @@ def rollout(parts: Parts, walk: Walk, uniform: Tensor, few: int = FEW_STATES) ->
     return Trajectories(states, moves, length)
 
 
-def transition_scores(parts: Parts, walk: Walk, rows: Rows) -> Tensor:
+def transition_scores(parts: Parts, walk: Walk, rows: TransitionRows) -> Tensor:
     """log P_F(move | state) - log P_B(state before | state) of every row, the latter 0 at the start; (runs, rows).
 
     The network is evaluated once at each state, however many rows are there.

@@ -25,7 +25,7 @@ from dissonance.gflownets.optimiser import AdamW, Rates
 from dissonance.gflownets.policy import Parts, Shape
 from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
-from dissonance.gflownets.trajectories import BLOCK, Rows, Trajectories, padded
+from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows, padded
 from dissonance.gflownets.walk import Walk
 
 ALL = slice(None)
@@ -36,7 +36,7 @@ COARSE = 4096  # rows are padded to a multiple of it where every number of rows 
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One run: a loss, a seed, and the hyperparameters that the published search varies."""
 
     loss: str = "ModTB"
@@ -59,7 +59,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What all runs of a training have in common; the defaults are those of the published study."""
 
     iterations: int = 4000
@@ -88,12 +88,17 @@ class Trainer:
     """
 
     def __init__(
-        self, runs: Sequence[Run], dags: Sequence[Dag], plan: Plan | None = None, device: torch.device | str = "cpu",
-        kernels: bool | None = None, recorded_batch: int = RECORDED_BATCH,
-    ) -> None:  # fmt: skip
+        self,
+        runs: Sequence[TrainingRun],
+        dags: Sequence[Dag],
+        plan: TrainingPlan | None = None,
+        device: torch.device | str = "cpu",
+        kernels: bool | None = None,
+        recorded_batch: int = RECORDED_BATCH,
+    ) -> None:
         if len(runs) != len(dags) or not runs:
             raise DissonanceError(f"{len(runs)} runs and {len(dags)} graphs; give each run its graph.")
-        self.runs, self.plan, self.device = tuple(runs), plan or Plan(), torch.device(device)
+        self.runs, self.plan, self.device = tuple(runs), plan or TrainingPlan(), torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
         self.dags = tuple(dags)
@@ -185,7 +190,7 @@ class Trainer:
 
     def losses(self, parts: Parts, tau: Trajectories, rows: int | None = None) -> Tensor:
         """The loss of each run on these trajectories, whose transitions may be padded to so many rows."""
-        laid = Rows.of(self.walk, tau, rows)
+        laid = TransitionRows.of(self.walk, tau, rows)
         scores = (self.kernels or plain).transition_scores(parts, self.walk, laid)
         return self.kinds(laid.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
 

@@ -89,7 +89,7 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         _check_header(strict.decode(content, Header))
         raise
     _check_header(document)
-    known = strict.by_name(content, ["variables"], _variables(content, document.variables))
+    known = strict.variables_by_name(content, ["variables"], _variables(content, document.variables))
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
     chi: dict[str, float] = {}

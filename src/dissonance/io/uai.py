@@ -14,7 +14,7 @@ from dissonance.cpds import Factor, SoftmaxTable
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
-from dissonance.io.network import Definition, check_finite, check_scope, check_weights, network, parts, rows
+from dissonance.io.network import Definition, check_finite, check_scope, check_weights, network_pdg, parts, table_rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Finite, Variable, cells
 
@@ -146,7 +146,7 @@ def _bayes(
             return words.line(start + 1 + row * size)
 
         definitions.append(Definition(child, tuple(parents), table.reshape(-1, child.size), line, line_of))
-    return network({v.name: v for v in variables}, definitions, learnable)
+    return network_pdg({v.name: v for v in variables}, definitions, learnable)
 
 
 def _markov(
@@ -192,7 +192,7 @@ def _factors(pdg: PDG, focus: Focus) -> list[tuple[Arc, np.ndarray]]:
             raise FormatError(
                 f"{a} has sources; at gamma = 1 UAI (MARKOV) holds factors, arcs without sources, only: use .json."
             )
-    return [(a, a.cpd.phi.numpy() if isinstance(a.cpd, Factor) else rows(a)) for a in pdg.arcs]
+    return [(a, a.cpd.phi.numpy() if isinstance(a.cpd, Factor) else table_rows(a)) for a in pdg.arcs]
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------

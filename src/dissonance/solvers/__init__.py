@@ -12,11 +12,11 @@ from torch import Tensor
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, alike
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, structure_key
 from dissonance.solvers.concave_convex import ConcaveConvex
-from dissonance.solvers.direct import Given, Pinned, SumProduct
-from dissonance.solvers.exact import CliqueTree, Joint, Newton
-from dissonance.solvers.gaussian import Gaussian
+from dissonance.solvers.direct import Given, Pinned, SumProductSolver
+from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
+from dissonance.solvers.gaussian import GaussianSolver
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.sampled import Sampled
@@ -48,11 +48,11 @@ class Auto:
         if component.varies:
             return Sampled(self.samples, self.seed)
         if component.is_euclidean:
-            return Gaussian(self.tol, self.budget)
+            return GaussianSolver(self.tol, self.budget)
         if component.pinned is not None:
             return Pinned(self.budget)
-        if SumProduct.fits(component):
-            return SumProduct(self.budget)
+        if SumProductSolver.fits(component):
+            return SumProductSolver(self.budget)
         if (given := Given(self.budget)).fits(component):
             return given
         if component.convex:
@@ -83,7 +83,7 @@ def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
                 f'the {s.name} solver needs attention that is the same for every sample. Use solver="auto" or '
                 '"sampled", with hard arcs (beta = inf) that make mu.'
             )
-        if c.is_euclidean and not c.varies and not isinstance(s, Gaussian):
+        if c.is_euclidean and not c.varies and not isinstance(s, GaussianSolver):
             raise CapabilityError(
                 f'the {s.name} solver needs finite variables; {c.variables[0]} is not. Use solver="auto" or "gaussian".'
             )
@@ -103,7 +103,7 @@ def solve_together(
     groups: dict[object, list[int]] = {}
     solvers = chosen(solver, components)
     for i, (c, s) in enumerate(zip(components, solvers, strict=True)):
-        groups.setdefault((s, alike(c)) if isinstance(s, Newton) else i, []).append(i)
+        groups.setdefault((s, structure_key(c)) if isinstance(s, Newton) else i, []).append(i)
     found: dict[int, Solution] = {}
     for group in groups.values():
         s = solvers[group[0]]
@@ -142,13 +142,13 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
 SOLVERS: dict[str, type[Solver]] = {
     "auto": Auto,
     "newton": Newton,
-    "clique-tree": CliqueTree,
-    "joint": Joint,
+    "clique-tree": CliqueTreeSolver,
+    "joint": JointSolver,
     "pinned": Pinned,
-    "sum-product": SumProduct,
+    "sum-product": SumProductSolver,
     "given": Given,
     "concave-convex": ConcaveConvex,
-    "gaussian": Gaussian,
+    "gaussian": GaussianSolver,
     "paper": Paper,
     "sampled": Sampled,
     "at-points": AtPoints,
@@ -167,18 +167,18 @@ __all__ = [
     "SOLVERS",
     "AtPoints",
     "Auto",
-    "CliqueTree",
+    "CliqueTreeSolver",
     "ConcaveConvex",
-    "Gaussian",
+    "GaussianSolver",
     "Given",
-    "Joint",
+    "JointSolver",
     "Newton",
     "Paper",
     "Pinned",
     "Sampled",
     "Solution",
     "Solver",
-    "SumProduct",
+    "SumProductSolver",
     "by_name",
     "chosen",
     "select",

@@ -126,7 +126,7 @@ class Newton:
 
         count, s = len(program), program.structure
         targets = np.full(count, tol), np.full(count, enough)
-        if self.on_gpu(count) and device.fits(s):
+        if self.on_gpu(count) and device.small_enough(s):
             return device.solve(program, *targets, start, known, self.device or "cuda")
         return solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
@@ -203,7 +203,7 @@ class Newton:
 
 
 @dataclass(frozen=True)
-class CliqueTree(Newton):
+class CliqueTreeSolver(Newton):
     """The exponential-cone program on the junction tree, solved by Clarabel and polished by Newton if need be."""
 
     @property
@@ -221,7 +221,7 @@ class CliqueTree(Newton):
 
 
 @dataclass(frozen=True)
-class Joint(Newton):
+class JointSolver(Newton):
     """The dense joint: one cluster with every variable. For small PDGs, and as a check on the tree."""
 
     @property

@@ -18,7 +18,7 @@ from dissonance import __version__
 from dissonance.errors import DissonanceError, suggest
 from dissonance.io import files, load
 from dissonance.pdg import PDG
-from dissonance.studies.outcomes import Outcome
+from dissonance.studies.outcomes import StrategyOutcome
 from dissonance.studies.runs import BLIND, REFOCUS, SOLVERS, STRATEGIES, Runs, Watch
 from dissonance.studies.structures import ROWS, generator, structures
 
@@ -114,7 +114,9 @@ class Synthetic:
         """A seed for the strategy of each run: the same for every strategy."""
         return [generator(self.seed, SEEDS, batch.place, r).initial_seed() for r in batch.replicates]
 
-    def outcomes(self, batch: Batch, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
+    def outcomes(
+        self, batch: Batch, checkpoint: Path | None = None, watch: Watch | None = None
+    ) -> list[StrategyOutcome]:
         """Run a batch, from its checkpoint if there is one."""
         pdgs = self.pdgs(batch)
         if any([(v.name, v.size) for v in p.variables] != [(v.name, v.size) for v in pdgs[0].variables] for p in pdgs):
@@ -141,13 +143,13 @@ class Synthetic:
 # -- a folder ----------------------------------------------------------------------------------------------------------
 
 
-class Kept(msgspec.Struct):
+class BatchFile(msgspec.Struct):
     """A batch in a file."""
 
-    outcomes: list[Outcome]
+    outcomes: list[StrategyOutcome]
 
 
-class Folder:
+class SyntheticFolder:
     """Where a study lives: its settings, its finished batches, and what is made of them."""
 
     def __init__(self, path: Path, study: Synthetic) -> None:
@@ -179,13 +181,13 @@ class Folder:
                     "give another --out, or delete the folder."
                 )
 
-    def kept(self, batch: Batch) -> list[Outcome] | None:
+    def kept(self, batch: Batch) -> list[StrategyOutcome] | None:
         """The outcomes of a batch, if it is finished."""
         path = self.batches / batch.name
         if not path.exists():
             return None
         try:
-            return msgspec.json.decode(files.read(path)[0], type=Kept).outcomes
+            return msgspec.json.decode(files.read(path)[0], type=BatchFile).outcomes
         except msgspec.DecodeError:  # not ours, or damaged: computed again
             return None
 
@@ -193,10 +195,10 @@ class Folder:
         """Run a batch and keep it."""
         checkpoint = self.batches / f"{batch.name}.checkpoint"
         found = self.study.outcomes(batch, checkpoint, watch)
-        self.write(f"batches/{batch.name}", msgspec.json.encode(Kept(found)) + b"\n")
+        self.write(f"batches/{batch.name}", msgspec.json.encode(BatchFile(found)) + b"\n")
         checkpoint.unlink(missing_ok=True)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[StrategyOutcome]:
         """All that is finished: by structure, strategy and replicate."""
         order = {s: i for i, s in enumerate(self.study.strategies)}
         found = [(b.place, o) for b in self.study.batches() for o in self.kept(b) or ()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -64,7 +64,7 @@ def _busy(work: Callable[[], None]) -> None:
 
 
 @contextmanager
-def without_blas_threads() -> Iterator[None]:
+def without_blas_threads() -> Generator[None, None, None]:
     """The matrix products of clusters use no threads of their own: the cores are taken, and results would differ."""
     from threadpoolctl import ThreadpoolController
 

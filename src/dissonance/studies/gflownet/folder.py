@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from dissonance.errors import DissonanceError
-from dissonance.gflownets.trainer import Run
-from dissonance.studies.gflownet.confirmation import Confirmation, Outcome, Point, Progress, jobs
+from dissonance.gflownets.trainer import TrainingRun
+from dissonance.studies.gflownet.confirmation import Confirmation, Point, Progress, TrainingOutcome, jobs
 from dissonance.studies.gflownet.rows import read_rows, write_rows, write_whole
 from dissonance.studies.gflownet.search import Found, Search, reachable, shown
 from dissonance.studies.gflownet.settings import Pair, Settings
@@ -58,7 +58,7 @@ class Machine:
         return self.together or TOGETHER[torch.device(self.device).type]
 
 
-class Folder:
+class GflownetFolder:
     """The folder of a study. All that is published is made of search.csv, runs.csv and traces.csv."""
 
     def __init__(self, path: Path | str, settings: Settings) -> None:
@@ -150,7 +150,7 @@ class Folder:
             Found(
                 t.pair,
                 t.trial,
-                Run(t.loss, self.settings.search_seed, t.learning_rate, t.beta2, t.clip, t.log_z_rate, t.clamp),
+                TrainingRun(t.loss, self.settings.search_seed, t.learning_rate, t.beta2, t.clip, t.log_z_rate, t.clamp),
                 t.l1,
             )
             for t in self.trials()
@@ -162,7 +162,7 @@ class Folder:
         """All trials of a finished search, the best of each pair first."""
         return read_rows(self.path / "search.csv", Trial)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TrainingOutcome]:
         """The finished runs of these settings, in order."""
         known = {o.key: o for o in self._confirmation(Machine()).outcomes()}
         return [known[key] for key in self._keys() if key in known]

@@ -15,11 +15,11 @@ from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
 from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.problem import Component
-from dissonance.solvers import CliqueTree, Newton, Solution
-from dissonance.solvers.base import alike
+from dissonance.solvers import CliqueTreeSolver, Newton, Solution
+from dissonance.solvers.base import structure_key
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
-from dissonance.solvers.convex.program import Arcs, by_support, forget, structure
+from dissonance.solvers.convex.program import Arcs, by_support, forget_structures, structure
 from reference import convex
 
 
@@ -55,9 +55,9 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(gamma: float, z
         for i, p in enumerate(pdgs)
     ]
     components = [component(p, a) for p, a in zip(pdgs, attentions, strict=True)]
-    assert len({alike(c) for c in components}) == 1
+    assert len({structure_key(c) for c in components}) == 1
     for c, s in zip(components, Newton().solve_many(components), strict=True):
-        alone = CliqueTree().solve(c)
+        alone = CliqueTreeSolver().solve(c)
         assert s.converged == alone.converged
         assert s.lower <= alone.upper and alone.lower <= s.upper
         assert s.upper == pytest.approx(alone.upper, abs=1e-7)
@@ -230,16 +230,16 @@ def test_the_same_pdg_with_other_numbers_shares_its_structure():
     rng = np.random.default_rng(17)
     one, two = (component(chain(rng, 30)) for _ in range(2))
     assert structure(one, one.tree) is structure(two, two.tree)
-    forget()
+    forget_structures()
     assert structure(one, one.tree) is structure(two, two.tree)
 
 
 def test_only_so_many_structures_are_remembered():
     rng = np.random.default_rng(19)
-    forget()
+    forget_structures()
     chains = [component(chain(rng, n)) for n in range(3, 9)]
     made = [structure(c, c.tree, most=3) for c in chains]
     for c, s in list(zip(chains, made, strict=True))[3:]:
         assert structure(c, c.tree, most=3) is s
     assert structure(chains[0], chains[0].tree, most=3) is not made[0]
-    forget()
+    forget_structures()
