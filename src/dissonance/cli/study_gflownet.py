@@ -133,7 +133,7 @@ def gflownet(
 
 def _settings(out: Path, preset: Preset | None, given: dict[str, Any]) -> Settings:
     """The settings of the study in the folder or of the preset, but for what is given."""
-    from dissonance.studies.gflownet.folder import claimed
+    from dissonance.studies.folder import claimed
     from dissonance.studies.gflownet.settings import Settings
 
     theirs = claimed(out)

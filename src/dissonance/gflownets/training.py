@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.gflownets.dag import Dag
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
+from dissonance.io import files
 
 
 @dataclass
@@ -70,17 +72,15 @@ def train(
 
 
 def _keep(path: Path, trainer: Trainer, record: TrainingRecord) -> None:
-    """Write the checkpoint beside itself first, so that a kill leaves the former one whole."""
+    """Write the checkpoint, all or nothing: a kill leaves the former one whole."""
     state = trainer.state() | {"losses": record.losses.cpu(), "at": record.iterations, "fits": record.fits}
-    beside = path.with_name(path.name + ".part")
+    content = io.BytesIO()
+    torch.save(state, content)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            torch.save(state, file)
-        beside.replace(path)
-    except (OSError, RuntimeError) as error:  # torch turns some of the former into the latter
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise DissonanceError(f"{path}: the checkpoint cannot be written: {reason.lower()}.") from None
+    except OSError as error:
+        raise DissonanceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
+    files.write(path, content.getvalue())
 
 
 def _restore(path: Path, trainer: Trainer, record: TrainingRecord) -> None:

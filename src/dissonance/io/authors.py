@@ -53,7 +53,7 @@ class Replicate(msgspec.Struct):
     cpds: list[CpdRecord]
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
     replicate = strict.decode(content, Replicate)
     made = (Variable(v.name, v.domain) for v in replicate.graph.variables)
@@ -70,7 +70,7 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a replicate: the PDG at gamma = 0 with its alpha and beta, and no results."""
     attention = focus.attention
     if attention.gamma != 0:

@@ -30,7 +30,7 @@ UNQUOTABLE = re.compile(r'["\x00-\x1f\x7f\x85\u2028\u2029]')
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a Bayesian network: an arc for every probability block, named after its child."""
     scanner = Scanner(strict.text(content).decode())
     variables: dict[str, Variable] = {}
@@ -259,7 +259,7 @@ class _Block:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file that describes the PDG, if it is a Bayesian network."""
     found = parts(pdg, focus, "BIF")
     values = {v: _values(v) for v in pdg.variables}

@@ -82,7 +82,7 @@ def _is_number(word: str) -> bool:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a file: x0, x1, ... are the variables.
 
     BAYES is a Bayesian network at gamma = 0, an arc a cpd, named after its child. MARKOV is a factor graph: arcs phi1,
@@ -165,7 +165,7 @@ def _markov(
     return pdg, Focus(Attention.uniform(pdg, gamma=1.0))
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file: BAYES for a Bayesian network at gamma = 0, MARKOV for a product of factors at gamma = 1.
 
     The names of variables, values and arcs have no place in it.

@@ -63,7 +63,7 @@ class Element:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a Bayesian network: an arc for every definition, named after its child."""
     whole = _parse(content).only("BIF").only("NETWORK")
     variables: dict[str, Variable] = {}
@@ -158,7 +158,7 @@ def _definition(e: Element, variables: dict[str, Variable]) -> Definition:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file that describes the PDG, if it is a Bayesian network."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>unknown</NAME>"]
     found = parts(pdg, focus, "XMLBIF")

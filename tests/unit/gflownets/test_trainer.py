@@ -205,7 +205,7 @@ def test_a_trainer_that_is_restored_has_the_state_it_was_given():
 
 def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DissonanceError, match=r"c.pt: the checkpoint cannot be written: \w.*\.$") as said:
+    with pytest.raises(DissonanceError, match=r"c.pt: cannot be written: \w.*\.$") as said:
         train([TrainingRun()], GRID, replace(SMALL, iterations=1), checkpoint=tmp_path / "file" / "c.pt")
     assert "\n" not in str(said.value)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dissonance.studies.gflownet.folder import GflownetFolder, claimed
+from dissonance.studies.folder import claimed
+from dissonance.studies.gflownet.folder import GflownetFolder
 from dissonance.studies.gflownet.publish import publish_gflownet
 from dissonance.studies.gflownet.settings import Settings
 

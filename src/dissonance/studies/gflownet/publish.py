@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dissonance.studies.figures import drawable
 from dissonance.studies.gflownet.figures import gflownet_figures
 from dissonance.studies.gflownet.folder import GflownetFolder
 from dissonance.studies.gflownet.report import gflownet_report
@@ -13,10 +12,8 @@ from dissonance.studies.gflownet.tables import gflownet_tables
 def publish_gflownet(folder: GflownetFolder, *, draw: bool = True) -> bool:
     """Write all that the runs come to; returns whether there are figures."""
     results = Results.of(folder)
-    for name, content in gflownet_tables(results).items():
-        folder.write(name, content)
-    drawn = gflownet_figures(results) if draw and drawable() else {}
-    for name, content in drawn.items():
-        folder.write(f"figures/{name}", content)
-    folder.write("report.md", gflownet_report(results, list(drawn)).encode())
-    return bool(drawn)
+    return folder.publish(
+        gflownet_tables(results),
+        (lambda: gflownet_figures(results)) if draw else None,
+        lambda drawn: gflownet_report(results, drawn),
+    )
