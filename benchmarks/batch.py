@@ -27,7 +27,7 @@ from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu
 from dissonance.solvers.convex.conic import conic
-from dissonance.solvers.convex.program import Arcs, Program, Structure, forget, structure
+from dissonance.solvers.convex.program import Arcs, Program, Structure, forget_structures, structure
 from dissonance.solvers.convex.solve import Outcome, prove, solve
 from dissonance.studies.structures import PUBLISHED
 from dissonance.variables import Variable
@@ -95,7 +95,7 @@ def solved(program: Program, tol: float, device: str, near: np.ndarray | None = 
 
 def made(c: Component, arcs: Arcs) -> Program:
     """Numbered from nothing."""
-    forget()
+    forget_structures()
     s = structure(c, c.tree)
     return Program(s, s.numbers(arcs))
 

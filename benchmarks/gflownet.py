@@ -28,7 +28,7 @@ from torch import Tensor
 
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 
 LEARNING_RATE, LOG_Z_RATE, CLIP = 1e-3, 100.0, 1.0
 REWARDS = {"original": "original", "cosine": "cosine", "xor": "bitwise_xor", "coprime": "multiplicative_coprime"}
@@ -107,8 +107,8 @@ class Ours(Trainer):
 
 def ours(a: argparse.Namespace) -> Ours:
     """Our trainer with the same settings."""
-    run = Run(a.loss, learning_rate=LEARNING_RATE, log_z_rate=LOG_Z_RATE, clip=CLIP)
-    plan = Plan(
+    run = TrainingRun(a.loss, learning_rate=LEARNING_RATE, log_z_rate=LOG_Z_RATE, clip=CLIP)
+    plan = TrainingPlan(
         iterations=10**9,  # rates fall so slowly that they stay, as on the other side
         batch=a.batch,
         capacity=0 if a.without_replay else max(10_000, a.batch),

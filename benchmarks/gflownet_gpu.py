@@ -17,7 +17,7 @@ import torch
 
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 
 EXIT_BIAS = -2.6  # mean length about 45
 
@@ -50,7 +50,7 @@ def operations(trainer: Trainer) -> float:
 def timed(runs: int, height: int, seconds: float = 5.0) -> tuple[float, float, float]:
     """Run-iterations per second, operations per second, mean length."""
     grid = hyper_grid(4, height, "original")
-    trainer = Trainer([Run(seed=i) for i in range(runs)], [grid] * runs, Plan(), "cuda")
+    trainer = Trainer([TrainingRun(seed=i) for i in range(runs)], [grid] * runs, TrainingPlan(), "cuda")
     trainer.parts["heads_bias"][:, grid.actions] = EXIT_BIAS
     trainer.adam.rates.learning.zero_()
     for _ in range(20):  # kernels are compiled, launches recorded
@@ -71,11 +71,11 @@ def timed(runs: int, height: int, seconds: float = 5.0) -> tuple[float, float, f
 def precision(iterations: int, height: int) -> None:
     """Exact L1 of the same runs trained with the kernels and in float32."""
     grid = hyper_grid(4, height, "original")
-    runs = [Run(loss, seed=s, learning_rate=3e-3) for loss in LOSSES for s in (1, 2)]
+    runs = [TrainingRun(loss, seed=s, learning_rate=3e-3) for loss in LOSSES for s in (1, 2)]
     print(f"\nexact L1 after {iterations} iterations, two seeds each\n{'':>8}  float16 products        float32")
     found = {}
     for kernels in (True, False):
-        trainer = Trainer(runs, [grid] * len(runs), Plan(iterations), "cuda", kernels=kernels)
+        trainer = Trainer(runs, [grid] * len(runs), TrainingPlan(iterations), "cuda", kernels=kernels)
         for _ in range(iterations):
             trainer.step()
         found[kernels] = trainer.fit()["l1"].tolist()

@@ -19,7 +19,7 @@ from scaling import FAMILIES
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.compiled import engage
 from dissonance.problem import Component, prepare
-from dissonance.solvers import Auto, CliqueTree, Newton, Solution, SumProduct, solve_together
+from dissonance.solvers import Auto, CliqueTreeSolver, Newton, Solution, SumProductSolver, solve_together
 
 
 def loop(seed: int) -> PDG:
@@ -75,8 +75,10 @@ def row(kind: str, gamma: float, count: int) -> str:
     first = components[0]
     columns = [
         timed(lambda: Newton().solve_many(components))[0] / count,
-        timed(lambda: [CliqueTree().solve(c) for c in components[:4]])[0] / min(count, 4),
-        timed(lambda: [SumProduct().solve(c) for c in components])[0] / count if SumProduct.fits(first) else np.nan,
+        timed(lambda: [CliqueTreeSolver().solve(c) for c in components[:4]])[0] / min(count, 4),
+        timed(lambda: [SumProductSolver().solve(c) for c in components])[0] / count
+        if SumProductSolver().fits(first)
+        else np.nan,
     ]
     took, found = timed(lambda: solve_together(Auto(), components))
     named = " ".join(dict.fromkeys((found[0].solver, found[0].method))).strip()

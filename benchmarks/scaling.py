@@ -151,8 +151,8 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 def forget() -> None:
     """Nothing is known of any junction tree."""
-    program.forget()
-    trees.forget()
+    program.forget_structures()
+    trees.forget_trees()
 
 
 def ours(pdg: PDG, near: Inconsistency | None = None) -> Inconsistency:

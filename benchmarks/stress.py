@@ -19,7 +19,7 @@ import numpy as np
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.pdg import PDG, Arc
-from dissonance.solvers import CliqueTree, Joint, Newton
+from dissonance.solvers import CliqueTreeSolver, JointSolver, Newton
 from dissonance.variables import Variable
 
 KINDS = ("plain", "near", "zeros", "hard", "ratio", "all")
@@ -81,8 +81,8 @@ def main() -> None:
     for seed in range(options.first, options.first + options.problems):
         pdg, attention, kind = random_pdg(seed)
         found: list[Inconsistency] = []
-        for solver in (Newton(), Joint(), CliqueTree()):
-            if isinstance(solver, CliqueTree) and seed % 10:
+        for solver in (Newton(), JointSolver(), CliqueTreeSolver()):
+            if isinstance(solver, CliqueTreeSolver) and seed % 10:
                 continue
             result = inconsistency(pdg, attention, solver=solver)
             found.append(result)

@@ -9,15 +9,15 @@ import matplotlib
 import torch
 from matplotlib import pyplot
 
-from dissonance.gflownets import LOSSES, Plan, Run, hyper_grid, train
+from dissonance.gflownets import LOSSES, TrainingPlan, TrainingRun, hyper_grid, train
 
 matplotlib.use("svg")
 matplotlib.rcParams |= {"svg.hashsalt": "tutorial_gflownet", "font.size": 8}
 grid = hyper_grid(2, 8, "cosine")
-plan = Plan(iterations=100, batch=64, capacity=1000, width=32, depth=2)
-calm = [Run(loss, seed=seed, learning_rate=0.03) for loss in LOSSES for seed in (1, 2)]
+plan = TrainingPlan(iterations=100, batch=64, capacity=1000, width=32, depth=2)
+calm = [TrainingRun(loss, seed=seed, learning_rate=0.03) for loss in LOSSES for seed in (1, 2)]
 fast = [
-    Run(loss, seed=seed, learning_rate=0.1, clamp=clamp)
+    TrainingRun(loss, seed=seed, learning_rate=0.1, clamp=clamp)
     for clamp in ("none", "batch")
     for loss in ("TB", "ModTB")
     for seed in (1, 2, 3)

@@ -18,7 +18,7 @@ from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies, inconsistency
 from dissonance.numerics import xlogy
 from dissonance.pdg import PDG, Arc
-from dissonance.scores import divergence
+from dissonance.scores import arc_divergence
 from dissonance.solvers import Solver
 from dissonance.variables import Variable, shape
 
@@ -134,7 +134,7 @@ class Updated:
         if g.confidence == inf:
             return 0.0
         if g.alpha == 0:
-            return max(0.0, float(divergence(self.mu, g.arc).detach()))
+            return max(0.0, float(arc_divergence(self.mu, g.arc).detach()))
         p = g.arc.cpd.table()
         joint = self.mu.rows((), g.arc.targets).reshape(p.shape)
         return max(0.0, -float(xlogy(joint, p / p.max()).sum()))

@@ -108,11 +108,13 @@ class _Minimiser(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gamma, logs, betas, alphas = adjoint(ctx.solution, gradients)
+        gamma, logs, betas, alphas = input_gradients(ctx.solution, gradients)
         return (None, None, gamma, *logs, *betas, *alphas)
 
 
-def adjoint(solution: Solution, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+def input_gradients(
+    solution: Solution, gradients: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """From d/d(cluster tables) to d/d gamma, d/d(log p of each arc), d/d(beta of each), d/d(alpha of each)."""
     component, tree = solution.component, solution.tree
     assert tree is not None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import gc
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -15,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.attended import Array, Attended, Mechanism, tabulated
+from dissonance.collector import uncollected
 from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
@@ -332,18 +331,6 @@ def connected(
         if v.name in together:
             parts[together[v.name][0]][0].append(v)
     return [(tuple(vs), tuple(some)) for vs, some in parts.values()]
-
-
-@contextlib.contextmanager
-def uncollected() -> Generator[None]:
-    """Without the garbage collector, which would look for cycles among many new objects in vain."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @uncollected()

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.distributions.factors import Factor, Factors
+from dissonance.distributions.factors import Factors, LogFactor
 from dissonance.distributions.levels import Index, intp, walk
 from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, Messages, Which
 from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
@@ -41,8 +41,8 @@ SET_BYTES = 48
 MERGED = 64
 """Clusters are merged up to this many cells: for less, a message costs more than it saves."""
 
-TOGETHER = 2**21
-"""Cells worked on at one time on a CPU: further evidence sets wait, so that memory is used again, not asked for."""
+CELLS_AT_ONCE = 2**21
+"""Cells worked on at one time on a CPU: further evidence sets wait, so that memory is reused instead of allocated."""
 
 
 def query(
@@ -90,7 +90,8 @@ class Queries:
     """A PDG made ready to be asked about evidence: plan once, then a call is tensor passes only.
 
     Every evidence set must fix the `observed` variables and may fix others too; the more are observed, the smaller the
-    tables. The work is done on the device of the cpds, or on `device`.
+    tables. The work is done on the device of the cpds, or on `device`; on a CPU on evidence sets that have about
+    `cells_at_once` cells together, then on the next ones.
     """
 
     def __init__(
@@ -101,11 +102,12 @@ class Queries:
         theta: Theta | None = None,
         budget: int = BUDGET,
         device: torch.device | str | None = None,
+        cells_at_once: int = CELLS_AT_ONCE,
     ) -> None:
         self.variables = {v.name: v for v in pdg.variables if v.is_finite}
         sizes = {n: pdg.variable(n).size for n in observed}
         self.observed = tuple(sizes)
-        self.budget = budget
+        self.budget, self.cells_at_once = budget, cells_at_once
         self.tree = self._tree(pdg)
         logs = [a.log_table(theta).detach() for a in pdg.arcs]
         where = torch.device(device) if device is not None else logs[0].device if logs else torch.device("cpu")
@@ -139,14 +141,14 @@ class Queries:
         """The arcs, and for each variable that may be seen a table: ones if it is not, else 1 at its value only."""
         sizes: dict[Hashable, int] = {n: v.size for n, v in self.variables.items()}
         given: list[Hashable] = [n if n in self.observed else ("seen", n) for n in self.variables]
-        factors = [Factor(tuple(v.name for v in a.scope), log) for a, log in zip(pdg.arcs, logs, strict=True)]
+        factors = [LogFactor(tuple(v.name for v in a.scope), log) for a, log in zip(pdg.arcs, logs, strict=True)]
         seen: dict[int, Tensor] = {}
         for n, size in self.tree.sizes.items():
             sizes["seen", n] = size + 1
             if size not in seen:
                 values = torch.eye(size, dtype=numerics.DTYPE, device=self.messages.levels.device)
                 seen[size] = numerics.log(torch.cat([torch.ones_like(values[:1]), values])).reshape(-1)
-            factors.append(Factor((("seen", n), n), seen[size]))
+            factors.append(LogFactor((("seen", n), n), seen[size]))
         return Factors(self.messages.levels, sizes, given, factors)
 
     def _plan_marginals(self) -> None:
@@ -215,7 +217,7 @@ class Queries:
             return [values]
         room = (self.budget - PLAN_BYTES * self.tree.cells) // SET_BYTES
         if values.device.type == "cpu":
-            room = min(room, TOGETHER)
+            room = min(room, self.cells_at_once)
         return values.split(max(1, room // self.tree.cells), 1)
 
     def _sums(self, values: Tensor, unseen: frozenset[Hashable]) -> tuple[Tensor, Tensor]:

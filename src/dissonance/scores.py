@@ -22,8 +22,8 @@ from dissonance.variables import cells
 
 __all__ = [
     "ArcScore",
+    "arc_divergence",
     "by_arc",
-    "divergence",
     "incompatibility",
     "observational_incompatibility",
     "structural_deficiency",
@@ -52,12 +52,12 @@ def _names(arc: Arc) -> tuple[list[str], list[str]]:
     return [v.name for v in arc.sources], [v.name for v in arc.targets]
 
 
-def divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor:
+def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor:
     """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) )."""
     gaussian = part(mu, (v.name for v in arc.scope))
     if isinstance(gaussian, Gaussian):
         expected = gaussian.expected_log_prob(_names(arc), arc.linear_gaussian(theta))
-        return -conditional_entropy(gaussian, arc) - expected
+        return -arc_conditional_entropy(gaussian, arc) - expected
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
 
 
@@ -91,7 +91,7 @@ def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = Non
     found: dict[int, Tensor] = {}
     for members, joint, log_p in _alike(mu, arcs, theta):
         found |= zip(members, numerics.divergence(joint, log_p).unbind(), strict=True)
-    return [found[k] if k in found else divergence(mu, arc, theta) for k, arc in enumerate(arcs)]
+    return [found[k] if k in found else arc_divergence(mu, arc, theta) for k, arc in enumerate(arcs)]
 
 
 @torch.no_grad()
@@ -112,7 +112,7 @@ def most_saved(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None
     return [found[k] for k in range(len(arcs))]
 
 
-def conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:
+def arc_conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:
     """H(T | S) of an arc's targets given its sources; differential where they are Euclidean."""
     sources, targets = _names(arc)
     gaussian = part(mu, (*sources, *targets))
@@ -142,7 +142,7 @@ def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
 
 def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, ArcScore]:
     """Divergence and conditional entropy of every arc."""
-    return {a.name: ArcScore(divergence(mu, a, theta), conditional_entropy(mu, a)) for a in pdg.arcs}
+    return {a.name: ArcScore(arc_divergence(mu, a, theta), arc_conditional_entropy(mu, a)) for a in pdg.arcs}
 
 
 def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, theta: Theta | None = None) -> Tensor:
@@ -159,7 +159,7 @@ def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, the
         if weight == math.inf:
             impossible |= not holds(mu, arc, theta)
         elif weight:
-            cost = weight * divergence(mu, arc, theta)
+            cost = weight * arc_divergence(mu, arc, theta)
             impossible |= bool(cost == math.inf)
             total = total + cost
     return torch.full_like(total, math.inf) if impossible else total
@@ -176,7 +176,7 @@ def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights) -> Tensor:
     for arc in pdg.arcs:
         weight = alpha.get(arc.name, 0.0)
         if weight:
-            total = total + weight * conditional_entropy(mu, arc)
+            total = total + weight * arc_conditional_entropy(mu, arc)
     return total
 
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from dissonance import Arc, Attention, SoftmaxTable, Table, inconsistency
-from dissonance.solvers import CliqueTree, Joint, Newton
+from dissonance.solvers import CliqueTreeSolver, JointSolver, Newton
 from strategies import STRUCTURED, Case, Style, random_case, random_joint
 
 STEP = 1e-4
 LEARNABLE = Style(learnable=True, gammas=(0.1, 0.5, 1.0))
-SOLVERS = [Newton(tol=1e-9), CliqueTree(tol=1e-9), Joint(tol=1e-9)]
+SOLVERS = [Newton(tol=1e-9), CliqueTreeSolver(tol=1e-9), JointSolver(tol=1e-9)]
 
 
 def middle(case: Case, solver, theta) -> tuple[float, float]:

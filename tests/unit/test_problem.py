@@ -26,7 +26,7 @@ from dissonance import (
 )
 from dissonance.distributions.tree import single
 from dissonance.problem import BUDGET, Component, check_bytes, prepare
-from dissonance.solvers import Joint, Newton
+from dissonance.solvers import JointSolver, Newton
 
 inf = math.inf
 A, B, C, D = Variable("A", 2), Variable("B", 3), Variable("C", 2), Variable("D", 2)
@@ -225,7 +225,7 @@ def test_a_long_chain_fits_on_its_tree_but_not_as_one_joint():
     pdg = PDG(*(Arc(f"p{i}", v[i], v[i + 1], [[0.8, 0.2], [0.3, 0.7]]) for i in range(59)))
     assert inconsistency(pdg).upper == pytest.approx(0, abs=1e-7)
     with pytest.raises(SizeError, match="treewidth 59"):
-        inconsistency(pdg, solver=Joint())
+        inconsistency(pdg, solver=JointSolver())
 
 
 def tangled(n: int) -> PDG:

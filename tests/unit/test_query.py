@@ -6,6 +6,7 @@ import importlib.util
 import math
 import sys
 import tracemalloc
+from collections.abc import Hashable
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
@@ -252,11 +253,21 @@ def test_a_long_chain_agrees_with_forward_and_backward_sums():
 
 
 def test_sets_that_do_not_fit_together_take_turns(monkeypatch: pytest.MonkeyPatch):
+    sums, sizes = Queries._sums, list[int]()
+
+    def counted(self: Queries, values: torch.Tensor, unseen: frozenset[Hashable]) -> tuple[torch.Tensor, torch.Tensor]:
+        if values.dim() > 1:
+            sizes.append(values.shape[1])
+        return sums(self, values, unseen)
+
+    monkeypatch.setattr(Queries, "_sums", counted)
     sets = [{"Grass": "wet"}, {"Rain": "yes"}, {}, {"Grass": "dry", "Rain": "no"}, {"Sprinkler": "on"}]
     whole = query(GARDEN, sets)
-    for cells in (1, 20):
-        monkeypatch.setattr(sys.modules["dissonance.query"], "TOGETHER", cells)
-        parts = query(GARDEN, sets)
+    assert sizes == [5]
+    for cells, expected in ((1, [1] * 5), (2 * Queries(GARDEN).tree.cells, [2, 2, 1])):
+        sizes.clear()
+        parts = Queries(GARDEN, cells_at_once=cells)(sets)
+        assert sizes == expected
         np.testing.assert_allclose(parts.log_partition, whole.log_partition, atol=1e-15)
         for n, m in whole.marginals.items():
             np.testing.assert_allclose(parts.marginals[n], m, atol=1e-15)

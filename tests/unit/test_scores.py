@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dissonance import PDG, Arc, Attention, DissonanceError, SoftmaxTable, Variable, incompatibility, inconsistency
 from dissonance.distributions import Joint
-from dissonance.scores import by_arc, divergence, divergences, observational_incompatibility, structural_deficiency
+from dissonance.scores import arc_divergence, by_arc, divergences, observational_incompatibility, structural_deficiency
 from reference import dense
 from strategies import MIXED, Case, cases, random_case, random_joint
 
@@ -98,7 +98,7 @@ def test_gamma_zero_ignores_structure_and_alpha_zero_ignores_an_arc():
 def test_scores_are_differentiable_in_theta_and_in_mu():
     pdg = PDG(Arc("p", X, Y, SoftmaxTable([[0.9, 0.1], [0.2, 0.8]])))
     table = torch.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=torch.float64, requires_grad=True)
-    divergence(Joint([X, Y], table), pdg["p"]).backward()
+    arc_divergence(Joint([X, Y], table), pdg["p"]).backward()
     m = table.detach()
     p = pdg["p"].cpd.table().detach()
     np.testing.assert_allclose(pdg["p"].cpd.logits.grad, m.sum(1, keepdim=True) * p - m, atol=1e-14)

@@ -28,7 +28,7 @@ app = typer.Typer(
 app.command()(score.score)
 app.command(short_help="Move the beliefs until they fit together, and save them.")(resolve.resolve)
 app.command(short_help="Write a model in another format.")(convert.convert)
-app.command(short_help="Draw a model.")(draw.draw)
+app.command("draw", short_help="Draw a model.")(draw.draw_model)
 app.command(short_help="Say what is installed, and whether all of it works.")(doctor.doctor)
 app.add_typer(study.app, name="study")
 

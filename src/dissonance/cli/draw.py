@@ -21,7 +21,7 @@ class Measure(StrEnum):
     saved = "saved"
 
 
-def draw(
+def draw_model(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The picture: a name that ends in .svg, .png or .pdf.")],
     blame: Annotated[bool, typer.Option("--blame", help="Solve, and colour each arc by its blame.")] = False,

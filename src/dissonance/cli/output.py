@@ -63,7 +63,7 @@ def write_json(record: Mapping[str, object]) -> None:
     sys.stdout.write(json.dumps(record, allow_nan=False) + "\n")
 
 
-def number(x: float) -> float | str | None:
+def json_number(x: float) -> float | str | None:
     """A number as JSON has it: infinity is a string, and what is undefined is null."""
     return x if math.isfinite(x) else None if math.isnan(x) else str(x)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
-from dissonance.cli.output import InterruptedRunError, console, log, number, progress, write_json
+from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, write_json
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -171,13 +171,13 @@ def _log_step(done: int, traces: Sequence[Trace]) -> None:
 
 def _record(run: Run, out: Path, seconds: float) -> dict[str, object]:
     bounds = {
-        key: {"inconsistency": number(v.upper), "lower": number(v.lower), "upper": number(v.upper)}
+        key: {"inconsistency": json_number(v.upper), "lower": json_number(v.lower), "upper": json_number(v.upper)}
         for key, v in (("initial", run.before), ("final", run.after))
     }
     return {
         **bounds,
-        "resolution_percent": number(run.resolution_percent),
-        "distortion_tv": number(run.distortion_tv),
+        "resolution_percent": json_number(run.resolution_percent),
+        "distortion_tv": json_number(run.distortion_tv),
         "steps": run.steps,
         "refocus": run.refocus,
         "flow": run.flow,

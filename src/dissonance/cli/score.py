@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
-from dissonance.cli.output import log, number, progress, write_json
+from dissonance.cli.output import json_number, log, progress, write_json
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency
@@ -99,9 +99,9 @@ def _record(
     result: Inconsistency, rows: list[BlameRow], best: Marginals | None, unit: Unit, seconds: float
 ) -> dict[str, object]:
     return {
-        "inconsistency": number(float(result.value) / unit.size),
-        "lower": number(result.lower / unit.size),
-        "upper": number(result.upper / unit.size),
+        "inconsistency": json_number(float(result.value) / unit.size),
+        "lower": json_number(result.lower / unit.size),
+        "upper": json_number(result.upper / unit.size),
         "unit": unit.value,
         "gamma": result.gamma,
         "converged": result.converged,
@@ -109,10 +109,10 @@ def _record(
         "arcs": [
             {
                 "name": r.name,
-                "beta": number(r.beta),
-                "divergence": number(r.divergence / unit.size),
-                "contribution": number(r.contribution / unit.size),
-                "saved_if_dropped": None if r.saved_if_dropped is None else number(r.saved_if_dropped / unit.size),
+                "beta": json_number(r.beta),
+                "divergence": json_number(r.divergence / unit.size),
+                "contribution": json_number(r.contribution / unit.size),
+                "saved_if_dropped": None if r.saved_if_dropped is None else json_number(r.saved_if_dropped / unit.size),
             }
             for r in rows
         ],

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.output import console, log, number, progress, resumable, write_json
+from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
 from dissonance.cli.study_gflownet import gflownet
 
 if TYPE_CHECKING:
-    from dissonance.studies.outcomes import Outcome
+    from dissonance.studies.outcomes import StrategyOutcome
 
 app = typer.Typer(help="Run an experiment of the paper again.", no_args_is_help=True)
 
 
-class Solver(StrEnum):
+class SolverChoice(StrEnum):
     """How the inconsistency is found."""
 
     exact = "exact"
     paper = "paper"
 
 
-class Rows(StrEnum):
+class RowDistribution(StrEnum):
     """How a row of a random cpd is drawn."""
 
     normalised = "uniform-normalised"
@@ -54,11 +54,12 @@ def synthetic(
         str | None, typer.Option(help="Which strategies, between commas (by default all).", metavar="NAMES")
     ] = None,
     solver: Annotated[
-        Solver, typer.Option(help="Certified solves, or the published loop with its unconverged ones.")
-    ] = Solver.exact,
+        SolverChoice, typer.Option(help="Certified solves, or the published loop with its unconverged ones.")
+    ] = SolverChoice.exact,
     rows: Annotated[
-        Rows, typer.Option(help="How a row of a cpd is drawn: as in the published runs, or as in the paper's text.")
-    ] = Rows.normalised,
+        RowDistribution,
+        typer.Option(help="How a row of a cpd is drawn: as in the published runs, or as in the paper's text."),
+    ] = RowDistribution.normalised,
     authors: Annotated[
         Path | None, typer.Option(help="Take the cpds of the authors' replicates in this folder.", metavar="FOLDER")
     ] = None,
@@ -87,11 +88,11 @@ def synthetic(
     from dissonance.studies import figures
     from dissonance.studies.publish import publish
     from dissonance.studies.runs import BLIND, STRATEGIES
-    from dissonance.studies.synthetic import Folder, Synthetic
+    from dissonance.studies.synthetic import Synthetic, SyntheticFolder
     from dissonance.studies.work import compute
 
     began = time.perf_counter()
-    known = BLIND if solver is Solver.paper else STRATEGIES
+    known = BLIND if solver is SolverChoice.paper else STRATEGIES
     study = Synthetic(
         replicates=replicates,
         strategies=tuple(s.strip() for s in strategies.split(",")) if strategies is not None else known,
@@ -103,7 +104,7 @@ def synthetic(
         steps=steps,
         hub_weight=hub_weight,
     )
-    folder = Folder(out, study)
+    folder = SyntheticFolder(out, study)
     with resumable(), progress("runs") as show:
         compute(folder, jobs=jobs or _cores(), progress=show)
     outcomes = folder.outcomes()
@@ -117,7 +118,7 @@ def synthetic(
         sys.stdout.write(f"\n{len(outcomes)} runs, {seconds:.3g} s; {out / 'report.md'} has it all\n")
 
 
-def _record(outcomes: Sequence[Outcome]) -> dict[str, object]:
+def _record(outcomes: Sequence[StrategyOutcome]) -> dict[str, object]:
     from dissonance.studies.outcomes import ALL, groups
 
     return {
@@ -126,11 +127,11 @@ def _record(outcomes: Sequence[Outcome]) -> dict[str, object]:
         "strategies": [
             {
                 "strategy": g.strategy,
-                "resolution_percent": number(g.spread("resolution_percent").mean),
-                "rate_percent": number(g.pooled_rate_percent),
-                "tv_mu": number(g.spread("tv_mu").mean),
-                "tv_theta": number(g.spread(lambda o: o.tv_theta[-1]).mean),
-                "solver_steps": number(g.spread("solver_steps").mean),
+                "resolution_percent": json_number(g.spread("resolution_percent").mean),
+                "rate_percent": json_number(g.pooled_rate_percent),
+                "tv_mu": json_number(g.spread("tv_mu").mean),
+                "tv_theta": json_number(g.spread(lambda o: o.tv_theta[-1]).mean),
+                "solver_steps": json_number(g.spread("solver_steps").mean),
             }
             for g in groups(outcomes)
             if g.structure == ALL
@@ -138,7 +139,7 @@ def _record(outcomes: Sequence[Outcome]) -> dict[str, object]:
     }
 
 
-def _show(outcomes: Sequence[Outcome]) -> None:
+def _show(outcomes: Sequence[StrategyOutcome]) -> None:
     """Print what the strategies came to, over all structures."""
     from rich import box
     from rich.table import Table

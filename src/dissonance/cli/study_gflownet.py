@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissonance.cli.output import console, log, number, progress, resumable, write_json
+from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
 from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
-    from dissonance.studies.gflownet.folder import Folder
+    from dissonance.studies.gflownet.folder import GflownetFolder
     from dissonance.studies.gflownet.settings import Settings
 
 
@@ -95,8 +95,8 @@ def gflownet(
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.studies import figures
-    from dissonance.studies.gflownet.folder import Folder, Machine
-    from dissonance.studies.gflownet.publish import publish
+    from dissonance.studies.gflownet.folder import GflownetFolder, Machine
+    from dissonance.studies.gflownet.publish import publish_gflownet
 
     began = time.perf_counter()
     lists = {"losses": losses, "rewards": rewards, "clamps": clamps, "searched": searched, "seeds": seeds}
@@ -108,7 +108,7 @@ def gflownet(
     given |= {k: v for k, v in numbers.items() if v is not None}
     settings = _settings(out, preset, given)
     machine = Machine(_device(device), together, storage)
-    folder = Folder(out, settings)
+    folder = GflownetFolder(out, settings)
     with resumable():
         if not folder.finished:
             if machine.device == "cpu" and settings.trajectories > LONG:
@@ -119,11 +119,11 @@ def gflownet(
                 folder.search(machine, show)
             with progress("confirmation") as show:
                 folder.confirm(machine, show)
-    if not publish(folder, draw=draw) and draw:
+    if not publish_gflownet(folder, draw=draw) and draw:
         log.warning(figures.MISSING)
     runs, seconds = len(folder.outcomes()), time.perf_counter() - began
     if as_json:
-        l1 = [{k: number(v) if isinstance(v, float) else v for k, v in row.items()} for row in _medians(folder)]
+        l1 = [{k: json_number(v) if isinstance(v, float) else v for k, v in row.items()} for row in _medians(folder)]
         record = {"study": "gflownet", "runs": runs, "l1": l1}
         write_json(record | {"report": str(out / "report.md"), "seconds": seconds})
     else:
@@ -133,7 +133,7 @@ def gflownet(
 
 def _settings(out: Path, preset: Preset | None, given: dict[str, Any]) -> Settings:
     """The settings of the study in the folder or of the preset, but for what is given."""
-    from dissonance.studies.gflownet.folder import claimed
+    from dissonance.studies.folder import claimed
     from dissonance.studies.gflownet.settings import Settings
 
     theirs = claimed(out)
@@ -163,7 +163,7 @@ def _device(device: Device) -> str:
     return ("cuda" if there else "cpu") if device is Device.auto else device.value
 
 
-def _show(folder: Folder) -> None:
+def _show(folder: GflownetFolder) -> None:
     """Print how far the policies are from their targets: the exact L1, median over the seeds."""
     from rich import box
     from rich.table import Table
@@ -178,7 +178,7 @@ def _show(folder: Folder) -> None:
     console().print(table)
 
 
-def _medians(folder: Folder) -> list[dict[str, Any]]:
+def _medians(folder: GflownetFolder) -> list[dict[str, Any]]:
     """By clamp and reward: the median L1 of each loss, the best hyperparameters only."""
     from statistics import median
 

@@ -29,13 +29,13 @@ class Function(CPD):
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """The targets must be Euclidean."""
-        self.widths = width(targets)
+        self.widths = dimensions(targets)
         check_outputs(self.f, sources, sum(self.widths))
         return self
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """The point f(s)."""
-        made = self.f(joined(sources))
+        made = self.f(concatenated(sources))
         return Drawn(tuple(v[:, None] for v in made.split(self.widths, -1)), made.new_ones(len(made), 1))
 
 
@@ -110,7 +110,7 @@ class Distributed(CPD):
         if any(v.is_finite for v in targets) and len(targets) > 1:
             raise CapabilityError("a finite target of a drawn cpd comes alone; give every other target an arc.")
         self.finite = sum(v.size for v in targets if v.is_finite)
-        self.widths = () if self.finite else width(targets)
+        self.widths = () if self.finite else dimensions(targets)
         left, right = (", ".join(v.name for v in side) for side in (sources, targets))
         self.ends = f"{left} -> {right}".lstrip()
         self._check(sources)
@@ -140,7 +140,7 @@ class Distributed(CPD):
         """log p(t | s), one number a batch element."""
         p = self.at(sources)
         try:
-            return p.log_prob(targets[0] if self.finite else joined(targets))
+            return p.log_prob(targets[0] if self.finite else concatenated(targets))
         except NotImplementedError:
             raise CapabilityError(f"the {_name(p)} of the arc {self.ends} has no log_prob.") from None
 
@@ -217,7 +217,7 @@ class Generated(CPD):
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """The targets must be Euclidean, and the module have as many outputs."""
-        self.widths = width(targets)
+        self.widths = dimensions(targets)
         check_outputs(self.f, (*sources, Variable("noise", Euclidean(self.noise))), sum(self.widths))
         return self
 
@@ -230,7 +230,7 @@ class Generated(CPD):
         rows = len(sources[0]) if sources else 1
         dtype = next((p.dtype for p in self.f.parameters()), torch.get_default_dtype())
         noise = torch.randn((rows * count, self.noise), generator=generator, dtype=dtype)
-        made = self.f(joined([*(s.repeat_interleave(count, 0) for s in sources), noise]))
+        made = self.f(concatenated([*(s.repeat_interleave(count, 0) for s in sources), noise]))
         values = made.reshape(rows, count, -1).split(self.widths, -1)
         return Drawn(values, made.new_full((rows, count), 1 / count))
 
@@ -247,7 +247,7 @@ class UniformBox(Distributed):
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """One bound for all dimensions, or one for each."""
-        size = sum(width(targets))
+        size = sum(dimensions(targets))
         given = {self.get_buffer(n).numel() for n in ("low", "high")} - {1, size}
         if given:
             raise DissonanceError(f"there are {given.pop()} bounds for {size} dimensions: give one, or one for each.")
@@ -259,7 +259,7 @@ class UniformBox(Distributed):
         return Independent(torch.distributions.Uniform(low, high, validate_args=False), 1, validate_args=False)
 
 
-def width(variables: Sequence[Variable]) -> tuple[int, ...]:
+def dimensions(variables: Sequence[Variable]) -> tuple[int, ...]:
     """The dimensions of Euclidean variables."""
     found: list[int] = []
     for v in variables:
@@ -276,7 +276,7 @@ def check_outputs(f: nn.Module, sources: Variables, wanted: int) -> None:
         return
     try:
         with tried(f), torch.no_grad():
-            made = f(joined(given)).shape
+            made = f(concatenated(given)).shape
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise _cannot_take(f, sources, error) from None
     if len(made) != 2 or made[-1] != wanted:
@@ -289,7 +289,7 @@ def zeros(f: nn.Module, sources: Variables) -> list[Tensor]:
     """One row of zeros for each source, of the kind that a module works with."""
     first = next((p for p in (*f.parameters(), *f.buffers()) if p.is_floating_point()), torch.zeros(()))
     return [
-        torch.zeros(1, dtype=torch.long, device=first.device) if v.is_finite else first.new_zeros(1, *width([v]))
+        torch.zeros(1, dtype=torch.long, device=first.device) if v.is_finite else first.new_zeros(1, *dimensions([v]))
         for v in sources
     ]
 
@@ -322,6 +322,6 @@ def check_values(v: Variable, values: Tensor) -> None:
         raise DissonanceError(f"{v.name} is {v.domain}, but its rows have shape {tuple(values.shape[1:])}.")
 
 
-def joined(values: Sequence[Tensor]) -> Tensor:
+def concatenated(values: Sequence[Tensor]) -> Tensor:
     """Values of several variables laid end to end, (N, ...)."""
     return values[0] if len(values) == 1 else torch.cat([v if v.dim() > 1 else v[:, None] for v in values], -1)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal
 
 from dissonance.cpds.base import CPD, Drawn, Values, Variables
-from dissonance.cpds.drawn import Distributed, check_outputs, gaussian_samples, joined, width
+from dissonance.cpds.drawn import Distributed, check_outputs, concatenated, dimensions, gaussian_samples
 from dissonance.errors import DissonanceError
 
 
@@ -27,7 +27,7 @@ class NeuralGaussian(Distributed):
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """The modules have a number for each dimension of the targets, `both` two."""
-        size = sum(width(targets))
+        size = sum(dimensions(targets))
         for f, wanted in ((self.mean, size), (self.log_scale, size), (self.both, 2 * size)):
             if f is not None:
                 check_outputs(f, sources, wanted)
@@ -39,7 +39,7 @@ class NeuralGaussian(Distributed):
 
     def parameters_at(self, sources: Values) -> tuple[Tensor, Tensor]:
         """The mean and the log scale given each setting of the sources."""
-        x = joined(sources)
+        x = concatenated(sources)
         if self.both is not None:
             mean, log_scale = self.both(x).chunk(2, -1)
             return mean, log_scale
@@ -61,7 +61,7 @@ class NeuralCategorical(Distributed):
         self.logits = logits
 
     def _categorical(self, *sources: Tensor) -> Distribution:
-        return torch.distributions.Categorical(logits=self.logits(joined(sources)), validate_args=False)
+        return torch.distributions.Categorical(logits=self.logits(concatenated(sources)), validate_args=False)
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """One finite target."""
@@ -76,7 +76,7 @@ class NeuralCategorical(Distributed):
 
     def surprisal(self, targets: Values, sources: Values) -> Tensor:
         """The cross-entropy."""
-        return nn.functional.cross_entropy(self.logits(joined(sources)), targets[0], reduction="none")
+        return nn.functional.cross_entropy(self.logits(concatenated(sources)), targets[0], reduction="none")
 
 
 class BernoulliImages(Distributed):
@@ -91,14 +91,14 @@ class BernoulliImages(Distributed):
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """As many logits as the targets have pixels."""
-        check_outputs(self.logits, sources, sum(width(targets)))
+        check_outputs(self.logits, sources, sum(dimensions(targets)))
         return super().bind(sources, targets)
 
     def _bernoulli(self, *sources: Tensor) -> Distribution:
-        made = torch.distributions.Bernoulli(logits=self.logits(joined(sources)), validate_args=False)
+        made = torch.distributions.Bernoulli(logits=self.logits(concatenated(sources)), validate_args=False)
         return Independent(made, 1, validate_args=False)
 
     def surprisal(self, targets: Values, sources: Values) -> Tensor:
         """The binary cross-entropy, added up over the pixels."""
-        logits = self.logits(joined(sources))
-        return nn.functional.binary_cross_entropy_with_logits(logits, joined(targets), reduction="none").sum(-1)
+        logits = self.logits(concatenated(sources))
+        return nn.functional.binary_cross_entropy_with_logits(logits, concatenated(targets), reduction="none").sum(-1)

@@ -18,7 +18,7 @@ from dissonance.distributions.messages import ONE, SUM, Arithmetic, Array
 
 
 @dataclass(frozen=True)
-class Factor:
+class LogFactor:
     """A table of logarithms over some variables, flat in C order."""
 
     scope: tuple[Hashable, ...]
@@ -66,7 +66,7 @@ class Factors:
     """
 
     def __init__(
-        self, levels: Levels, sizes: Mapping[Hashable, int], given: Sequence[Hashable], factors: Sequence[Factor]
+        self, levels: Levels, sizes: Mapping[Hashable, int], given: Sequence[Hashable], factors: Sequence[LogFactor]
     ) -> None:
         self.levels = levels
         self.cuts: dict[tuple[Hashable, ...], list[Cut]] = {}

@@ -21,7 +21,7 @@ def junction_forest(size: Index, scope_at: Index, scope: Index) -> tuple[Index, 
 
     A cluster has its variables in the order of their elimination.
     """
-    return forest(*eliminate(size, *neighbours(len(size), scope_at, scope)))
+    return clique_forest(*eliminate(size, *neighbours(len(size), scope_at, scope)))
 
 
 @compiled
@@ -50,7 +50,7 @@ def neighbours(variables: int, scope_at: Index, scope: Index) -> tuple[Index, In
 
 
 @compiled
-def forest(order: Index, clique_at: Index, clique: Index) -> tuple[Index, Index, Index]:
+def clique_forest(order: Index, clique_at: Index, clique: Index) -> tuple[Index, Index, Index]:
     """The cliques of an elimination as a junction forest; one that lies inside another is left out."""
     n = len(order)
     length = clique_at[1:] - clique_at[:-1]

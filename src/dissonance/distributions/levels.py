@@ -22,7 +22,7 @@ SMALL = 1024
 
 
 @dataclass(frozen=True)
-class Group:
+class LevelGroup:
     """Clusters of one level and one shape, one after another: (clusters, separator states, states of the rest).
 
     Their parents are of one size too: each separator state has as many `others` there.
@@ -62,10 +62,10 @@ class Levels:
         self.groups = self._plan()
 
     @cached_property
-    def numpy(self) -> tuple[tuple[Group, ...], ...]:
+    def numpy(self) -> tuple[tuple[LevelGroup, ...], ...]:
         """The same groups with indices for numpy."""
 
-        def plain(g: Group) -> Group:
+        def plain(g: LevelGroup) -> LevelGroup:
             collect = None if g.collect is None else intp(g.collect)
             return replace(g, spread=tuple(map(intp, g.spread)), places=tuple(map(intp, g.places)), collect=collect)
 
@@ -91,7 +91,7 @@ class Levels:
         """Rows to select, on this plan's device."""
         return torch.from_numpy(np.concatenate(parts).astype(np.int32)).to(self.device)
 
-    def _plan(self) -> tuple[tuple[Group, ...], ...]:
+    def _plan(self) -> tuple[tuple[LevelGroup, ...], ...]:
         tree, cells, children = self.tree, self.cells, self._children
         states = [prod(tree.sizes[v] for v in s) for s in tree.separators]
         depth = [0] * len(cells)
@@ -118,10 +118,10 @@ class Levels:
             rest = (v for v in above if v not in separator)
             return in_level[tree.parent[i]] + walk((*separator, *rest), above, tree.sizes)
 
-        def group(members: Sequence[int]) -> Group:
+        def group(members: Sequence[int]) -> LevelGroup:
             i, last = members[0], members[-1]
             ranks = range(len(children[i]))
-            return Group(
+            return LevelGroup(
                 tuple(members),
                 slice(self.start[i], self.start[last] + cells[last]),
                 states[i],

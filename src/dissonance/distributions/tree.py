@@ -208,7 +208,7 @@ def _decomposed(pairs: tuple[tuple[str, int], ...], scope_at: bytes, scope: byte
     return tree
 
 
-def forget() -> None:
+def forget_trees() -> None:
     """Remember no forest."""
     _decomposed.cache_clear()
 

@@ -10,7 +10,7 @@ from dissonance.drawing import style
 from dissonance.drawing.curves import Curve, cut, offset
 from dissonance.drawing.layout import Tag
 from dissonance.drawing.routes import Route
-from dissonance.drawing.scene import Dot, Mark, Shape, Stroke
+from dissonance.drawing.scene import Dot, FilledShape, Mark, Stroke
 from dissonance.drawing.text import Label, joined, label, plain
 
 TOUCH = 1.5
@@ -63,12 +63,12 @@ class Look:
 
 def marks(look: Look, route: Route) -> tuple[Mark, ...]:
     """The lines and heads of an arc, from the back to the front."""
-    width = style.width(look.beta)
+    width = style.line_width(look.beta)
     length = 6.5 + 1.7 * width
     back = length * (0.7 + BACK * (look.heads - 1))
     tips = [(curve[-1][3], curve) for _, curve in route.heads]
     lines: list[Curve] = list(route.tails)
-    heads: list[Shape] = []
+    heads: list[FilledShape] = []
     for _, curve in tips:
         reached, _ = cut(curve, TOUCH)
         line, towards = cut(reached, back)
@@ -88,11 +88,11 @@ def marks(look: Look, route: Route) -> tuple[Mark, ...]:
     return (*found, *heads)
 
 
-def _head(tip: complex, towards: complex, length: float, colour: str) -> Shape:
+def _head(tip: complex, towards: complex, length: float, colour: str) -> FilledShape:
     """An arrow head with a notch."""
     wing = 0.42 * length * 1j
     corners = (0, -length + wing, -0.72 * length, -length - wing)
-    return Shape(tuple(tip + towards * c for c in corners), colour, "head")
+    return FilledShape(tuple(tip + towards * c for c in corners), colour, "head")
 
 
 def _companions(beside: Sequence[Beside], lines: Sequence[Curve], width: float) -> list[Stroke]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from dissonance.drawing import style
 from dissonance.drawing.curves import Curve, straight
-from dissonance.drawing.looks import number
-from dissonance.drawing.scene import Box, Dot, Group, Mark, Scene, Stroke, Writing
+from dissonance.drawing.looks import short_number
+from dissonance.drawing.scene import Box, Dot, Mark, MarkGroup, Scene, Stroke, Writing
 from dissonance.drawing.text import label, plain
 
 ROW, BAR = 19.0, 190.0
@@ -23,18 +23,18 @@ def bars(rows: Sequence[tuple[str, float]], title: str) -> Scene:
     names = [label(name) for name, _ in rows]
     left = max((n.width for n in names), default=0.0) * style.TAG + 2 * GAP
     most = max((x for _, x in rows if math.isfinite(x)), default=0.0)
-    groups: list[Group] = []
+    groups: list[MarkGroup] = []
     for i, (name, (key, x)) in enumerate(zip(names, rows, strict=True)):
         y = GAP + ROW * (i + 0.5)
         part = 1.0 if x == math.inf else x / most if most > 0 and x > 0 else 0.0
-        shown = plain("-" if math.isnan(x) else number(x))
+        shown = plain("-" if math.isnan(x) else short_number(x))
         end = left + BAR * part
         marks: list[Mark] = [
             Writing(complex(left - GAP - name.width * style.TAG / 2, y + 4), name, style.TAG, "ink", italic=True),
             Box(complex(left, y - 5), max(1.0, BAR * part), 10, 2, style.blame_colour(part)),
             Writing(complex(end + 7 + shown.width * style.NOTE / 2, y + 3.5), shown, style.NOTE, "ink"),
         ]
-        groups.append(Group("bar", key, f"{key}: {number(x)} nats", tuple(marks)))
+        groups.append(MarkGroup("bar", key, f"{key}: {short_number(x)} nats", tuple(marks)))
     return Scene(left + BAR + 64, 2 * GAP + ROW * len(rows), tuple(groups), title)
 
 
@@ -53,7 +53,7 @@ def falling(steps: Sequence[int], overall: Sequence[float], local: Sequence[floa
         Stroke((straight(complex(LEFT, y), complex(LEFT + WIDE, y)),), 0.6, "rim") for y in (TOP, bottom)
     ]
     for x, y in ((high, TOP), (low, bottom)):
-        shown = plain(number(x))
+        shown = plain(short_number(x))
         frame.append(Writing(complex(LEFT - 7 - shown.width * style.NOTE / 2, y + 3.5), shown, style.NOTE, "muted"))
     for step in (first, last):
         shown = plain(f"step {step}")
@@ -62,7 +62,7 @@ def falling(steps: Sequence[int], overall: Sequence[float], local: Sequence[floa
     lines = [
         Stroke(c, 1.8, "focus1", (), "global") for c in _lines([at(s, x) for s, x in zip(steps, overall, strict=True)])
     ]
-    groups = [Group("frame", "", "", tuple(frame)), Group("trace", "", "", (*lines, *dots))]
+    groups = [MarkGroup("frame", "", "", tuple(frame)), MarkGroup("trace", "", "", (*lines, *dots))]
     return Scene(LEFT + WIDE + RIGHT + 22, bottom + BOTTOM, tuple(groups), title)
 
 

@@ -22,7 +22,7 @@ def straight(a: complex, b: complex) -> Cubic:
     return a, a + (b - a) / 3, b - (b - a) / 3, b
 
 
-def moved(curve: Curve, by: complex) -> Curve:
+def moved_curve(curve: Curve, by: complex) -> Curve:
     """The same curve elsewhere."""
     return tuple((a + by, b + by, c + by, d + by) for a, b, c, d in curve)
 
@@ -32,7 +32,7 @@ def points(curve: Curve) -> NDArray[np.complex128]:
     return (np.array(curve, dtype=np.complex128) @ _BASIS.T).reshape(-1)
 
 
-def bounds(curve: Curve) -> Corners:
+def bounding_box(curve: Curve) -> Corners:
     """The rectangle around a curve."""
     found = points(curve)
     return float(found.real.min()), float(found.imag.min()), float(found.real.max()), float(found.imag.max())
@@ -46,7 +46,7 @@ def hits(curve: Curve, rectangles: NDArray[np.float64]) -> list[int]:
     return np.flatnonzero(inside.any(0)).tolist()
 
 
-def split(piece: Cubic, t: float) -> tuple[Cubic, Cubic]:
+def split_cubic(piece: Cubic, t: float) -> tuple[Cubic, Cubic]:
     """The two parts of a cubic, before and after t (de Casteljau)."""
     a, b, c, d = piece
     ab, bc, cd = a + t * (b - a), b + t * (c - b), c + t * (d - c)
@@ -64,8 +64,8 @@ def cut(curve: Curve, length: float) -> tuple[Curve, complex]:
     low, high = 0.0, 1.0
     for _ in range(24):
         t = (low + high) / 2
-        low, high = (low, t) if abs(tip - split(kept[-1], t)[0][3]) < length else (t, high)
-    kept[-1] = split(kept[-1], low)[0]
+        low, high = (low, t) if abs(tip - split_cubic(kept[-1], t)[0][3]) < length else (t, high)
+    kept[-1] = split_cubic(kept[-1], low)[0]
     return tuple(kept), direction(tip - kept[-1][3])
 
 

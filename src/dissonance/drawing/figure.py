@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import Any
 
-from dissonance.drawing.scene import Box, Dot, Mark, Scene, Shape, Stroke, Writing
+from dissonance.drawing.scene import Box, Dot, FilledShape, Mark, Scene, Stroke, Writing
 from dissonance.drawing.style import DARK, LIGHT
 from dissonance.errors import CapabilityError
 
@@ -60,7 +60,7 @@ def _artists(mark: Mark, colours: dict[str, str], page: Any) -> list[Any]:
             "transform": page,
         }
         return [PathPatch(path, fill=False, **look)]
-    if isinstance(mark, Shape):
+    if isinstance(mark, FilledShape):
         return [
             Polygon([(p.real, p.imag) for p in mark.points], color=colour(mark.colour), linewidth=0, transform=page)
         ]

@@ -85,7 +85,7 @@ def _choices(look: Look, route: Route) -> Iterator[tuple[complex, complex, float
 def _written(look: Look, spot: complex, up: complex) -> tuple[Writing, ...]:
     """The label on one side of the line, the note on the other."""
     beside = BOLD if any(b.controlled for b in look.beside) else SIDE if look.beside else 0
-    away = style.width(look.beta) / 2 + beside + 2.5
+    away = style.line_width(look.beta) / 2 + beside + 2.5
     found: list[Writing] = []
     if look.label is not None:
         found.append(_aside(look.label, style.TAG, spot, up, away, "ink"))

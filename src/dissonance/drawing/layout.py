@@ -80,7 +80,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Placement:
     """Boxes by variable, places by arc."""
 
     boxes: dict[str, Rectangle]
@@ -112,7 +112,7 @@ class _Elements:
         return passed
 
 
-def layout(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Layout:
+def layout(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Placement:
     """Place connected variables (by name, with the widths of their boxes) and the arcs between them."""
     rank = ranks(list(widths), arcs)
     where = {a: _column(e, rank, arcs) for a, e in arcs.items()}
@@ -143,7 +143,7 @@ def layout(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[
     ports = _ports(boxes, arcs, chains)
     edges = {v: spans[2 * rank[v]] for v in widths}
     places = {a: _place(a, e, chains, ports, edges, tags[a], ends[a], spans[where[a]]) for a, e in arcs.items()}
-    return Layout(boxes, places)
+    return Placement(boxes, places)
 
 
 def _middle(span: tuple[float, float]) -> float:

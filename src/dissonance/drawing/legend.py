@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from dissonance.drawing import style
 from dissonance.drawing.arrows import BOLD, DASHES, DOTS, DOUBT, SIDE, Look
 from dissonance.drawing.curves import straight
-from dissonance.drawing.looks import largest, number
-from dissonance.drawing.scene import Box, Mark, Stroke, Writing, moved
+from dissonance.drawing.looks import largest, short_number
+from dissonance.drawing.scene import Box, Mark, Stroke, Writing, moved_mark
 from dissonance.drawing.text import Label, label, plain
 
 SAMPLE, GAP, ROW = 26.0, 18.0, 20.0
@@ -49,13 +49,13 @@ def _weights(looks: Sequence[Look]) -> list[Entry]:
     finite = sorted({k.beta for k in looks if 0 < k.beta < math.inf})
     hard = any(k.beta == math.inf for k in looks)
     ends = finite[:1] + finite[-1:] if len(finite) > 1 else finite if hard and finite else []
-    found = [Entry((_line(style.width(b), "ink"),), SAMPLE, plain(f"β = {number(b)}")) for b in ends]
+    found = [Entry((_line(style.line_width(b), "ink"),), SAMPLE, plain(f"β = {short_number(b)}")) for b in ends]
     if hard:
-        found.append(Entry((_line(style.width(math.inf), "ink"),), SAMPLE, plain("β = ∞ (!)")))
+        found.append(Entry((_line(style.line_width(math.inf), "ink"),), SAMPLE, plain("β = ∞ (!)")))
     if any(k.beta == 0 for k in looks):
-        found.append(Entry((_line(style.width(0), "muted", DOTS),), SAMPLE, plain("not attended")))
+        found.append(Entry((_line(style.line_width(0), "muted", DOTS),), SAMPLE, plain("not attended")))
     if any(k.beta < 0 for k in looks):
-        found.append(Entry((_line(style.width(1), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
+        found.append(Entry((_line(style.line_width(1), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
     return found
 
 
@@ -63,7 +63,7 @@ def _ramp(most: float) -> Entry:
     step = BAR / STEPS
     colours = [style.blame_colour(i / (STEPS - 1)) for i in range(STEPS)]
     bar = tuple(Box(complex(i * step, -4), step + 0.3, 8, 0, c) for i, c in enumerate(colours))
-    return Entry(bar, BAR, plain(f"blame, 0 to {number(most)} nats"))
+    return Entry(bar, BAR, plain(f"blame, 0 to {short_number(most)} nats"))
 
 
 def _line(width: float, colour: str, dash: tuple[float, ...] = ()) -> Stroke:
@@ -77,7 +77,7 @@ def laid_out(found: Sequence[Entry], widest: float) -> tuple[list[Mark], float, 
     for e in found:
         if x > 0 and x + e.width > widest:
             x, y = 0.0, y + ROW
-        marks += [moved(m, complex(x, y)) for m in e.sample]
+        marks += [moved_mark(m, complex(x, y)) for m in e.sample]
         at = complex(x + e.length + 7 + e.meaning.width * style.NOTE / 2, y + 0.36 * style.NOTE)
         marks.append(Writing(at, e.meaning, style.NOTE, "ink"))
         x, wide = x + e.width + GAP, max(wide, x + e.width)

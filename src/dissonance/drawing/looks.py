@@ -49,7 +49,7 @@ def _look(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapp
     if blame is not None:
         mine = blame.get(arc.name, math.nan)
         colour = "muted" if math.isnan(mine) else style.blame_colour(share(mine, blame))
-        note = number(mine) if mine > SLIGHT * max(largest(blame), 1e-9) else ""
+        note = short_number(mine) if mine > SLIGHT * max(largest(blame), 1e-9) else ""
     heads = 2 if is_deterministic(arc) else 1
     return Look(arc.name, beta, heads, colour, _beside(arc, list(foci.values())), note)
 
@@ -125,6 +125,6 @@ def largest(blame: Mapping[str, float]) -> float:
     return max((x for x in blame.values() if math.isfinite(x)), default=0.0)
 
 
-def number(x: float) -> str:
+def short_number(x: float) -> str:
     """A number with three digits, and infinity as its sign."""
     return "∞" if x == math.inf else f"{x:.3g}"

@@ -8,7 +8,7 @@ from functools import singledispatch
 from html import escape
 
 from dissonance.drawing.chart import bars, falling
-from dissonance.drawing.looks import number
+from dissonance.drawing.looks import short_number
 from dissonance.drawing.picture import draw
 from dissonance.drawing.svg import svg
 from dissonance.inconsistency import Inconsistency
@@ -91,7 +91,7 @@ def _proof(value: Inconsistency) -> str:
 
 
 def _digits(x: float) -> str:
-    return f"{x:.9g}" if math.isfinite(x) else number(x)
+    return f"{x:.9g}" if math.isfinite(x) else short_number(x)
 
 
 def _arcs(pdg: PDG) -> str:

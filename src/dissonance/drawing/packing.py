@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from dissonance.drawing.curves import Corners, bounds, moved
+from dissonance.drawing.curves import Corners, bounding_box, moved_curve
 from dissonance.drawing.layout import Rectangle, Tag, layout
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.routes import Route, routes
@@ -65,7 +65,7 @@ def _piece(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[
     placed = layout(widths, arcs, tags)
     found = routes(placed, tags)
     frames = [b.corners for b in placed.boxes.values()]
-    frames += [bounds(c) for r in found.values() for c in (*r.tails, *(h for _, h in r.heads))]
+    frames += [bounding_box(c) for r in found.values() for c in (*r.tails, *(h for _, h in r.heads))]
     frames += [_label(r, tags[a]) for a, r in found.items() if tags[a].width]
     left, top = min(f[0] for f in frames), min(f[1] for f in frames)
     right, bottom = max(f[2] for f in frames), max(f[3] for f in frames)
@@ -83,8 +83,8 @@ def _moved(piece: Arrangement, by: complex) -> Arrangement:
     boxes = {v: Rectangle(b.centre + by, b.width, b.height) for v, b in piece.boxes.items()}
     lines = {
         a: Route(
-            tuple(moved(c, by) for c in r.tails),
-            tuple((v, moved(h, by)) for v, h in r.heads),
+            tuple(moved_curve(c, by) for c in r.tails),
+            tuple((v, moved_curve(h, by)) for v, h in r.heads),
             None if r.junction is None else r.junction + by,
             r.spot + by,
             r.heading,

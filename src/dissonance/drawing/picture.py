@@ -12,10 +12,10 @@ from dissonance.drawing.arrows import Look, marks
 from dissonance.drawing.figure import rendered
 from dissonance.drawing.labels import writings
 from dissonance.drawing.legend import Entry, entries, laid_out
-from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, number, shown_attention
+from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
 from dissonance.drawing.packing import Arrangement, arranged
 from dissonance.drawing.ranks import Ends
-from dissonance.drawing.scene import Box, Group, Scene, Writing, moved_group
+from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, moved_group
 from dissonance.drawing.svg import THEMES, svg
 from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
@@ -101,11 +101,11 @@ def draw(
     found = looks(pdg, attention, foci, blamed, named)
     where = _arranged(pdg, found)
     written = writings(found, where.routes, where.boxes)
-    arcs: list[Group] = []
+    arcs: list[MarkGroup] = []
     for a in pdg.arcs:
         shown = (*marks(found[a.name], where.routes[a.name]), *written[a.name])
-        arcs.append(Group("arc", a.name, _told(a, attention, foci, blamed), shown))
-    boxes = [Group("variable", v.name, repr(v), _box(v, where)) for v in pdg.variables]
+        arcs.append(MarkGroup("arc", a.name, _told(a, attention, foci, blamed), shown))
+    boxes = [MarkGroup("variable", v.name, repr(v), _box(v, where)) for v in pdg.variables]
     summary = f"PDG with {_count(pdg.variables, 'variable')} and {_count(pdg.arcs, 'arc')}"
     explained = entries(list(found.values()), list(foci), blamed) if legend else []
     return Drawing(_framed([*arcs, *boxes], where, explained, title, summary), theme)
@@ -130,12 +130,14 @@ def _told(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapp
     left = ", ".join(_names(arc.sources))
     beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
     parts = [f"{arc.name}: {left}{' ' if left else ''}→ {', '.join(_names(arc.targets))}", type(arc.cpd).__name__]
-    parts.append(f"beta {number(beta)}, alpha {number(alpha)}" if attention.alpha else f"beta {number(beta)}")
+    parts.append(
+        f"beta {short_number(beta)}, alpha {short_number(alpha)}" if attention.alpha else f"beta {short_number(beta)}"
+    )
     for name, f in foci.items():
         if (chi := controls(f.control, arc)) > 0:
-            parts.append(f"control {number(chi)}{f' ({name})' if len(foci) > 1 else ''}")
+            parts.append(f"control {short_number(chi)}{f' ({name})' if len(foci) > 1 else ''}")
     if blame is not None and arc.name in blame:
-        parts.append(f"blame {number(blame[arc.name])} nats")
+        parts.append(f"blame {short_number(blame[arc.name])} nats")
     return "\n".join(parts)
 
 
@@ -146,7 +148,7 @@ def _box(v: Variable, where: Arrangement) -> tuple[Box, Writing]:
     return Box(corner, frame.width, frame.height, 7, "box", "rim"), name
 
 
-def _framed(groups: list[Group], where: Arrangement, explained: Sequence[Entry], title: str, shown: str) -> Scene:
+def _framed(groups: list[MarkGroup], where: Arrangement, explained: Sequence[Entry], title: str, shown: str) -> Scene:
     """The picture with its title above and its legend below, all inside a margin."""
     heading = plain(title, MAX_TITLE)
     top = MARGIN + (style.TITLE + 14 if title else 0)
@@ -157,8 +159,8 @@ def _framed(groups: list[Group], where: Arrangement, explained: Sequence[Entry],
     picture = [moved_group(g, complex(middle, top)) for g in groups]
     if title:
         at = complex(width / 2, MARGIN + style.TITLE * 0.8)
-        picture.insert(0, Group("title", "", "", (Writing(at, heading, style.TITLE, "ink", bold=True),)))
+        picture.insert(0, MarkGroup("title", "", "", (Writing(at, heading, style.TITLE, "ink", bold=True),)))
     if explained:
         by = complex((width - wide) / 2, top + where.height + 14)
-        picture.append(moved_group(Group("legend", "", "", tuple(keys)), by))
+        picture.append(moved_group(MarkGroup("legend", "", "", tuple(keys)), by))
     return Scene(width, bottom, tuple(picture), title or shown)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissonance.drawing.curves import Curve, at_abscissa, direction, hits, through
-from dissonance.drawing.layout import Layout, Place, Tag, Way
+from dissonance.drawing.layout import Place, Placement, Tag, Way
 
 CLEAR = 4.0
 """The distance that lines keep from boxes."""
@@ -30,7 +30,7 @@ class Route:
     heading: complex
 
 
-def routes(layout: Layout, tags: Mapping[str, Tag]) -> dict[str, Route]:
+def routes(layout: Placement, tags: Mapping[str, Tag]) -> dict[str, Route]:
     """The curves of every arc."""
     names = list(layout.boxes)
     corners = [layout.boxes[v].corners for v in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dissonance.drawing.curves import Curve
-from dissonance.drawing.curves import moved as moved_curve
+from dissonance.drawing.curves import moved_curve as moved_curve
 from dissonance.drawing.text import Label
 
 
@@ -21,7 +21,7 @@ class Stroke:
 
 
 @dataclass(frozen=True)
-class Shape:
+class FilledShape:
     """A filled polygon."""
 
     points: tuple[complex, ...]
@@ -69,11 +69,11 @@ class Writing:
         return self.label.width * self.size
 
 
-Mark = Stroke | Shape | Dot | Box | Writing
+Mark = Stroke | FilledShape | Dot | Box | Writing
 
 
 @dataclass(frozen=True)
-class Group:
+class MarkGroup:
     """The marks that show one thing; `title` is what a browser says when the mouse rests on it."""
 
     kind: str
@@ -88,15 +88,15 @@ class Scene:
 
     width: float
     height: float
-    groups: tuple[Group, ...]
+    groups: tuple[MarkGroup, ...]
     title: str
 
 
-def moved(mark: Mark, by: complex) -> Mark:
+def moved_mark(mark: Mark, by: complex) -> Mark:
     """The same mark elsewhere."""
     if isinstance(mark, Stroke):
         return replace(mark, curve=moved_curve(mark.curve, by))
-    if isinstance(mark, Shape):
+    if isinstance(mark, FilledShape):
         return replace(mark, points=tuple(p + by for p in mark.points))
     if isinstance(mark, Dot):
         return replace(mark, centre=mark.centre + by)
@@ -105,6 +105,6 @@ def moved(mark: Mark, by: complex) -> Mark:
     return replace(mark, at=mark.at + by)
 
 
-def moved_group(group: Group, by: complex) -> Group:
+def moved_group(group: MarkGroup, by: complex) -> MarkGroup:
     """All marks of a group elsewhere."""
-    return replace(group, marks=tuple(moved(m, by) for m in group.marks))
+    return replace(group, marks=tuple(moved_mark(m, by) for m in group.marks))

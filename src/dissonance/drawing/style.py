@@ -43,7 +43,7 @@ _RAMP = ((0.0, "#9aa1ab"), (0.25, "#d9a514"), (0.6, "#e8630a"), (1.0, "#cf1124")
 """From no blame to the most: grey, yellow, orange, red."""
 
 
-def width(beta: float) -> float:
+def line_width(beta: float) -> float:
     """The width of an arc's line: grows with |beta| and is bounded, so that a hard arc has the widest."""
     weight = abs(beta)
     return _THIN + _MORE * (1.0 if weight == math.inf else weight / (1 + weight))

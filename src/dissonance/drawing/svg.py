@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from dissonance.drawing.curves import Curve
-from dissonance.drawing.scene import Box, Dot, Group, Mark, Scene, Shape, Stroke, Writing
+from dissonance.drawing.scene import Box, Dot, FilledShape, Mark, MarkGroup, Scene, Stroke, Writing
 from dissonance.drawing.style import DARK, LIGHT
 
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
@@ -45,7 +45,7 @@ def _colours(mark: Mark) -> tuple[str, ...]:
     return (mark.fill, mark.line) if isinstance(mark, Box) else (mark.colour,)
 
 
-def _group(group: Group, colours: dict[str, str], theme: str) -> list[str]:
+def _group(group: MarkGroup, colours: dict[str, str], theme: str) -> list[str]:
     name = f' data-name="{_text(group.name)}"' if group.name else ""
     lines = [f'<g class="{group.kind}"{name}>']
     if group.title:
@@ -58,7 +58,7 @@ def _mark(mark: Mark, colours: dict[str, str], theme: str) -> str:
         dash = f' stroke-dasharray="{" ".join(map(_number, mark.dash))}"' if mark.dash else ""
         paint = _paint(mark.colour, "stroke", colours, theme, mark.kind)
         return f'<path{paint} d="{_path(mark.curve)}" fill="none" stroke-width="{_number(mark.width, 2)}"{dash}/>'
-    if isinstance(mark, Shape):
+    if isinstance(mark, FilledShape):
         around = " ".join(f"{_number(p.real)},{_number(p.imag)}" for p in mark.points)
         return f'<polygon{_paint(mark.colour, "fill", colours, theme, mark.kind)} points="{around}"/>'
     if isinstance(mark, Dot):

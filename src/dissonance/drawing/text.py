@@ -64,10 +64,10 @@ def label(name: str) -> Label:
     base = _LETTERS.get(found["base"], found["base"])
     if index is not None and len(base) > 1:  # "at_home" is a word, "X_real" is not
         return plain(name)
-    first = Span(base, 0.0, 0.0, 1.0, width(base))
+    first = Span(base, 0.0, 0.0, 1.0, text_width(base))
     spans, right = [first], first.width
     if index is not None:
-        spans.append(Span(index, right + 0.03, 0.22, SMALL, SMALL * width(index)))
+        spans.append(Span(index, right + 0.03, 0.22, SMALL, SMALL * text_width(index)))
     primes = "\N{PRIME}" * len(found["primes"] + found["more"])
     if primes:
         spans.append(Span(primes, right + 0.03, -0.05, 1.0, 0.25 * len(primes)))
@@ -77,7 +77,7 @@ def label(name: str) -> Label:
 def plain(text: str, longest: int = MAX_CHARACTERS) -> Label:
     """The text as it is, cut if it is long."""
     shown = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return Label((Span(shown, 0.0, 0.0, 1.0, width(shown)),), width(shown))
+    return Label((Span(shown, 0.0, 0.0, 1.0, text_width(shown)),), text_width(shown))
 
 
 def joined(*labels: Label) -> Label:
@@ -90,7 +90,7 @@ def joined(*labels: Label) -> Label:
     return Label(tuple(spans), right)
 
 
-def width(text: str) -> float:
+def text_width(text: str) -> float:
     """How wide a text is, in units of its size."""
     return sum(_ASCII[c] if c in _ASCII else _width(c) for c in text)
 

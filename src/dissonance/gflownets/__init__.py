@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dissonance.gflownets.flow_network import surprisal_attention as surprisal_attention
     from dissonance.gflownets.grids import hyper_grid as hyper_grid
     from dissonance.gflownets.losses import LOSSES as LOSSES
-    from dissonance.gflownets.trainer import Plan as Plan
-    from dissonance.gflownets.trainer import Run as Run
     from dissonance.gflownets.trainer import Trainer as Trainer
+    from dissonance.gflownets.trainer import TrainingPlan as TrainingPlan
+    from dissonance.gflownets.trainer import TrainingRun as TrainingRun
     from dissonance.gflownets.training import train as train
     from dissonance.gflownets.trees import word_tree as word_tree
 

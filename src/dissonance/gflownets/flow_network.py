@@ -27,8 +27,8 @@ from dissonance.gflownets.paths import (
     all_trajectories,
     draw_trajectories,
     exploring,
-    lengths,
     log_probability,
+    path_lengths,
     terminating,
     visits,
 )
@@ -88,7 +88,7 @@ class FlowNetwork:
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """States in which trajectories of the policy end, (count,)."""
         rows = draw_trajectories(self.dag, self.policy, count, generator)
-        return rows[torch.arange(count), lengths(self.dag, rows) - 1]
+        return rows[torch.arange(count), path_lengths(self.dag, rows) - 1]
 
 
 def flow_pdg(
@@ -100,7 +100,7 @@ def flow_pdg(
     s, t = Variable("S", dag.states), Variable("S'", dag.states + 1)
     arcs = [
         Arc("Q", (), tau, Table(q)),
-        Arc("i", tau, i, UniformIndex(lengths(dag, rows), i.size)),
+        Arc("i", tau, i, UniformIndex(path_lengths(dag, rows), i.size)),
         Arc("at", (tau, i), (s, t), Transition(rows)),
         Arc("F", s, t, forward),
         Arc("B", t, s, backward),
@@ -142,7 +142,7 @@ class Walks:
                 log_q = log_probability(self.dag, pdg["at"].cpd.get_buffer("rows"), policy)
             return {"Q.p": torch.softmax(log_q.to(DTYPE), 0)}
         rows = draw_trajectories(self.dag, policy, self.count, generator)
-        return {"at.rows": rows, "i.length": lengths(self.dag, rows)}
+        return {"at.rows": rows, "i.length": path_lengths(self.dag, rows)}
 
 
 def flow_network(

@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dissonance.gflownets.policy import Parts
-from dissonance.gflownets.trajectories import BLOCK, Rows, Trajectories
+from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows
 from dissonance.gflownets.walk import Walk
 
 COLUMNS = tl.constexpr(16)  # of the heads, as stored
@@ -326,7 +326,7 @@ class _Score(torch.autograd.Function):
     """log P_F(move) - log P_B(back) of every row, differentiable in the parts of the network."""
 
     @staticmethod
-    def forward(ctx: Any, walk: Walk, rows: Rows, *values: Tensor) -> Tensor:
+    def forward(ctx: Any, walk: Walk, rows: TransitionRows, *values: Tensor) -> Tensor:
         parts = dict(zip(NAMES, values, strict=True))
         runs, count = rows.states.shape
         tables, sizes, weights = _tables(walk), _sizes(parts, walk), _weights(parts)
@@ -393,6 +393,6 @@ def _outer(a: Tensor, b: Tensor) -> Tensor:
     return product.reshape(runs, pieces, *product.shape[1:]).sum(1)
 
 
-def transition_scores(parts: Parts, walk: Walk, rows: Rows) -> Tensor:
+def transition_scores(parts: Parts, walk: Walk, rows: TransitionRows) -> Tensor:
     """log P_F(move) - log P_B(back) of every row (runs, rows)."""
     return _Score.apply(walk, rows, *(parts[name] for name in NAMES))  # pyright: ignore[reportReturnType]

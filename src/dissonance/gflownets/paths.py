@@ -77,7 +77,7 @@ def log_probability(dag: Dag, rows: Tensor, policy: Policy) -> Tensor:
     return taken.new_zeros(len(rows)).index_add(0, tau, taken)
 
 
-def lengths(dag: Dag, rows: Tensor) -> Tensor:
+def path_lengths(dag: Dag, rows: Tensor) -> Tensor:
     """|tau|: how many transitions each trajectory has, the exit included."""
     return (rows < dag.states).sum(1)
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from dissonance.gflownets.policy import Parts, logits
-from dissonance.gflownets.trajectories import Rows, Trajectories
+from dissonance.gflownets.trajectories import Trajectories, TransitionRows
 from dissonance.gflownets.walk import Walk
 
 NEVER = float("-inf")
-FEW = 64  # states; among fewer, to look for those that are the same costs more than it saves
+FEW_STATES = 64  # among fewer, to look for those that are the same costs more than it saves
 
 
 def forward_logits(parts: Parts, walk: Walk, states: Tensor) -> Tensor:
@@ -26,9 +26,9 @@ def choose(probabilities: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
     return torch.where(move < mass.shape[-1], move, last)
 
 
-def _policy(parts: Parts, walk: Walk, states: Tensor) -> Tensor:
-    """P_F at these states (runs, n), evaluated once at each of them unless they are few."""
-    if states.numel() < FEW:
+def _policy(parts: Parts, walk: Walk, states: Tensor, few: int) -> Tensor:
+    """P_F at these states (runs, n), evaluated once at each of them unless they are fewer than `few`."""
+    if states.numel() < few:
         return forward_logits(parts, walk, states).softmax(-1)
     once, place = walk.distinct(states)
     each = torch.arange(len(states), device=states.device).unsqueeze(1)
@@ -36,11 +36,12 @@ def _policy(parts: Parts, walk: Walk, states: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
+def rollout(parts: Parts, walk: Walk, uniform: Tensor, few: int = FEW_STATES) -> Trajectories:
     """Trajectories of each run, one for each row of uniform numbers (runs, trajectories, longest).
 
     Which one is drawn depends on nothing but the policy and the numbers. Trajectories that have ended are put aside,
-    those that meet share one evaluation of the policy; on a small graph it is evaluated once at every state.
+    those that meet share one evaluation of the policy, unless they are fewer than `few`; on a small graph it is
+    evaluated once at every state.
     """
     runs, count, longest = uniform.shape
     device = uniform.device
@@ -55,7 +56,7 @@ def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
         everywhere = torch.arange(walk.states, device=device).expand(runs, -1)
         table = forward_logits(parts, walk, everywhere).softmax(-1)
     for t in range(longest):
-        probabilities = _policy(parts, walk, state) if table is None else table[each, state]
+        probabilities = _policy(parts, walk, state, few) if table is None else table[each, state]
         move = choose(probabilities, walk.last[state], uniform[each, going, t])
         live = length[each, going] == 0
         states[each, going, t] = torch.where(live, state, 0).int()
@@ -72,7 +73,7 @@ def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
     return Trajectories(states, moves, length)
 
 
-def transition_scores(parts: Parts, walk: Walk, rows: Rows) -> Tensor:
+def transition_scores(parts: Parts, walk: Walk, rows: TransitionRows) -> Tensor:
     """log P_F(move | state) - log P_B(state before | state) of every row, the latter 0 at the start; (runs, rows).
 
     The network is evaluated once at each state, however many rows are there.

@@ -25,18 +25,18 @@ from dissonance.gflownets.optimiser import AdamW, Rates
 from dissonance.gflownets.policy import Parts, Shape
 from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
-from dissonance.gflownets.trajectories import BLOCK, Rows, Trajectories, padded
+from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows, padded
 from dissonance.gflownets.walk import Walk
 
 ALL = slice(None)
 ENTRIES = 1 << 27  # of P_F, tabulated at once
 LEAST = 0.01  # the learning rate falls to this share of itself
-FEW = 1 << 14  # trajectories of all runs; with fewer a GPU waits for launches, which are then recorded
+RECORDED_BATCH = 1 << 14  # trajectories of all runs; with fewer a GPU waits for launches, which are then recorded
 COARSE = 4096  # rows are padded to a multiple of it where every number of rows is recorded by itself
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One run: a loss, a seed, and the hyperparameters that the published search varies."""
 
     loss: str = "ModTB"
@@ -59,7 +59,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What all runs of a training have in common; the defaults are those of the published study."""
 
     iterations: int = 4000
@@ -88,12 +88,17 @@ class Trainer:
     """
 
     def __init__(
-        self, runs: Sequence[Run], dags: Sequence[Dag], plan: Plan | None = None, device: torch.device | str = "cpu",
+        self,
+        runs: Sequence[TrainingRun],
+        dags: Sequence[Dag],
+        plan: TrainingPlan | None = None,
+        device: torch.device | str = "cpu",
         kernels: bool | None = None,
-    ) -> None:  # fmt: skip
+        recorded_batch: int = RECORDED_BATCH,
+    ) -> None:
         if len(runs) != len(dags) or not runs:
             raise DissonanceError(f"{len(runs)} runs and {len(dags)} graphs; give each run its graph.")
-        self.runs, self.plan, self.device = tuple(runs), plan or Plan(), torch.device(device)
+        self.runs, self.plan, self.device = tuple(runs), plan or TrainingPlan(), torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
         self.dags = tuple(dags)
@@ -112,7 +117,9 @@ class Trainer:
         self.again = torch.empty(len(runs), self.plan.capacity, device=self.device)  # uniform, to replay
         self.tau = Trajectories.empty(len(runs), self.plan.batch, self.walk.longest, self.device)  # the latest batch
         self.iteration = 0
-        waits = self.device.type == "cuda" and self.kernels is not None and len(runs) * self.plan.batch <= FEW
+        waits = (
+            self.device.type == "cuda" and self.kernels is not None and len(runs) * self.plan.batch <= recorded_batch
+        )
         self._block = COARSE if waits else BLOCK
         self._drawing, self._moving = Recorded(waits), Recorded(waits)
 
@@ -183,7 +190,7 @@ class Trainer:
 
     def losses(self, parts: Parts, tau: Trajectories, rows: int | None = None) -> Tensor:
         """The loss of each run on these trajectories, whose transitions may be padded to so many rows."""
-        laid = Rows.of(self.walk, tau, rows)
+        laid = TransitionRows.of(self.walk, tau, rows)
         scores = (self.kernels or plain).transition_scores(parts, self.walk, laid)
         return self.kinds(laid.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +13,12 @@ from torch import Tensor
 
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.gflownets.dag import Dag
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
+from dissonance.io import files
 
 
 @dataclass
-class Record:
+class TrainingRecord:
     """What was seen of a training: the loss of every iteration, and how far the runs were from their targets."""
 
     losses: Tensor  # (runs, iterations)
@@ -33,16 +35,16 @@ class Record:
 
 
 def train(
-    runs: Sequence[Run],
+    runs: Sequence[TrainingRun],
     dags: Dag | Sequence[Dag],
-    plan: Plan | None = None,
+    plan: TrainingPlan | None = None,
     *,
     device: torch.device | str = "cpu",
     every: int | None = None,
     checkpoint: Path | str | None = None,
     keep_every: int = 500,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Trainer, Record]:
+) -> tuple[Trainer, TrainingRecord]:
     """Train these runs together; compute their exact fit `every` so many iterations, and at the end.
 
     With a `checkpoint`, the training is kept in that file every `keep_every` iterations, and goes on from there when
@@ -51,7 +53,7 @@ def train(
     graphs = [dags] * len(runs) if isinstance(dags, Dag) else list(dags)
     trainer = Trainer(runs, graphs, plan, device)
     end = trainer.plan.iterations
-    record = Record(torch.full((len(runs), end), float("nan"), device=trainer.device))
+    record = TrainingRecord(torch.full((len(runs), end), float("nan"), device=trainer.device))
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         _restore(path, trainer, record)
@@ -69,21 +71,19 @@ def train(
     return trainer, record
 
 
-def _keep(path: Path, trainer: Trainer, record: Record) -> None:
-    """Write the checkpoint beside itself first, so that a kill leaves the former one whole."""
+def _keep(path: Path, trainer: Trainer, record: TrainingRecord) -> None:
+    """Write the checkpoint, all or nothing: a kill leaves the former one whole."""
     state = trainer.state() | {"losses": record.losses.cpu(), "at": record.iterations, "fits": record.fits}
-    beside = path.with_name(path.name + ".part")
+    content = io.BytesIO()
+    torch.save(state, content)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            torch.save(state, file)
-        beside.replace(path)
-    except (OSError, RuntimeError) as error:  # torch turns some of the former into the latter
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise DissonanceError(f"{path}: the checkpoint cannot be written: {reason.lower()}.") from None
+    except OSError as error:
+        raise DissonanceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
+    files.write(path, content.getvalue())
 
 
-def _restore(path: Path, trainer: Trainer, record: Record) -> None:
+def _restore(path: Path, trainer: Trainer, record: TrainingRecord) -> None:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

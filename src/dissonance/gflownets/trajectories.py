@@ -69,7 +69,7 @@ class Trajectories:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TransitionRows:
     """All transitions of each run, one after the other; runs with fewer are padded by rows that count for nothing."""
 
     states: Tensor  # (runs, rows) int32
@@ -80,7 +80,7 @@ class Rows:
     shape: tuple[int, int]  # trajectories, longest
 
     @classmethod
-    def of(cls, walk: Walk, tau: Trajectories, rows: int | None = None) -> Rows:
+    def of(cls, walk: Walk, tau: Trajectories, rows: int | None = None) -> TransitionRows:
         """The transitions of these trajectories, padded to so many rows if given, else to as few as there must be."""
         runs, count, longest = tau.states.shape
         ends = tau.length.cumsum(1)

@@ -10,12 +10,12 @@ from dissonance.errors import FormatError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
 from dissonance.io.lines import at
-from dissonance.io.network import check_finite, labels, rows
+from dissonance.io.network import check_finite, table_rows, value_names
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
 
-class VariableRecord(msgspec.Struct):
+class AuthorsVariable(msgspec.Struct):
     """A variable and the labels of its values."""
 
     name: str
@@ -35,7 +35,7 @@ class EdgeRecord(msgspec.Struct):
 class GraphRecord(msgspec.Struct):
     """The structure."""
 
-    variables: list[VariableRecord]
+    variables: list[AuthorsVariable]
     edges: list[EdgeRecord]
 
 
@@ -53,11 +53,11 @@ class Replicate(msgspec.Struct):
     cpds: list[CpdRecord]
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
     replicate = strict.decode(content, Replicate)
     made = (Variable(v.name, v.domain) for v in replicate.graph.variables)
-    known = strict.by_name(content, ["graph", "variables"], made)
+    known = strict.variables_by_name(content, ["graph", "variables"], made)
     tables = {c.label: c.values for c in replicate.cpds}
     arcs: list[Arc] = []
     for i, e in enumerate(replicate.graph.edges):
@@ -70,7 +70,7 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a replicate: the PDG at gamma = 0 with its alpha and beta, and no results."""
     attention = focus.attention
     if attention.gamma != 0:
@@ -90,7 +90,7 @@ def write(pdg: PDG, focus: Focus) -> bytes:
             {"label": a.name, **ends, "src_atoms": sources, "tgt_atoms": targets, "alpha": alpha, "beta": beta}
         )
         shape = [v.size for v in a.scope]
-        cpds.append({"label": a.name, **ends, "shape": shape, "values": rows(a).reshape(shape).tolist()})
-    variables = [{"name": v.name, "domain": labels(v)[0]} for v in pdg.variables]
+        cpds.append({"label": a.name, **ends, "shape": shape, "values": table_rows(a).reshape(shape).tolist()})
+    variables = [{"name": v.name, "domain": value_names(v)[0]} for v in pdg.variables]
     document = {"complete": False, "graph": {"variables": variables, "edges": edges}, "cpds": cpds}
     return msgspec.json.format(msgspec.json.encode(document)) + b"\n"

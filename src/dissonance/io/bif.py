@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Focus
 from dissonance.io import strict
-from dissonance.io.network import MAX_CELLS, Definition, check_scope, counted, known, labels, network, parts
+from dissonance.io.network import MAX_CELLS, Definition, check_scope, counted, known, network_pdg, parts, value_names
 from dissonance.io.scan import WORD, Scanner, numbers
 from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells
@@ -30,7 +30,7 @@ UNQUOTABLE = re.compile(r'["\x00-\x1f\x7f\x85\u2028\u2029]')
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a Bayesian network: an arc for every probability block, named after its child."""
     scanner = Scanner(strict.text(content).decode())
     variables: dict[str, Variable] = {}
@@ -53,7 +53,7 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             raise scanner.fail(f"expected network, variable or probability, found {scanner.shown()}.{hint}")
     if not variables:
         raise FormatError("has no variables: it is not BIF.")
-    return network(variables, definitions, learnable)
+    return network_pdg(variables, definitions, learnable)
 
 
 def _network(scanner: Scanner) -> None:
@@ -259,7 +259,7 @@ class _Block:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file that describes the PDG, if it is a Bayesian network."""
     found = parts(pdg, focus, "BIF")
     values = {v: _values(v) for v in pdg.variables}
@@ -281,7 +281,7 @@ def write(pdg: PDG, focus: Focus) -> bytes:
 
 def _values(v: Variable) -> list[str]:
     """Values as words; text that looks like the numbers 0, 1, 2, ... is quoted, to be text when it is read again."""
-    written, numbered = labels(v)
+    written, numbered = value_names(v)
     if not numbered and counted(written):
         return [f'"{x}"' for x in written]
     return [_word(x) for x in written]

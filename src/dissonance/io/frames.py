@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
-from dissonance.io.network import labelled, rows
+from dissonance.io.network import labelled, table_rows
 from dissonance.pdg import Arc
 from dissonance.variables import Variable, as_tuple, shape
 
@@ -23,7 +23,7 @@ def to_pandas(arc: Arc) -> pd.DataFrame:
     The table of an arc without sources has one row.
     """
     pd = _pandas("to_pandas")
-    return pd.DataFrame(rows(arc), index=_axis(pd, arc.sources), columns=_axis(pd, arc.targets))
+    return pd.DataFrame(table_rows(arc), index=_axis(pd, arc.sources), columns=_axis(pd, arc.targets))
 
 
 def _axis(pd: Any, variables: Sequence[Variable]) -> Any:

@@ -76,7 +76,9 @@ def check_rows(definition: Definition) -> None:
     raise FormatError(f"the probability of {child.name!r}: {where} {what}.", definition.line_of(i))
 
 
-def network(variables: Mapping[str, Variable], definitions: Iterable[Definition], learnable: bool) -> tuple[PDG, Focus]:
+def network_pdg(
+    variables: Mapping[str, Variable], definitions: Iterable[Definition], learnable: bool
+) -> tuple[PDG, Focus]:
     """The PDG of a Bayesian network, an arc for each definition, attended with alpha = beta = 1 at gamma = 0."""
     first: dict[str, Definition] = {}
     arcs: dict[str, Arc] = {}
@@ -131,10 +133,10 @@ def parts(pdg: PDG, focus: Focus, form: str) -> list[tuple[Arc, NDArray[np.float
     if cycle := _cycle(pdg.arcs):
         raise FormatError(f"the arcs go round in a circle, {' -> '.join(cycle)}; {use}")
     check_weights(pdg, focus, form, gamma=0.0)
-    return [(a, rows(a)) for a in pdg.arcs]
+    return [(a, table_rows(a)) for a in pdg.arcs]
 
 
-def rows(arc: Arc) -> NDArray[np.float64]:
+def table_rows(arc: Arc) -> NDArray[np.float64]:
     """The table of an arc as (source settings, target settings)."""
     p = arc.cpd.table().detach().cpu().numpy()
     if not np.isfinite(p).all():
@@ -166,7 +168,7 @@ def check_weights(pdg: PDG, focus: Focus, form: str, gamma: float) -> None:
             raise FormatError(f"{pdg[name]} has a control, and {form} has no place for it: use .json.")
 
 
-def labels(v: Variable) -> tuple[list[str], bool]:
+def value_names(v: Variable) -> tuple[list[str], bool]:
     """The values of a variable as text, and whether they are the numbers 0, 1, 2, ... rather than text like that."""
     given = v.finite.labels
     written = [str(x) for x in given]

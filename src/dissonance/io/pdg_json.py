@@ -75,7 +75,7 @@ class Header(msgspec.Struct):
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG and the focus of a file's content: one of ours, or a replicate of the authors', which its keys tell."""
     content = strict.text(content)
     try:
@@ -85,11 +85,11 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         if keys.format is None and keys.graph and keys.cpds:
             from dissonance.io import authors
 
-            return authors.read(content, learnable)
+            return authors.from_bytes(content, learnable)
         _check_header(strict.decode(content, Header))
         raise
     _check_header(document)
-    known = strict.by_name(content, ["variables"], _variables(content, document.variables))
+    known = strict.variables_by_name(content, ["variables"], _variables(content, document.variables))
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
     chi: dict[str, float] = {}
@@ -211,7 +211,7 @@ def _weight(record: ArcRecord, key: str, given: float | str) -> float:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file that describes the PDG and the focus: a line for each variable and each arc."""
     attention, control = focus.attention, focus.control
     for name in (*attention.beta, *attention.alpha, *control.chi):

@@ -12,7 +12,7 @@ import numpy as np
 from dissonance.cpds import Factor, Table
 from dissonance.errors import CapabilityError, FormatError
 from dissonance.focus import Attention, Focus
-from dissonance.io.network import check_finite, check_weights, labelled, parts, rows
+from dissonance.io.network import check_finite, check_weights, labelled, parts, table_rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
@@ -127,7 +127,7 @@ def _tabular(pgmpy: ModuleType, a: Arc) -> Any:
     return pgmpy.factors.discrete.TabularCPD(
         target.name,
         target.size,
-        rows(a).T,
+        table_rows(a).T,
         [v.name for v in a.sources],
         [v.size for v in a.sources],
         state_names={v.name: list(v.finite.labels) for v in a.scope},
@@ -142,7 +142,7 @@ def _factor_graph(pgmpy: ModuleType, pdg: PDG, focus: Focus) -> Any:
     for a in pdg.arcs:
         if a.sources:
             raise FormatError(f"{a} has sources; at gamma = 1 pgmpy holds factors, arcs without sources, only.")
-        phi = a.cpd.phi.numpy() if isinstance(a.cpd, Factor) else rows(a)
+        phi = a.cpd.phi.numpy() if isinstance(a.cpd, Factor) else table_rows(a)
         names, sizes = [v.name for v in a.targets], [v.size for v in a.targets]
         states = {v.name: list(v.finite.labels) for v in a.targets}
         factor = pgmpy.factors.discrete.DiscreteFactor(names, sizes, phi.reshape(-1), state_names=states)

@@ -137,7 +137,7 @@ def _place(path: str, content: bytes) -> str:
 # -- parts of a PDG ----------------------------------------------------------------------------------------------------
 
 
-def by_name(content: bytes, path: Sequence[str], variables: Iterable[Variable]) -> dict[str, Variable]:
+def variables_by_name(content: bytes, path: Sequence[str], variables: Iterable[Variable]) -> dict[str, Variable]:
     """The variables of a list in the document by name, if no two share one."""
     known: dict[str, Variable] = {}
     for i, v in enumerate(variables):

@@ -14,7 +14,7 @@ from dissonance.cpds import Factor, SoftmaxTable
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
-from dissonance.io.network import Definition, check_finite, check_scope, check_weights, network, parts, rows
+from dissonance.io.network import Definition, check_finite, check_scope, check_weights, network_pdg, parts, table_rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Finite, Variable, cells
 
@@ -82,7 +82,7 @@ def _is_number(word: str) -> bool:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a file: x0, x1, ... are the variables.
 
     BAYES is a Bayesian network at gamma = 0, an arc a cpd, named after its child. MARKOV is a factor graph: arcs phi1,
@@ -146,7 +146,7 @@ def _bayes(
             return words.line(start + 1 + row * size)
 
         definitions.append(Definition(child, tuple(parents), table.reshape(-1, child.size), line, line_of))
-    return network({v.name: v for v in variables}, definitions, learnable)
+    return network_pdg({v.name: v for v in variables}, definitions, learnable)
 
 
 def _markov(
@@ -165,7 +165,7 @@ def _markov(
     return pdg, Focus(Attention.uniform(pdg, gamma=1.0))
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file: BAYES for a Bayesian network at gamma = 0, MARKOV for a product of factors at gamma = 1.
 
     The names of variables, values and arcs have no place in it.
@@ -192,7 +192,7 @@ def _factors(pdg: PDG, focus: Focus) -> list[tuple[Arc, np.ndarray]]:
             raise FormatError(
                 f"{a} has sources; at gamma = 1 UAI (MARKOV) holds factors, arcs without sources, only: use .json."
             )
-    return [(a, a.cpd.phi.numpy() if isinstance(a.cpd, Factor) else rows(a)) for a in pdg.arcs]
+    return [(a, a.cpd.phi.numpy() if isinstance(a.cpd, Factor) else table_rows(a)) for a in pdg.arcs]
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------

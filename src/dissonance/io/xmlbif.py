@@ -11,7 +11,7 @@ import numpy as np
 
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Focus
-from dissonance.io.network import Definition, check_scope, counted, known, labels, network, parts
+from dissonance.io.network import Definition, check_scope, counted, known, network_pdg, parts, value_names
 from dissonance.io.scan import numbers
 from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells
@@ -63,7 +63,7 @@ class Element:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
+def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a Bayesian network: an arc for every definition, named after its child."""
     whole = _parse(content).only("BIF").only("NETWORK")
     variables: dict[str, Variable] = {}
@@ -74,7 +74,7 @@ def read(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         variables[v.name] = v
     if not variables:
         raise FormatError("the NETWORK has no VARIABLE.", whole.line)
-    return network(variables, [_definition(e, variables) for e in whole.all("DEFINITION")], learnable)
+    return network_pdg(variables, [_definition(e, variables) for e in whole.all("DEFINITION")], learnable)
 
 
 def _parse(content: bytes) -> Element:
@@ -158,12 +158,12 @@ def _definition(e: Element, variables: dict[str, Variable]) -> Definition:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(pdg: PDG, focus: Focus) -> bytes:
+def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file that describes the PDG, if it is a Bayesian network."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>unknown</NAME>"]
     found = parts(pdg, focus, "XMLBIF")
     for v in pdg.variables:
-        written, numbered = labels(v)
+        written, numbered = value_names(v)
         lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{_text(v.name)}</NAME>"]
         lines += [f"  <OUTCOME>{_text(x)}</OUTCOME>" for x in written]
         lines += [f"  <PROPERTY>{TEXT}</PROPERTY>"] * (counted(written) and not numbered)

@@ -15,9 +15,9 @@ from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver
 from dissonance.solvers.concave_convex import ConcaveConvex
-from dissonance.solvers.direct import Given, Pinned, SumProduct
-from dissonance.solvers.exact import CliqueTree, Joint, Newton
-from dissonance.solvers.gaussian import Gaussian
+from dissonance.solvers.direct import Given, Pinned, SumProductSolver
+from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
+from dissonance.solvers.gaussian import GaussianSolver
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.sampled import Sampled
@@ -48,9 +48,9 @@ class Auto(Solver):
         return (
             Sampled(self.samples, self.seed),
             AtPoints(self),
-            Gaussian(self.tol, self.budget),
+            GaussianSolver(self.tol, self.budget),
             Pinned(self.budget),
-            SumProduct(self.budget),
+            SumProductSolver(self.budget),
             Given(self.budget),
             Peeled(self, self.budget),
             Newton(self.tol, self.budget, self.device),
@@ -138,13 +138,13 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
 SOLVERS: dict[str, type[Solver]] = {
     "auto": Auto,
     "newton": Newton,
-    "clique-tree": CliqueTree,
-    "joint": Joint,
+    "clique-tree": CliqueTreeSolver,
+    "joint": JointSolver,
     "pinned": Pinned,
-    "sum-product": SumProduct,
+    "sum-product": SumProductSolver,
     "given": Given,
     "concave-convex": ConcaveConvex,
-    "gaussian": Gaussian,
+    "gaussian": GaussianSolver,
     "paper": Paper,
     "sampled": Sampled,
     "at-points": AtPoints,
@@ -163,18 +163,18 @@ __all__ = [
     "SOLVERS",
     "AtPoints",
     "Auto",
-    "CliqueTree",
+    "CliqueTreeSolver",
     "ConcaveConvex",
-    "Gaussian",
+    "GaussianSolver",
     "Given",
-    "Joint",
+    "JointSolver",
     "Newton",
     "Paper",
     "Pinned",
     "Sampled",
     "Solution",
     "Solver",
-    "SumProduct",
+    "SumProductSolver",
     "by_name",
     "chosen",
     "select",

@@ -131,7 +131,7 @@ class Solver(Protocol):
         return [self.solve(c) for c in components]
 
 
-def alike(component: Component) -> object:
+def structure_key(component: Component) -> object:
     """A key that components have in common when they differ in their numbers only."""
     arrays = *component.scopes, component.sources, component.hard
     return tuple(component.sizes.items()), *(x.tobytes() for x in arrays), component.gamma > 0

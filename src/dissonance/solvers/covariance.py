@@ -26,7 +26,7 @@ from scipy.linalg import cho_solve, eigvalsh, inv, solve, solve_triangular
 
 from dissonance.attended import Array
 from dissonance.problem import EPS
-from dissonance.solvers.matrices import log_det, reach, root
+from dissonance.solvers.matrices import log_det, longest_positive_step, root
 
 MOST_STEPS = 100
 
@@ -56,7 +56,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Program:
+class CovarianceProgram:
     """The data: Q (symmetric, n x n, positive definite on what the hard arcs leave), gamma, and the terms."""
 
     Q: Array
@@ -92,7 +92,7 @@ class Result:
     contradiction: bool = False
 
 
-def minimise(program: Program, tol: float) -> Result:
+def minimise(program: CovarianceProgram, tol: float) -> Result:
     """Newton steps until the bounds are `tol` apart, or steps no longer help."""
     state = _State(program)
     best = state.result(0)
@@ -126,7 +126,7 @@ def left_over(C: Array, T: Array, S: Array) -> Array:
     return spread
 
 
-def cost(program: Program, C: Array) -> float:
+def objective(program: CovarianceProgram, C: Array) -> float:
     """The objective at C; inf where it has no value."""
     total = 0.5 * float((program.Q * C).sum())
     try:
@@ -145,7 +145,7 @@ class _State:
     residual row i and the source row j.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: CovarianceProgram) -> None:
         self.program = program
         self.duals = [
             Dual(
@@ -268,7 +268,7 @@ class _State:
             return self._move(*self._direction(Y, S, step, self.g * S))
         off = self._gradient(Y, self.C)
         _, dM, dC = self._direction(Y, S, step, gamma * S)
-        most = min(1.0, reach(self.C, dC)), min(1.0, reach(self.M, dM))
+        most = min(1.0, longest_positive_step(self.C, dC)), min(1.0, longest_positive_step(self.M, dM))
         after = float(((self.M + most[1] * dM) * (self.C + most[0] * dC)).sum()) / n
         share = max(0.1, min(1.0, after / mean) ** 2)
         far = float(off @ step(off)) / (n * mean)
@@ -287,8 +287,8 @@ class _State:
 
     def _move(self, y: Array, dM: Array, dC: Array) -> bool:
         """Go as far as C and M stay positive definite, P is not many times as large or as small, and the dual gains."""
-        primal = min(1.0, 0.95 * reach(self.C, dC))
-        dual = min(1.0, 0.95 * reach(self.M, dM))
+        primal = min(1.0, 0.95 * longest_positive_step(self.C, dC))
+        dual = min(1.0, 0.95 * longest_positive_step(self.M, dM))
         for t, (_, _, omega, _) in zip(self.program.terms, self.blocks, strict=True):
             if not t.hard:
                 moves = eigvalsh(_symmetric(y[omega], len(t.T)))
@@ -350,7 +350,7 @@ class _State:
             lower += 0.5 * gamma * (inside - n * math.log(gamma) + n)
         if inside == -math.inf:
             lower = -math.inf
-        upper = cost(program, self.C) + price
+        upper = objective(program, self.C) + price
         return Result(self.C, lower, upper, self.duals, residual, step, self._contradiction())
 
     def _contradiction(self) -> bool:

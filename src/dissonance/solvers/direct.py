@@ -37,7 +37,7 @@ def message_bytes(tree: Tree) -> int:
     return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
 
 
-def spread(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
+def broadcast_over(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
     """An arc's table shaped to broadcast over a cluster that contains it."""
     scope = [v.name for v in arc.scope]
     inside = [v for v in tree.clusters[cluster] if v in scope]
@@ -52,7 +52,7 @@ def gather(component: Component, tree: Tree, tables: dict[str, Tensor]) -> list[
         if a.name in tables:
             home = tree.home(a.scope)
             assert home is not None
-            found[home] = found[home] + spread(tables[a.name], a.arc, tree, home)
+            found[home] = found[home] + broadcast_over(tables[a.name], a.arc, tree, home)
     return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
 
 
@@ -152,7 +152,7 @@ class Pinned(Solver):
 
 
 @dataclass(frozen=True)
-class SumProduct(Solver):
+class SumProductSolver(Solver):
     """A factor graph: beta = gamma alpha on every mechanism and no hard arcs.
 
     mu* is proportional to prod_a p_a^(beta_a/gamma), and the inconsistency is -gamma log of its normaliser.
@@ -235,7 +235,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     inside = single({v.name: v.size for v in known})
     log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
     for a in makers:
-        log_nu = log_nu + spread(a.arc.log_table(theta), a.arc, inside, 0)
+        log_nu = log_nu + broadcast_over(a.arc.log_table(theta), a.arc, inside, 0)
     nu = log_nu.exp()
     within = [a for a in component.arcs if a not in loose]
     soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
@@ -245,7 +245,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
         home = rest.home(v for v in a.scope if v in rest.sizes)
         assert home is not None
         table = numerics.scale(a.beta / gamma, a.arc.log_table(theta))
-        logs[home] = logs[home] + spread(table, a.arc, whole, home)
+        logs[home] = logs[home] + broadcast_over(table, a.arc, whole, home)
     support = nu.detach().reshape(-1) > 0
     flat = [x.expand(s).reshape(nu.numel(), -1) for x, s in zip(logs, whole.shapes, strict=True)]
     everywhere = bool(support.all())

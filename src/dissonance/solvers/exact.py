@@ -15,7 +15,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, Component, check_bytes
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, alike, infinite
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite, structure_key
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
@@ -55,7 +55,7 @@ class Newton(Solver):
 
     def batch(self, component: Component) -> object:
         """Components that differ in their numbers only."""
-        return alike(component)
+        return structure_key(component)
 
     def together(self, count: int) -> int:
         """All on a GPU; more than a few hundred do not fit the caches of a CPU."""
@@ -70,7 +70,7 @@ class Newton(Solver):
         return self.solve_many([component])[0]
 
     def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
-        """The same for components that differ in their numbers only, together: see `alike`.
+        """The same for components that differ in their numbers only, together: see `structure_key`.
 
         `near`: solutions of almost the same components to start from. A start that does not lead to a tight proof is
         forgotten, and the problem solved afresh.
@@ -138,7 +138,7 @@ class Newton(Solver):
 
         count, s = len(program), program.structure
         targets = np.full(count, tol), np.full(count, enough)
-        if self.on_gpu(count) and device.fits(s):
+        if self.on_gpu(count) and device.small_enough(s):
             return device.solve(program, *targets, start, known, self.device or "cuda")
         return solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
@@ -215,7 +215,7 @@ class Newton(Solver):
 
 
 @dataclass(frozen=True)
-class CliqueTree(Newton):
+class CliqueTreeSolver(Newton):
     """The exponential-cone program on the junction tree, solved by Clarabel and polished by Newton if need be."""
 
     @property
@@ -233,7 +233,7 @@ class CliqueTree(Newton):
 
 
 @dataclass(frozen=True)
-class Joint(Newton):
+class JointSolver(Newton):
     """The dense joint: one cluster with every variable. For small PDGs, and as a check on the tree."""
 
     @property

@@ -131,7 +131,7 @@ def _evaluate(component: Component, theta: Theta | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Gaussian(Solver):
+class GaussianSolver(Solver):
     """Linear-Gaussian arcs over Euclidean variables: exact, with proof, for any convex attention.
 
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.

@@ -24,7 +24,7 @@ def log_det(matrix: Array) -> float:
     return -math.inf if math.isnan(found) else found
 
 
-def reach(matrix: Array, move: Array) -> float:
+def longest_positive_step(matrix: Array, move: Array) -> float:
     """How far matrix + t move stays positive definite."""
     L = root(matrix)
     inner = solve_triangular(L, solve_triangular(L, move, lower=True).T, lower=True)

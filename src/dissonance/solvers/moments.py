@@ -25,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, inv, lstsq, null_space
 
 from dissonance.attended import Array, Attended, Mechanism
 from dissonance.problem import EPS, Component
-from dissonance.solvers.covariance import Program, Term
+from dissonance.solvers.covariance import CovarianceProgram, Term
 from dissonance.solvers.matrices import log_det
 from dissonance.variables import Euclidean
 
@@ -54,7 +54,7 @@ class Belief:
 
 
 @dataclass
-class Group:
+class MechanismArcs:
     """The arcs of one mechanism: its weight, its share of Q, and the hard arcs among them."""
 
     sources: list[int]
@@ -70,7 +70,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Peeled:
+class PeeledTargets:
     """Targets that were made by A given the sources, with noise of this covariance."""
 
     targets: list[int]
@@ -150,12 +150,12 @@ def _least_squares(X: Array, y: Array) -> Array:
     return found[0]
 
 
-def groups(component: Component, arcs: Sequence[Belief]) -> list[Group]:
+def mechanisms(component: Component, arcs: Sequence[Belief]) -> list[MechanismArcs]:
     """The mechanisms that bend the objective (w > 0) or bind it (hard)."""
     scale = max((abs(a.arc.beta) for a in arcs if not a.arc.hard), default=0.0)
-    found: dict[Mechanism, Group] = {}
+    found: dict[Mechanism, MechanismArcs] = {}
     for a in arcs:
-        g = found.setdefault(a.arc.mechanism, Group(a.sources, a.targets, 0.0))
+        g = found.setdefault(a.arc.mechanism, MechanismArcs(a.sources, a.targets, 0.0))
         (g.hard if a.arc.hard else g.soft).append(a)
     for key, g in found.items():
         w = component.weights.get(key, 0.0)
@@ -180,9 +180,9 @@ class Reduction:
         self.bound = self.Q + sum((a.white.T @ a.white for a in arcs if a.arc.hard), np.zeros((self.n, self.n)))
         diagonal = np.diag(self.bound)
         self.scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # y = scale x
-        self.peeled: list[Peeled] = []
+        self.peeled: list[PeeledTargets] = []
         self.constant = self._constants(component)
-        self.groups = groups(component, arcs)
+        self.groups = mechanisms(component, arcs)
         self.core = set(range(self.n))
         self.links = [{*a.sources, *a.targets} for a in arcs if not a.arc.hard and a.arc.beta > 0]
         self.unbounded = self.gamma > 0 and self.n > len(self.bounded(self.bound / np.outer(self.scale, self.scale))[0])
@@ -243,14 +243,14 @@ class Reduction:
             return False  # a direction that only others bound: not in closed form
         factor = cho_factor(Q[np.ix_(t, t)], lower=True)
         A = -cho_solve(factor, Q[np.ix_(t, s)])
-        self.peeled.append(Peeled(t, s, A, weight * cho_solve(factor, np.eye(len(t)))))
+        self.peeled.append(PeeledTargets(t, s, A, weight * cho_solve(factor, np.eye(len(t)))))
         if weight:
             size = 2 * float(np.log(np.diag(factor[0])).sum()) - len(t) * math.log(weight)
             self.constant += 0.5 * weight * (size - len(t) * LOG_2PI)
         self._leave(t, s, Q[np.ix_(s, t)] @ A)
         return True
 
-    def _take_hard(self, group: Group) -> bool:
+    def _take_hard(self, group: MechanismArcs) -> bool:
         """mu(T|S) is the cpd of a hard arc; T = A S + noise is substituted."""
         if len(group.hard) > 1:
             return False
@@ -258,7 +258,7 @@ class Reduction:
         Q, t, s, A = self.Q, h.targets, h.sources, h.A
         QT, across = Q[np.ix_(t, t)], Q[np.ix_(t, s)]
         inverse = inv(h.Sigma)
-        self.peeled.append(Peeled(t, s, A, h.Sigma))
+        self.peeled.append(PeeledTargets(t, s, A, h.Sigma))
         self.constant += 0.5 * float((QT * h.Sigma).sum()) - 0.5 * self.gamma * (h.log_det + len(t))
         self.multipliers[h.arc.name] = QT - self.gamma * inverse, -across - QT @ A
         self._leave(t, s, A.T @ across + across.T @ A + A.T @ QT @ A)
@@ -273,7 +273,7 @@ class Reduction:
 
     # -- what is left --------------------------------------------------------------------------------------------------
 
-    def program(self, prior: float = 0.0) -> tuple[Program, Array, Array, float]:
+    def program(self, prior: float = 0.0) -> tuple[CovarianceProgram, Array, Array, float]:
         """The program of the core, in coordinates y = W scale x; the rows W, the null directions; its constant.
 
         At gamma = 0 a direction v that nobody bounds (Q v = 0) leaves the coordinates: the more mu varies along it
@@ -309,9 +309,9 @@ class Reduction:
                 terms.append(Term(g.w, T, S, P))
                 size = len(t)
                 constant += g.w * (float(np.log(scale[t]).sum()) - 0.5 * size * (1 + LOG_2PI))
-        return Program(W @ Q @ W.T, gamma, terms), W, V, constant
+        return CovarianceProgram(W @ Q @ W.T, gamma, terms), W, V, constant
 
-    def _start(self, g: Group) -> tuple[Array, Array]:
+    def _start(self, g: MechanismArcs) -> tuple[Array, Array]:
         """The weighted geometric mean of a mechanism's cpds, half as sure: w J is then at most half of its own Q."""
         t, s = g.targets, g.sources
         own = sum((a.arc.beta * a.white.T @ a.white for a in g.soft), np.zeros((self.n, self.n)))

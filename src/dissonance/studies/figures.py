@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dissonance.errors import DissonanceError
-from dissonance.studies.outcomes import ALL, Group, Outcome, groups
+from dissonance.studies.outcomes import ALL, OutcomeGroup, StrategyOutcome, groups
 
 BIT = math.log(2)
 COLOURS = ("#0072B2", "#CC79A7", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#999999", "#000000")
@@ -26,7 +26,7 @@ def drawable() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
+def figures(outcomes: Sequence[StrategyOutcome]) -> dict[str, bytes]:
     """Every figure by file name, as PNG and as PDF."""
     if not drawable():
         raise DissonanceError(MISSING)
@@ -50,13 +50,15 @@ def _axes(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, list
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def _names(found: Sequence[Group]) -> tuple[list[str], list[str], dict[str, str]]:
+def _names(found: Sequence[OutcomeGroup]) -> tuple[list[str], list[str], dict[str, str]]:
     strategies = list(dict.fromkeys(g.strategy for g in found))
     structures = list(dict.fromkeys(g.structure for g in found if g.structure != ALL))
     return structures, strategies, {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(strategies)}
 
 
-def _panels(found: Sequence[Group], size: tuple[float, float]) -> tuple[Any, list[tuple[Any, list[Group]]]]:
+def _panels(
+    found: Sequence[OutcomeGroup], size: tuple[float, float]
+) -> tuple[Any, list[tuple[Any, list[OutcomeGroup]]]]:
     """A panel for each structure with the groups that go there."""
     structures, _, _ = _names(found)
     columns = min(4, len(structures))
@@ -67,7 +69,7 @@ def _panels(found: Sequence[Group], size: tuple[float, float]) -> tuple[Any, lis
     return figure, [(axis, [g for g in found if g.structure == name]) for axis, name in pairs]
 
 
-def initial_final(found: Sequence[Group]) -> Any:
+def initial_final(found: Sequence[OutcomeGroup]) -> Any:
     """Initial (pale) against final inconsistency, mean over the replicates, by structure and strategy."""
     structures, strategies, colour = _names(found)
     figure, (axis,) = _axes(1, 1, (9, 4))
@@ -85,7 +87,7 @@ def initial_final(found: Sequence[Group]) -> Any:
     return figure
 
 
-def distortion(found: Sequence[Group]) -> Any:
+def distortion(found: Sequence[OutcomeGroup]) -> Any:
     """How far mu* moved in total variation: every replicate, by structure and strategy."""
     figure, panels = _panels(found, (3, 3.4))
     _, _, colour = _names(found)
@@ -101,17 +103,17 @@ def distortion(found: Sequence[Group]) -> Any:
     return figure
 
 
-def tv_theta(found: Sequence[Group]) -> Any:
+def tv_theta(found: Sequence[OutcomeGroup]) -> Any:
     """Total variation of the cpds from where they began, summed over rows; mean and a band of one deviation."""
     return _curves(found, "tv_theta", 1.0, "TV of theta from theta_0")
 
 
-def reduction(found: Sequence[Group]) -> Any:
+def reduction(found: Sequence[OutcomeGroup]) -> Any:
     """The inconsistency after each timestep; mean and a band of one deviation."""
     return _curves(found, "inconsistency", BIT, "inconsistency (bits)")
 
 
-def _curves(found: Sequence[Group], trace: str, unit: float, label: str) -> Any:
+def _curves(found: Sequence[OutcomeGroup], trace: str, unit: float, label: str) -> Any:
     figure, panels = _panels(found, (3.2, 3))
     _, _, colour = _names(found)
     for axis, here in panels:
@@ -131,7 +133,7 @@ def _curves(found: Sequence[Group], trace: str, unit: float, label: str) -> Any:
     return figure
 
 
-def heat_map(found: Sequence[Group]) -> Any:
+def heat_map(found: Sequence[OutcomeGroup]) -> Any:
     """Mean resolution by strategy and structure."""
     structures, strategies, _ = _names(found)
     mean = {(g.structure, g.strategy): g.spread("resolution_percent").mean for g in found}
@@ -149,7 +151,7 @@ def heat_map(found: Sequence[Group]) -> Any:
     return figure
 
 
-def four_panels(found: Sequence[Group]) -> Any:
+def four_panels(found: Sequence[OutcomeGroup]) -> Any:
     """Resolution by strategy, a panel for each structure: mean, deviation and every replicate."""
     figure, panels = _panels(found, (3, 3.4))
     _, _, colour = _names(found)
@@ -168,13 +170,13 @@ def four_panels(found: Sequence[Group]) -> Any:
     return figure
 
 
-def _by_strategy(axis: Any, here: Sequence[Group], start: int) -> None:
+def _by_strategy(axis: Any, here: Sequence[OutcomeGroup], start: int) -> None:
     ticks = range(start, start + len(here))
     axis.set_xticks(ticks, [g.strategy for g in here], rotation=30, ha="right", fontsize=8)
     axis.set_title(here[0].structure, fontsize=10)
 
 
-FIGURES: dict[str, Callable[[Sequence[Group]], Any]] = {
+FIGURES: dict[str, Callable[[Sequence[OutcomeGroup]], Any]] = {
     "initial_final": initial_final,
     "distortion": distortion,
     "tv_theta": tv_theta,

@@ -12,7 +12,7 @@ CONSISTENT = 1e-6
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StrategyOutcome:
     """One run: one PDG, one strategy. Inconsistencies are in nats; traces start before the first timestep.
 
     `initial` and `final` are what the solver of the study saw; the bounds are certified whatever the solver. `seconds`
@@ -57,31 +57,31 @@ def _resolved(initial: float, final: float) -> float:
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanSpread:
     """Mean and standard deviation of the numbers that are there."""
 
     mean: float
     sd: float
 
     @classmethod
-    def of(cls, numbers: Iterable[float]) -> Spread:
+    def of(cls, numbers: Iterable[float]) -> MeanSpread:
         """Of some numbers, NaN left out."""
         there = [x for x in numbers if not math.isnan(x)]
         return cls(fmean(there) if there else math.nan, stdev(there) if len(there) > 1 else math.nan)
 
 
 @dataclass(frozen=True)
-class Group:
+class OutcomeGroup:
     """The runs of a strategy on one structure, or on all of them."""
 
     structure: str
     strategy: str
-    runs: Sequence[Outcome]
+    runs: Sequence[StrategyOutcome]
 
-    def spread(self, measure: str | Callable[[Outcome], float]) -> Spread:
+    def spread(self, measure: str | Callable[[StrategyOutcome], float]) -> MeanSpread:
         """Mean and standard deviation over the runs."""
         read = (lambda o: getattr(o, measure)) if isinstance(measure, str) else measure
-        return Spread.of(read(o) for o in self.runs)
+        return MeanSpread.of(read(o) for o in self.runs)
 
     @property
     def pooled_percent(self) -> float:
@@ -99,21 +99,21 @@ class Group:
         first, *later = (sum(step) for step in zip(*(o.inconsistency for o in self.runs), strict=True))
         return _resolved(first, fmean(later)) if later else math.nan
 
-    def curve(self, trace: str) -> list[Spread]:
+    def curve(self, trace: str) -> list[MeanSpread]:
         """Mean and standard deviation at every timestep."""
-        return [Spread.of(step) for step in zip(*(getattr(o, trace) for o in self.runs), strict=True)]
+        return [MeanSpread.of(step) for step in zip(*(getattr(o, trace) for o in self.runs), strict=True)]
 
 
 ALL = "all"
 """The name of the group of all structures."""
 
 
-def groups(outcomes: Sequence[Outcome]) -> list[Group]:
+def groups(outcomes: Sequence[StrategyOutcome]) -> list[OutcomeGroup]:
     """By structure and strategy in the order of the runs, and at the end every strategy on all structures."""
     strategies = list(dict.fromkeys(o.strategy for o in outcomes))
     names = list(dict.fromkeys(o.structure for o in outcomes))
     return [
-        Group(name, s, [o for o in outcomes if o.strategy == s and name in (o.structure, ALL)])
+        OutcomeGroup(name, s, [o for o in outcomes if o.strategy == s and name in (o.structure, ALL)])
         for name in (*names, ALL)
         for s in strategies
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from dissonance.studies.outcomes import ALL, Group, Outcome, Spread, groups
+from dissonance.studies.outcomes import ALL, MeanSpread, OutcomeGroup, StrategyOutcome, groups
 from dissonance.studies.reported import Means, Reported
 from dissonance.studies.written import markdown_table
 
@@ -16,7 +16,9 @@ OTHER_DRAWS = (
 )
 
 
-def report(outcomes: Sequence[Outcome], settings: dict[str, object], theirs: Reported, drawn: Iterable[str]) -> str:
+def report(
+    outcomes: Sequence[StrategyOutcome], settings: dict[str, object], theirs: Reported, drawn: Iterable[str]
+) -> str:
     """The report in Markdown; `drawn` are the figures that are there."""
     found = groups(outcomes)
     exact = settings.get("solver") != "paper"
@@ -57,7 +59,7 @@ def report(outcomes: Sequence[Outcome], settings: dict[str, object], theirs: Rep
 Rows = Iterator[Sequence[str]]
 
 
-def _initial(found: Sequence[Group], theirs: Reported) -> Rows:
+def _initial(found: Sequence[OutcomeGroup], theirs: Reported) -> Rows:
     yield "structure", "theirs", "this study", "exact"
     first = found[0].strategy
     for g in (g for g in found if g.strategy == first and g.structure != ALL):
@@ -65,7 +67,7 @@ def _initial(found: Sequence[Group], theirs: Reported) -> Rows:
         yield g.structure, _number(theirs.initial.get(g.structure, math.nan), 5), _number(seen, 5), _number(exact, 5)
 
 
-def _strategies(found: Sequence[Group], theirs: Reported) -> Rows:
+def _strategies(found: Sequence[OutcomeGroup], theirs: Reported) -> Rows:
     yield (
         "strategy",
         "resolution %, theirs",
@@ -89,13 +91,13 @@ def _strategies(found: Sequence[Group], theirs: Reported) -> Rows:
         )
 
 
-def _cost(found: Sequence[Group]) -> Rows:
+def _cost(found: Sequence[OutcomeGroup]) -> Rows:
     yield "strategy", "solves", "solver steps"
     for g in (g for g in found if g.structure == ALL):
         yield g.strategy, *(_number(g.spread(m).mean, 0) for m in ("solves", "solver_steps"))
 
 
-def _seconds(outcomes: Sequence[Outcome]) -> str:
+def _seconds(outcomes: Sequence[StrategyOutcome]) -> str:
     total = sum(o.seconds for o in outcomes)
     return (
         f"The steps of all {len(outcomes)} runs took {total:.3g} seconds of computing. Runs of all strategies are "
@@ -103,7 +105,7 @@ def _seconds(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _by_structure(found: Sequence[Group], measure: str, published: Means, digits: int) -> Rows:
+def _by_structure(found: Sequence[OutcomeGroup], measure: str, published: Means, digits: int) -> Rows:
     names = list(dict.fromkeys(g.structure for g in found))
     yield "strategy", *names
     for strategy in dict.fromkeys(g.strategy for g in found):
@@ -118,14 +120,14 @@ def _number(x: float, digits: int) -> str:
     return "-" if math.isnan(x) else f"{x:.{digits}f}"
 
 
-def _spread(s: Spread, digits: int) -> str:
+def _spread(s: MeanSpread, digits: int) -> str:
     return _number(s.mean, digits) + ("" if math.isnan(s.sd) else f" ± {s.sd:.{digits}f}")
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _why_exact(found: Sequence[Group]) -> Iterator[str]:
+def _why_exact(found: Sequence[OutcomeGroup]) -> Iterator[str]:
     yield (
         "**Initial inconsistency.** The paper's values are bits and had not converged: 50 steps of Adam stop above the "
         "infimum, in all 200 of the published runs. The values here lie between certified bounds."
@@ -143,7 +145,7 @@ def _why_exact(found: Sequence[Group]) -> Iterator[str]:
     )
 
 
-def _partial(found: Sequence[Group]) -> str:
+def _partial(found: Sequence[OutcomeGroup]) -> str:
     here = next((g for g in found if (g.structure, g.strategy) == ("chain_4v_3e", "partial")), None)
     if here is None:
         return ""
@@ -155,7 +157,7 @@ def _partial(found: Sequence[Group]) -> str:
     return f" In this study {moved} of the {len(here.runs)} runs there moved a parameter."
 
 
-def _why_published(found: Sequence[Group]) -> Iterator[str]:
+def _why_published(found: Sequence[OutcomeGroup]) -> Iterator[str]:
     names = list(dict.fromkeys(g.structure for g in found))
     rows: list[Sequence[str]] = [("strategy", *names)]
     for strategy in dict.fromkeys(g.strategy for g in found):
@@ -177,7 +179,7 @@ def _why_published(found: Sequence[Group]) -> Iterator[str]:
     )
 
 
-def _consistent(found: Sequence[Group]) -> Iterator[str]:
+def _consistent(found: Sequence[OutcomeGroup]) -> Iterator[str]:
     first = found[0].strategy
     everything = next(g for g in found if g.structure == ALL and g.strategy == first)
     count = sum(math.isnan(o.exact_resolution_percent) for o in everything.runs)

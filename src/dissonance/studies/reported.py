@@ -10,7 +10,7 @@ from statistics import fmean
 
 from dissonance.errors import FormatError
 from dissonance.io import files
-from dissonance.studies.outcomes import ALL, Outcome
+from dissonance.studies.outcomes import ALL, StrategyOutcome
 
 Means = dict[tuple[str, str], float]
 """By structure and strategy."""
@@ -52,7 +52,7 @@ PAPER = Reported(
 """Over 200 runs of each strategy; by structure, the paper's heat map and its figure of distortion."""
 
 
-def reported(authors: str | None, outcomes: Sequence[Outcome]) -> Reported:
+def reported(authors: str | None, outcomes: Sequence[StrategyOutcome]) -> Reported:
     """The authors' results on the PDGs of these outcomes if their folder has them, or else what the paper says."""
     path = None if authors is None else Path(authors) / "results.csv"
     if path is None or not path.is_file():

@@ -14,7 +14,7 @@ from dissonance.lir import Descent, Published, Record, Run, Value, lirs
 from dissonance.lir.flows.descent import ADAM
 from dissonance.lir.refocus import Greedy, Hub, Learned, Partial, Refocus, Smooth, Surprisal, Uniform
 from dissonance.pdg import PDG
-from dissonance.studies.outcomes import Outcome
+from dissonance.studies.outcomes import StrategyOutcome
 
 STRATEGIES = ("uniform", "partial", "hub", "smooth", "greedy", "learned")
 """Those of the paper (smooth is named there without numbers), and two of ours."""
@@ -66,14 +66,14 @@ class Runs:
         return sum(a.cpd.table().numel() // a.cpd.table().shape[-1] for a in self.pdgs[0].arcs)
 
 
-def exact(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
+def exact(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[StrategyOutcome]:
     """LIR with certified solves and the published outer loop: 10 steps of Adam at rate 0.005 a timestep."""
     found = _lirs(runs, checkpoint, watch, flow=Descent(), trace=Record(distortion=0))
     certified = [[Value(row.global_lower, row.global_upper) for row in run.trace.rows] for run in found]
     return _outcomes(runs, found, certified)
 
 
-def paper(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
+def paper(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[StrategyOutcome]:
     """LIR with the published inner and outer loop: what it says it did, and certified values of where it really was."""
     record = Record(distortion=0, snapshots=1)
     found = _lirs(runs, checkpoint, watch, flow=ADAM, solver=Published(accumulate=True), tol=0.0, trace=record)
@@ -100,9 +100,9 @@ def _lirs(runs: Runs, checkpoint: Path | None, watch: Watch | None, **options: A
     return found
 
 
-def _outcomes(runs: Runs, found: Sequence[Run], certified: Sequence[Sequence[Value]]) -> list[Outcome]:
+def _outcomes(runs: Runs, found: Sequence[Run], certified: Sequence[Sequence[Value]]) -> list[StrategyOutcome]:
     return [
-        Outcome(
+        StrategyOutcome(
             structure=runs.structure,
             strategy=strategy,
             replicate=replicate,
@@ -123,5 +123,8 @@ def _outcomes(runs: Runs, found: Sequence[Run], certified: Sequence[Sequence[Val
     ]
 
 
-SOLVERS: dict[str, Callable[[Runs, Path | None, Watch | None], list[Outcome]]] = {"exact": exact, "paper": paper}
+SOLVERS: dict[str, Callable[[Runs, Path | None, Watch | None], list[StrategyOutcome]]] = {
+    "exact": exact,
+    "paper": paper,
+}
 """How a batch is run; a checkpoint, where the solver keeps one, lets a batch that was stopped go on."""

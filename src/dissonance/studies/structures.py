@@ -18,7 +18,7 @@ from dissonance.variables import Variable
 
 
 @dataclass(frozen=True)
-class Structure:
+class GraphStructure:
     """An ordinary directed graph: how many values each variable has, and the arcs (source, target) between them."""
 
     sizes: tuple[int, ...]
@@ -42,10 +42,10 @@ class Structure:
 
 
 PUBLISHED = (
-    Structure((2, 2, 2, 3), ((0, 1), (1, 2), (2, 1))),
-    Structure((3, 2, 2, 3, 3), ((0, 1), (1, 2), (2, 1), (3, 2))),
-    Structure((3, 2, 3, 2, 3, 2), ((0, 1), (1, 2), (3, 2), (5, 2), (5, 1))),
-    Structure((2, 3, 3, 3, 2, 3, 2), ((0, 1), (1, 2), (2, 3), (4, 0), (6, 3), (4, 2))),
+    GraphStructure((2, 2, 2, 3), ((0, 1), (1, 2), (2, 1))),
+    GraphStructure((3, 2, 2, 3, 3), ((0, 1), (1, 2), (2, 1), (3, 2))),
+    GraphStructure((3, 2, 3, 2, 3, 2), ((0, 1), (1, 2), (3, 2), (5, 2), (5, 1))),
+    GraphStructure((2, 3, 3, 3, 2, 3, 2), ((0, 1), (1, 2), (2, 3), (4, 0), (6, 3), (4, 2))),
 )
 """The four structures of the published runs: 4 + k variables and 3 + k arcs, k = 0..3."""
 
@@ -53,7 +53,7 @@ INTO_CONFLICT = 0.7
 """How often an arc that is not of the chain goes into a variable that some arc goes into already."""
 
 
-def structures(count: int, seed: int = 0) -> list[Structure]:
+def structures(count: int, seed: int = 0) -> list[GraphStructure]:
     """The first `count` structures of the family: the published ones, then larger ones drawn with the seed."""
     if count < 1:
         raise DissonanceError(f"a study needs at least 1 structure, found {count}.")
@@ -61,7 +61,7 @@ def structures(count: int, seed: int = 0) -> list[Structure]:
     return [*PUBLISHED[:count], *drawn]
 
 
-def random_structure(variables: int, arcs: int, generator: torch.Generator) -> Structure:
+def random_structure(variables: int, arcs: int, generator: torch.Generator) -> GraphStructure:
     """A member of the family: a chain of max(2, arcs // 2) arcs, then arcs that mostly make conflicts; none twice.
 
     Variables have 2 or 3 values. Conflict is likely, not certain: two arcs into one variable are often consistent.
@@ -77,7 +77,7 @@ def random_structure(variables: int, arcs: int, generator: torch.Generator) -> S
         source = _below(variables, generator)
         if source != target and (source, target) not in chosen:
             chosen.append((source, target))
-    return Structure(sizes, tuple(chosen))
+    return GraphStructure(sizes, tuple(chosen))
 
 
 def generator(seed: int, *place: int) -> torch.Generator:

@@ -18,7 +18,8 @@ from dissonance import __version__
 from dissonance.errors import DissonanceError, suggest
 from dissonance.io import files, load
 from dissonance.pdg import PDG
-from dissonance.studies.outcomes import Outcome
+from dissonance.studies.folder import StudyFolder
+from dissonance.studies.outcomes import StrategyOutcome
 from dissonance.studies.runs import BLIND, REFOCUS, SOLVERS, STRATEGIES, Runs, Watch
 from dissonance.studies.structures import ROWS, generator, structures
 
@@ -114,7 +115,9 @@ class Synthetic:
         """A seed for the strategy of each run: the same for every strategy."""
         return [generator(self.seed, SEEDS, batch.place, r).initial_seed() for r in batch.replicates]
 
-    def outcomes(self, batch: Batch, checkpoint: Path | None = None, watch: Watch | None = None) -> list[Outcome]:
+    def outcomes(
+        self, batch: Batch, checkpoint: Path | None = None, watch: Watch | None = None
+    ) -> list[StrategyOutcome]:
         """Run a batch, from its checkpoint if there is one."""
         pdgs = self.pdgs(batch)
         if any([(v.name, v.size) for v in p.variables] != [(v.name, v.size) for v in pdgs[0].variables] for p in pdgs):
@@ -141,51 +144,27 @@ class Synthetic:
 # -- a folder ----------------------------------------------------------------------------------------------------------
 
 
-class Kept(msgspec.Struct):
+class BatchFile(msgspec.Struct):
     """A batch in a file."""
 
-    outcomes: list[Outcome]
+    outcomes: list[StrategyOutcome]
 
 
-class Folder:
-    """Where a study lives: its settings, its finished batches, and what is made of them."""
+class SyntheticFolder(StudyFolder):
+    """The folder of a synthetic study: batches that are kept as they finish."""
 
     def __init__(self, path: Path, study: Synthetic) -> None:
         """Claim the folder for the study; a folder that holds another study is refused."""
-        self.path, self.study = path, study
-        self.batches = path / "batches"
-        settings, mine = path / "study.json", study.identity
-        try:
-            for folder in (self.batches, path / "figures"):
-                folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DissonanceError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}.") from None
-        if settings.exists():
-            self._compare(settings, mine)
-        else:
-            self.write("study.json", msgspec.json.format(msgspec.json.encode(mine)) + b"\n")
+        super().__init__(path, study.identity)
+        self.study, self.batches = study, self.subfolder("batches")
 
-    def _compare(self, settings: Path, mine: dict[str, object]) -> None:
-        try:
-            theirs: object = msgspec.json.decode(files.read(settings)[0])
-        except msgspec.DecodeError:
-            theirs = None
-        if not isinstance(theirs, dict):
-            raise DissonanceError(f"{settings}: is not the settings of a study: give another --out.")
-        for key in dict.fromkeys([*mine, *theirs]):
-            if mine.get(key) != theirs.get(key):
-                raise DissonanceError(
-                    f"{self.path}: holds a study with {key} {theirs.get(key)}, not {mine.get(key)}: "
-                    "give another --out, or delete the folder."
-                )
-
-    def kept(self, batch: Batch) -> list[Outcome] | None:
+    def kept(self, batch: Batch) -> list[StrategyOutcome] | None:
         """The outcomes of a batch, if it is finished."""
         path = self.batches / batch.name
         if not path.exists():
             return None
         try:
-            return msgspec.json.decode(files.read(path)[0], type=Kept).outcomes
+            return msgspec.json.decode(files.read(path)[0], type=BatchFile).outcomes
         except msgspec.DecodeError:  # not ours, or damaged: computed again
             return None
 
@@ -193,21 +172,12 @@ class Folder:
         """Run a batch and keep it."""
         checkpoint = self.batches / f"{batch.name}.checkpoint"
         found = self.study.outcomes(batch, checkpoint, watch)
-        self.write(f"batches/{batch.name}", msgspec.json.encode(Kept(found)) + b"\n")
+        self.write(f"batches/{batch.name}", msgspec.json.encode(BatchFile(found)) + b"\n")
         checkpoint.unlink(missing_ok=True)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[StrategyOutcome]:
         """All that is finished: by structure, strategy and replicate."""
         order = {s: i for i, s in enumerate(self.study.strategies)}
         found = [(b.place, o) for b in self.study.batches() for o in self.kept(b) or ()]
         found.sort(key=lambda x: (x[0], order[x[1].strategy], x[1].replicate))
         return [o for _, o in found]
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file of the study, all or nothing."""
-        files.write(self.path / name, content)
-
-    def tidy(self) -> None:
-        """Remove what processes that were killed have left half-written."""
-        for part in (*self.path.glob(".*.part"), *self.path.glob("*/.*.part")):
-            part.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dissonance.studies.outcomes import ALL, Group, Outcome, groups
+from dissonance.studies.outcomes import ALL, OutcomeGroup, StrategyOutcome, groups
 from dissonance.studies.written import csv_table
 
 BIT = math.log(2)
@@ -24,7 +24,7 @@ MEASURES = {
 """The columns of a run, and of the means."""
 
 
-def tables(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
+def tables(outcomes: Sequence[StrategyOutcome]) -> dict[str, bytes]:
     """Every table by file name."""
     return {
         "initial.csv": csv_table(_initial(outcomes)),
@@ -35,7 +35,7 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
     }
 
 
-def _initial(outcomes: Sequence[Outcome]) -> Iterable[dict[str, Any]]:
+def _initial(outcomes: Sequence[StrategyOutcome]) -> Iterable[dict[str, Any]]:
     first = outcomes[0].strategy
     for g in groups([o for o in outcomes if o.strategy == first]):
         seen, exact = g.spread("initial"), g.spread("initial_upper")
@@ -50,7 +50,7 @@ def _initial(outcomes: Sequence[Outcome]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _strategy(g: Group) -> dict[str, Any]:
+def _strategy(g: OutcomeGroup) -> dict[str, Any]:
     row: dict[str, Any] = {"structure": g.structure, "strategy": g.strategy, "runs": len(g.runs)}
     for name, read in MEASURES.items():
         found = g.spread(read)
@@ -62,7 +62,7 @@ def _strategy(g: Group) -> dict[str, Any]:
     }
 
 
-def _run(o: Outcome) -> dict[str, Any]:
+def _run(o: StrategyOutcome) -> dict[str, Any]:
     bounds = ("initial_lower", "initial_upper", "final_lower", "final_upper")
     return {
         "structure": o.structure,
@@ -73,7 +73,7 @@ def _run(o: Outcome) -> dict[str, Any]:
     }
 
 
-def _steps(o: Outcome) -> Iterable[dict[str, Any]]:
+def _steps(o: StrategyOutcome) -> Iterable[dict[str, Any]]:
     for step, (value, tv) in enumerate(zip(o.inconsistency, o.tv_theta, strict=True)):
         yield {
             "structure": o.structure,
@@ -85,7 +85,7 @@ def _steps(o: Outcome) -> Iterable[dict[str, Any]]:
         }
 
 
-def _timing(outcomes: Sequence[Outcome]) -> Iterable[dict[str, Any]]:
+def _timing(outcomes: Sequence[StrategyOutcome]) -> Iterable[dict[str, Any]]:
     """By structure only: the runs of all strategies are solved together, so that none has seconds of its own."""
     for name in (*dict.fromkeys(o.structure for o in outcomes), ALL):
         shares = [o.seconds for o in outcomes if name in (o.structure, ALL)]

@@ -14,7 +14,7 @@ from multiprocessing.queues import SimpleQueue
 import torch
 
 from dissonance.solvers.convex.ready import ready
-from dissonance.studies.synthetic import Batch, Folder
+from dissonance.studies.synthetic import Batch, SyntheticFolder
 
 Progress = Callable[[float, int], None]
 """Called with how many runs are done, parts of runs counted in, and of how many."""
@@ -24,7 +24,7 @@ TICK = 0.2
 """Seconds between two looks at what the processes have done."""
 
 
-def compute(folder: Folder, *, jobs: int = 1, progress: Progress | None = None) -> None:
+def compute(folder: SyntheticFolder, *, jobs: int = 1, progress: Progress | None = None) -> None:
     """Compute the batches of the folder's study that are not kept yet."""
     batches = list(folder.study.batches())
     todo = [b for b in batches if folder.kept(b) is None]
@@ -43,7 +43,7 @@ def compute(folder: Folder, *, jobs: int = 1, progress: Progress | None = None) 
     folder.tidy()
 
 
-def _alone(folder: Folder, todo: Sequence[Batch], _: int, report: Report) -> None:
+def _alone(folder: SyntheticFolder, todo: Sequence[Batch], _: int, report: Report) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a process of many: the same sums in the same order
     try:
@@ -54,7 +54,7 @@ def _alone(folder: Folder, todo: Sequence[Batch], _: int, report: Report) -> Non
         torch.set_num_threads(threads)
 
 
-def _together(folder: Folder, todo: Sequence[Batch], jobs: int, report: Report) -> None:
+def _together(folder: SyntheticFolder, todo: Sequence[Batch], jobs: int, report: Report) -> None:
     ready()
     context = multiprocessing.get_context("spawn")
     news: SimpleQueue[tuple[int, float]] = context.SimpleQueue()
@@ -91,7 +91,7 @@ def _start(news: SimpleQueue[tuple[int, float]]) -> None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _compute(folder: Folder, i: int, batch: Batch) -> None:
+def _compute(folder: SyntheticFolder, i: int, batch: Batch) -> None:
     folder.compute(batch, lambda part: _news[0].put((i, part)))
 
 

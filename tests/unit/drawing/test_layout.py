@@ -20,7 +20,7 @@ from dissonance.drawing.heights import isotonic
 from dissonance.drawing.order import crossings, ordered
 from dissonance.drawing.ranks import Ends, ranks
 from dissonance.drawing.scene import Box, Stroke, Writing
-from dissonance.drawing.text import label, width
+from dissonance.drawing.text import label, text_width
 
 WORDS = ("Press", "Flow", "Temp", "Valve", "Pump", "Oxygen", "Catheter", "Tube", "Alarm", "Lung", "Error", "Gas")
 
@@ -157,4 +157,4 @@ def test_labels_have_indices_and_greek_letters():
     assert shown("at_home") == ["at_home"]
     assert shown("Cancer") == ["Cancer"]
     assert shown("lambda") == ["λ"]
-    assert label("WWW").width > label("iii").width == pytest.approx(width("iii"))
+    assert label("WWW").width > label("iii").width == pytest.approx(text_width("iii"))

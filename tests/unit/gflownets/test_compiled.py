@@ -9,7 +9,7 @@ from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES
 from dissonance.gflownets.policy import logits
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 
 DAGS = [hyper_grid(2, 4, "cosine"), bit_strings(3, lambda bits: bits.sum(-1) + 1.0)]
 
@@ -17,7 +17,9 @@ DAGS = [hyper_grid(2, 4, "cosine"), bit_strings(3, lambda bits: bits.sum(-1) + 1
 @pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.name)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_loss_is_the_inconsistency_and_its_gradient_twice_that_of_lir(loss: str, dag):
-    trainer = Trainer([Run(loss, 3)], [dag], Plan(batch=12, capacity=40, width=16, depth=2, iterations=9))
+    trainer = Trainer(
+        [TrainingRun(loss, 3)], [dag], TrainingPlan(batch=12, capacity=40, width=16, depth=2, iterations=9)
+    )
     for _ in range(3):
         trainer.theta[:, -1] += 0.3  # log Z is not 0
         tau = trainer.batch()

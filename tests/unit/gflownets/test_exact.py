@@ -9,7 +9,7 @@ from dissonance.gflownets.exact import Fit, sampled
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.paths import terminating
 from dissonance.gflownets.plain import forward_logits
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 
 
 def brute_force(dag, policy: torch.Tensor) -> torch.Tensor:
@@ -31,7 +31,7 @@ def brute_force(dag, policy: torch.Tensor) -> torch.Tensor:
 
 def test_the_terminating_distribution_is_the_sum_over_trajectories():
     grid = hyper_grid(3, 3, "cosine")
-    trainer = Trainer([Run(seed=s) for s in range(2)], [grid, grid], Plan(width=16))
+    trainer = Trainer([TrainingRun(seed=s) for s in range(2)], [grid, grid], TrainingPlan(width=16))
     trainer.theta *= 3  # far from uniform
     states = torch.arange(grid.states).expand(2, -1)
     policy = forward_logits(trainer.parts, trainer.walk, states).double().softmax(-1)
@@ -43,7 +43,7 @@ def test_the_terminating_distribution_is_the_sum_over_trajectories():
 
 def test_samples_fall_as_the_terminating_distribution_says():
     grid = hyper_grid(2, 12, "original")
-    trainer = Trainer([Run(seed=1)], [grid], Plan(width=32, depth=2))
+    trainer = Trainer([TrainingRun(seed=1)], [grid], TrainingPlan(width=32, depth=2))
     expected = trainer.terminating()[0]
     n = 20_000
     ends = trainer.rollout(torch.rand(1, n, grid.longest, generator=trainer.generators[0])).ends()[0]
@@ -102,7 +102,9 @@ def test_a_policy_of_the_true_flows_terminates_at_the_reward():
 
 def test_the_fit_of_each_run_is_that_to_its_own_reward():
     grids = [hyper_grid(2, 8, "original"), hyper_grid(2, 8, "cosine")]
-    trainer = Trainer([Run("TB"), Run("ModLPV")], grids, Plan(batch=4, capacity=0, width=16, depth=2))
+    trainer = Trainer(
+        [TrainingRun("TB"), TrainingRun("ModLPV")], grids, TrainingPlan(batch=4, capacity=0, width=16, depth=2)
+    )
     trainer.theta[:, -1] = 2.5
     found = trainer.fit()
     ends = trainer.terminating()
@@ -115,7 +117,9 @@ def test_the_fit_of_each_run_is_that_to_its_own_reward():
 
 def test_coverage_is_the_share_of_modes_that_training_ended_in():
     grid = hyper_grid(2, 8, "original")
-    trainer = Trainer([Run(seed=s) for s in (1, 2)], [grid, grid], Plan(batch=40, capacity=40, width=16, depth=2))
+    trainer = Trainer(
+        [TrainingRun(seed=s) for s in (1, 2)], [grid, grid], TrainingPlan(batch=40, capacity=40, width=16, depth=2)
+    )
     assert trainer.fit()["coverage"].tolist() == [0, 0]
     ended: list[set[int]] = [set(), set()]
     for _ in range(3):

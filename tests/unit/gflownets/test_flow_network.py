@@ -37,7 +37,7 @@ from dissonance.gflownets import (
 )
 from dissonance.gflownets.balance import BALANCES, Parts
 from dissonance.gflownets.losses import LOSSES
-from dissonance.gflownets.paths import all_trajectories, count_trajectories, draw_trajectories, lengths
+from dissonance.gflownets.paths import all_trajectories, count_trajectories, draw_trajectories, path_lengths
 from reference import gflownets as reference
 
 inf = float("inf")
@@ -98,7 +98,7 @@ def test_all_trajectories_are_those_of_a_recursion(dag):
     found = [[s for s in row if s < dag.states] for row in all_trajectories(dag).tolist()]
     assert sorted(found) == sorted(reference.walks(dag))
     assert count_trajectories(dag) == len(found)
-    assert lengths(dag, all_trajectories(dag)).tolist() == [len(w) for w in found]
+    assert path_lengths(dag, all_trajectories(dag)).tolist() == [len(w) for w in found]
 
 
 @each_balance
@@ -121,7 +121,7 @@ def test_the_inconsistency_is_the_loss_that_is_trained_with(name):
     gap = torch.stack([torch.stack(reference.steps(case.dag, case.forward.logits, case.backward.logits, w)).sum()
                        for w in ([s for s in r if s < case.dag.states] for r in case.rows.tolist())])  # fmt: skip
     log_z = 0.0 if case.backward.log_z is None else case.backward.log_z
-    wanted = LOSSES[name](gap, lengths(case.dag, case.rows), log_z)
+    wanted = LOSSES[name](gap, path_lengths(case.dag, case.rows), log_z)
     found = inconsistency(case.pdg, surprisal_attention(name))
     assert found.upper == pytest.approx(float(wanted.detach()), abs=1e-11)
     for slope, other in zip(case.slopes(found.value), case.slopes(wanted), strict=True):
@@ -149,7 +149,7 @@ def test_sub_trajectory_balance_lies_between_detailed_and_trajectory_balance():
 def stock(case: Case) -> PDG:
     """The same beliefs as tables that know nothing of GFlowNets."""
     dag, n = case.dag, case.dag.states
-    rows, length = case.rows.tolist(), lengths(case.dag, case.rows).tolist()
+    rows, length = case.rows.tolist(), path_lengths(case.dag, case.rows).tolist()
     tau, i = Variable("tau", len(rows)), Variable("i", case.rows.shape[1] - 1)
     s, t = Variable("S", n), Variable("S'", n + 1)
     index = [[1 / length[k] if j < length[k] else 0.0 for j in range(i.size)] for k in range(tau.size)]
@@ -236,7 +236,7 @@ def test_centring_attention_once_is_not_the_loss_weighed_by_length():
     loss = case.by_hand()
     s = [torch.stack(reference.steps(case.dag, case.forward.logits, case.backward.logits, w)).sum()
          for w in ([x for x in r if x < case.dag.states] for r in case.rows.tolist())]  # fmt: skip
-    length = lengths(case.dag, case.rows).tolist()
+    length = path_lengths(case.dag, case.rows).tolist()
     q = case.q.tolist()
     mean = sum(p * x for p, x in zip(q, s, strict=True))
     left = sum(p * (x - mean) / n for p, x, n in zip(q, s, length, strict=True)).detach()
@@ -316,7 +316,7 @@ def test_who_explores_walks_uniformly_so_often():
             context = instance.refocus.context(instance.pdg, None, generator)
             rows = context["at.rows"] if batch else instance.pdg["at"].cpd.get_buffer("rows")
             q = context["Q.p"] if batch is None else torch.full((batch,), 1 / batch)
-            at_once = float(q[lengths(dag, rows) == 1].sum())
+            at_once = float(q[path_lengths(dag, rows) == 1].sum())
             uniform = 1 / float(allowed[dag.start].sum())
             expected = 1 - explore + explore * uniform
             assert at_once == pytest.approx(expected, abs=1e-9 if batch is None else 0.03)
@@ -380,7 +380,7 @@ def test_a_step_of_networks_with_a_common_trunk_is_that_of_gradient_descent_on_t
             last = b.log_prob([path[-1:]], [onward[-1:]]) + b.log_z
             back = b.log_prob([path[:-1]], [onward[:-1]]).sum() if len(path) > 1 else 0.0
             score.append(f.log_prob([onward], [path]).sum() - back - last[0])
-        loss = LOSSES[name](torch.stack(score), lengths(dag, rows), b.log_z)
+        loss = LOSSES[name](torch.stack(score), path_lengths(dag, rows), b.log_z)
         slopes = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             for p, g in zip(own, slopes, strict=True):

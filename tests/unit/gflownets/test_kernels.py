@@ -10,8 +10,8 @@ from dissonance.gflownets import plain
 from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.policy import Shape
-from dissonance.gflownets.trainer import Plan, Run, Trainer
-from dissonance.gflownets.trajectories import Rows, padded
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
+from dissonance.gflownets.trajectories import TransitionRows, padded
 from dissonance.gflownets.walk import Walk
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -47,7 +47,7 @@ def test_scores_and_their_gradients_are_the_plain_ones_within_float16(dags, dept
     shape = Shape.of(dags[0], width=32, depth=depth)
     parts = shape.split(shape.fresh([0, 1]).to(DEVICE) * 2)
     tau = plain.rollout(parts, walk, uniform(2, 40, walk.longest))
-    rows = Rows.of(walk, tau, padded(int(tau.most())) + 256)  # whole blocks of padding
+    rows = TransitionRows.of(walk, tau, padded(int(tau.most())) + 256)  # whole blocks of padding
     leaves = {name: part.clone().requires_grad_() for name, part in parts.items() if name != "log_z" and part.numel()}
     rest = {name: part for name, part in parts.items() if name not in leaves}
     expected = rows.total(plain.transition_scores(leaves | rest, walk, rows))
@@ -61,18 +61,23 @@ def test_scores_and_their_gradients_are_the_plain_ones_within_float16(dags, dept
 
 
 def test_a_trainer_with_kernels_follows_the_one_without():
-    runs, plan = [Run("ModTB", 0), Run("LPV", 1)], Plan(iterations=5, batch=32, capacity=64, width=32)
+    runs, plan = (
+        [TrainingRun("ModTB", 0), TrainingRun("LPV", 1)],
+        TrainingPlan(iterations=5, batch=32, capacity=64, width=32),
+    )
     fast, slow = (Trainer(runs, GRIDS, plan, DEVICE, kernels=k) for k in (True, False))
     for _ in range(5):
         torch.testing.assert_close(fast.step(), slow.step(), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="no GPU to record launches on")
-def test_recorded_launches_do_what_fresh_ones_do(monkeypatch: pytest.MonkeyPatch):
-    runs, plan = [Run("ModTB", 0), Run("LPV", 1)], Plan(iterations=12, batch=32, capacity=64, width=32)
+def test_recorded_launches_do_what_fresh_ones_do():
+    runs, plan = (
+        [TrainingRun("ModTB", 0), TrainingRun("LPV", 1)],
+        TrainingPlan(iterations=12, batch=32, capacity=64, width=32),
+    )
     recorded = Trainer(runs, GRIDS, plan, DEVICE)
-    monkeypatch.setattr("dissonance.gflownets.trainer.FEW", 0)
-    fresh = Trainer(runs, GRIDS, plan, DEVICE)
+    fresh = Trainer(runs, GRIDS, plan, DEVICE, recorded_batch=0)
     assert recorded._moving.active and not fresh._moving.active
     for _ in range(12):
         torch.testing.assert_close(recorded.step(), fresh.step(), rtol=1e-3, atol=1e-3)
@@ -93,5 +98,5 @@ def test_huge_policies_saturate_and_never_leave_the_graph():
 
 def test_networks_the_kernels_cannot_take_are_refused_if_they_are_asked_for():
     with pytest.raises(CapabilityError, match="width of 32, 64, 128 or 256"):
-        Trainer([Run()], GRIDS[:1], Plan(width=48), DEVICE, kernels=True)
-    assert Trainer([Run()], GRIDS[:1], Plan(width=48), DEVICE).kernels is None
+        Trainer([TrainingRun()], GRIDS[:1], TrainingPlan(width=48), DEVICE, kernels=True)
+    assert Trainer([TrainingRun()], GRIDS[:1], TrainingPlan(width=48), DEVICE).kernels is None

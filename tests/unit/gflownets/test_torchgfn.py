@@ -29,7 +29,7 @@ from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LIMIT, Clamp, loss_named
 from dissonance.gflownets.policy import Shape
 from dissonance.gflownets.torchgfn import ModLPVGFlowNet, ModTBGFlowNet, theta_of, trajectories_of
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 from dissonance.gflownets.walk import Walk
 
 ROOT = Path(__file__).parents[3]
@@ -159,8 +159,8 @@ def test_torchgfn_trains_with_the_adapter(name: str, env: HyperGrid):
 @pytest.mark.parametrize("name", list(GFLOWNETS))
 def test_the_trainer_has_the_gradient_of_torchgfn(name: str, env: HyperGrid, drawn: Trajectories):
     gflownet = make(name)
-    plan = Plan(batch=len(drawn), width=WIDTH, depth=DEPTH)
-    trainer = Trainer([Run(name)], [hyper_grid(DIMENSIONS, HEIGHT)], plan)
+    plan = TrainingPlan(batch=len(drawn), width=WIDTH, depth=DEPTH)
+    trainer = Trainer([TrainingRun(name)], [hyper_grid(DIMENSIONS, HEIGHT)], plan)
     trainer.theta.copy_(theta_of(gflownet))
     loss, gradient = trainer.gradient(trajectories_of(drawn, trainer.walk.longest))
     theirs = gflownet.loss(env, drawn)

@@ -14,16 +14,16 @@ from dissonance.gflownets.losses import LOSSES
 from dissonance.gflownets.optimiser import AdamW, Rates
 from dissonance.gflownets.policy import Shape, logits
 from dissonance.gflownets.replay import Replay
-from dissonance.gflownets.trainer import Plan, Run, Trainer
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 from dissonance.gflownets.training import train
-from dissonance.gflownets.trajectories import Rows, Trajectories
+from dissonance.gflownets.trajectories import Trajectories, TransitionRows
 
 GRID = hyper_grid(2, 6, "original")
-SMALL = Plan(iterations=30, batch=32, capacity=100, width=16, depth=2)
+SMALL = TrainingPlan(iterations=30, batch=32, capacity=100, width=16, depth=2)
 
 
 def test_a_run_in_a_batch_is_the_run_alone():
-    runs = [Run(loss, seed, clamp=clamp) for loss, seed, clamp in (("TB", 3, "none"), ("ModLPV", 4, "batch"))]
+    runs = [TrainingRun(loss, seed, clamp=clamp) for loss, seed, clamp in (("TB", 3, "none"), ("ModLPV", 4, "batch"))]
     graphs = [GRID, hyper_grid(2, 6, "cosine")]
     together, record = train(runs, graphs, SMALL)
     for i, run in enumerate(runs):
@@ -33,9 +33,9 @@ def test_a_run_in_a_batch_is_the_run_alone():
 
 
 def test_a_run_that_diverges_does_not_disturb_the_others():
-    tame = Run("TB", 1)
+    tame = TrainingRun("TB", 1)
     alone, _ = train([tame], GRID, SMALL)
-    wild = Trainer([tame, Run("TB", 2)], [GRID, GRID], SMALL)
+    wild = Trainer([tame, TrainingRun("TB", 2)], [GRID, GRID], SMALL)
     wild.theta[1] *= 1e30
     for _ in range(SMALL.iterations):
         wild.step()
@@ -44,7 +44,7 @@ def test_a_run_that_diverges_does_not_disturb_the_others():
 
 
 def test_gradients_are_those_of_a_network_written_with_torch():
-    trainer = Trainer([Run("ModTB", 5)], [GRID], SMALL)
+    trainer = Trainer([TrainingRun("ModTB", 5)], [GRID], SMALL)
     tau = trainer.batch()
     shape, parts = trainer.shape, trainer.parts
     layers = [
@@ -149,7 +149,7 @@ def test_the_learning_rate_falls_like_that_of_torch(monkeypatch: pytest.MonkeyPa
         return step(self, theta, gradient, share)
 
     monkeypatch.setattr(AdamW, "step", noted)
-    train([Run()], GRID, plan)
+    train([TrainingRun()], GRID, plan)
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.01, total_iters=plan.iterations)
     expected: list[float] = []
@@ -161,7 +161,7 @@ def test_the_learning_rate_falls_like_that_of_torch(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
-    runs = [Run("ModTB", 1), Run("LPV", 2)]
+    runs = [TrainingRun("ModTB", 1), TrainingRun("LPV", 2)]
     whole, record = train(runs, GRID, SMALL, every=10)
 
     class StoppedError(Exception):
@@ -190,7 +190,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
 
 
 def test_a_trainer_that_is_restored_has_the_state_it_was_given():
-    first, second = (Trainer([Run("TB", 1), Run("LPV", 2)], [GRID] * 2, SMALL) for _ in range(2))
+    first, second = (Trainer([TrainingRun("TB", 1), TrainingRun("LPV", 2)], [GRID] * 2, SMALL) for _ in range(2))
     for _ in range(3):
         first.step()
     first.stuck += torch.tensor([0, 2])
@@ -205,8 +205,8 @@ def test_a_trainer_that_is_restored_has_the_state_it_was_given():
 
 def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DissonanceError, match=r"c.pt: the checkpoint cannot be written: \w.*\.$") as said:
-        train([Run()], GRID, replace(SMALL, iterations=1), checkpoint=tmp_path / "file" / "c.pt")
+    with pytest.raises(DissonanceError, match=r"c.pt: cannot be written: \w.*\.$") as said:
+        train([TrainingRun()], GRID, replace(SMALL, iterations=1), checkpoint=tmp_path / "file" / "c.pt")
     assert "\n" not in str(said.value)
 
 
@@ -224,7 +224,7 @@ def test_replay_holds_the_latest_and_repeats_none_of_them():
 
 
 def test_the_share_that_is_replayed_comes_from_former_policies():
-    trainer = Trainer([Run(seed=0)], [GRID], replace(SMALL, batch=40, replayed=0.25))
+    trainer = Trainer([TrainingRun(seed=0)], [GRID], replace(SMALL, batch=40, replayed=0.25))
     trainer.batch()
     former = set(map(tuple, trainer.replay.kept.moves[0, :40].tolist()))
     trainer.parts["heads_bias"][:, trainer.walk.exit] += 100  # from now on every walk exits at once
@@ -236,9 +236,9 @@ def test_the_share_that_is_replayed_comes_from_former_policies():
 
 def test_trajectories_follow_the_moves_allowed_and_rows_lay_them_end_to_end():
     strings = bit_strings(4, lambda bits: bits.sum(-1) + 1.0)
-    trainer = Trainer([Run(seed=0), Run(seed=1)], [strings, strings], SMALL)
+    trainer = Trainer([TrainingRun(seed=0), TrainingRun(seed=1)], [strings, strings], SMALL)
     tau = trainer.batch()
-    rows = Rows.of(trainer.walk, tau)
+    rows = TransitionRows.of(trainer.walk, tau)
     assert tau.length.eq(5).all()
     for run in range(2):
         for i in range(SMALL.batch):
@@ -256,8 +256,8 @@ def test_trajectories_follow_the_moves_allowed_and_rows_lay_them_end_to_end():
 
 def test_the_policies_of_every_loss_approach_the_reward():
     grid = hyper_grid(2, 8, "original")
-    plan = Plan(iterations=400, batch=128, capacity=1000, width=64, depth=2)
-    _, record = train([Run(loss, seed=0, learning_rate=5e-3) for loss in LOSSES], grid, plan)
+    plan = TrainingPlan(iterations=400, batch=128, capacity=1000, width=64, depth=2)
+    _, record = train([TrainingRun(loss, seed=0, learning_rate=5e-3) for loss in LOSSES], grid, plan)
     assert max(record.last("l1")) < 0.05
     assert min(record.last("coverage")) == 1
 
@@ -273,16 +273,16 @@ def test_the_whole_network_is_evaluated_where_states_are_few_and_at_rows_where_t
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Run("TBB"), "unknown loss"),
-        (lambda: Run(clamp="mean"), "unknown clamp"),
-        (lambda: Run(learning_rate=0.0), "learning_rate = 0.0"),
-        (lambda: Run(beta2=1.0), "beta2 = 1.0"),
-        (lambda: Plan(iterations=0), "0 iterations"),
-        (lambda: Plan(capacity=10), "holds no batch"),
-        (lambda: Plan(replayed=1.0), "share of 1.0"),
-        (lambda: Trainer([Run()], []), "give each run its graph"),
-        (lambda: Trainer([Run(), Run()], [GRID, hyper_grid(2, 7, "original")]), "different graphs"),
-        (lambda: Trainer([Run()], [GRID], Plan(width=0)), "of width 0"),
+        (lambda: TrainingRun("TBB"), "unknown loss"),
+        (lambda: TrainingRun(clamp="mean"), "unknown clamp"),
+        (lambda: TrainingRun(learning_rate=0.0), "learning_rate = 0.0"),
+        (lambda: TrainingRun(beta2=1.0), "beta2 = 1.0"),
+        (lambda: TrainingPlan(iterations=0), "0 iterations"),
+        (lambda: TrainingPlan(capacity=10), "holds no batch"),
+        (lambda: TrainingPlan(replayed=1.0), "share of 1.0"),
+        (lambda: Trainer([TrainingRun()], []), "give each run its graph"),
+        (lambda: Trainer([TrainingRun(), TrainingRun()], [GRID, hyper_grid(2, 7, "original")]), "different graphs"),
+        (lambda: Trainer([TrainingRun()], [GRID], TrainingPlan(width=0)), "of width 0"),
     ],
 )
 def test_bad_settings_are_refused(make, message: str):
@@ -293,11 +293,11 @@ def test_bad_settings_are_refused(make, message: str):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(CapabilityError, match="no CUDA device"):
-        Trainer([Run()], [GRID], SMALL, "cuda")
+        Trainer([TrainingRun()], [GRID], SMALL, "cuda")
 
 
 def test_a_trainer_that_nobody_holds_leaves_its_memory_at_once():
-    trainer = Trainer([Run()], [GRID], SMALL)
+    trainer = Trainer([TrainingRun()], [GRID], SMALL)
     trainer.step()
     gone = weakref.ref(trainer)
     del trainer

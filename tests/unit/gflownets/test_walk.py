@@ -5,7 +5,7 @@ import torch
 
 from dissonance.gflownets import hyper_grid, plain
 from dissonance.gflownets.policy import Shape
-from dissonance.gflownets.trajectories import Rows
+from dissonance.gflownets.trajectories import TransitionRows
 from dissonance.gflownets.walk import Walk
 
 DAG = hyper_grid(2, 20)
@@ -24,11 +24,18 @@ def test_distinct_states_are_each_there_once(n: int):
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["once at each state", "for every trajectory"])
 def test_a_rollout_does_not_depend_on_which_trajectories_meet(few: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(plain, "FEW", few)
+    distinct, shared = Walk.distinct, list[int]()
+
+    def counted(walk: Walk, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shared.append(states.numel())
+        return distinct(walk, states)
+
+    monkeypatch.setattr(Walk, "distinct", counted)
     uniform = torch.rand(3, 8, WALK.longest, generator=torch.Generator().manual_seed(0))
-    together = plain.rollout(PARTS, WALK, uniform)
+    together = plain.rollout(PARTS, WALK, uniform, few)
+    assert bool(shared) == (few == 0)
     for i in range(8):
-        alone = plain.rollout(PARTS, WALK, uniform[:, i : i + 1])
+        alone = plain.rollout(PARTS, WALK, uniform[:, i : i + 1], few)
         assert torch.equal(together.length[:, i : i + 1], alone.length)
         assert torch.equal(together.states[:, i : i + 1], alone.states)
 
@@ -44,10 +51,10 @@ def test_a_move_that_is_not_allowed_is_never_chosen():
 
 def test_scores_are_those_of_one_trajectory_at_a_time():
     tau = plain.rollout(PARTS, WALK, torch.rand(3, 8, WALK.longest, generator=torch.Generator().manual_seed(1)))
-    assert Rows.of(WALK, tau).states.shape[1] < WALK.states and len(tau.states.unique()) < tau.length.sum()
+    assert TransitionRows.of(WALK, tau).states.shape[1] < WALK.states and len(tau.states.unique()) < tau.length.sum()
 
     def total(of: torch.Tensor) -> torch.Tensor:
-        rows = Rows.of(WALK, tau.at(of.expand(3, -1)))
+        rows = TransitionRows.of(WALK, tau.at(of.expand(3, -1)))
         return rows.total(plain.transition_scores(PARTS, WALK, rows))
 
     alone = torch.cat([total(torch.tensor([i])) for i in range(8)], 1)

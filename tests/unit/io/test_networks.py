@@ -128,27 +128,27 @@ def test_a_bayesian_network_is_consistent():
 def test_bif_and_xmlbif_lose_nothing_of_a_bayesian_network(pdg: PDG):
     focus = Focus(Attention.uniform(pdg))
     for form in (bif, xmlbif):
-        again, seen = form.read(form.write(pdg, focus), False)
+        again, seen = form.from_bytes(form.to_bytes(pdg, focus), False)
         assert_same(pdg, again)
         assert seen.attention == focus.attention
-        assert form.write(again, seen) == form.write(pdg, focus)
+        assert form.to_bytes(again, seen) == form.to_bytes(pdg, focus)
 
 
 @settings(max_examples=100)
 @given(bayesian_networks())
 def test_uai_keeps_every_number_of_a_bayesian_network(pdg: PDG):
-    again, focus = uai.read(uai.write(pdg, Focus(Attention.uniform(pdg))), False)
+    again, focus = uai.from_bytes(uai.to_bytes(pdg, Focus(Attention.uniform(pdg))), False)
     for a, b in zip(pdg, again, strict=True):
         assert [v.size for v in a.scope] == [v.size for v in b.scope]
         assert np.array_equal(a.cpd.table(), b.cpd.table())
-    assert_same(again, uai.read(uai.write(again, focus), False)[0])
+    assert_same(again, uai.from_bytes(uai.to_bytes(again, focus), False)[0])
 
 
 @settings(max_examples=100)
 @given(factor_graphs())
 def test_uai_loses_nothing_of_a_factor_graph(case: tuple[PDG, Focus]):
     pdg, focus = case
-    again, seen = uai.read(uai.write(pdg, focus), False)
+    again, seen = uai.from_bytes(uai.to_bytes(pdg, focus), False)
     assert_same(pdg, again)
     assert seen.attention == focus.attention
     for a, b in zip(pdg, again, strict=True):
@@ -283,8 +283,8 @@ def test_every_published_network_is_read_and_written_again_bit_for_bit(name: str
     pdg, focus = load(NETWORKS[name])
     if sum(a.cpd.table().numel() for a in pdg) < 25_000:
         for form in (bif, xmlbif):
-            assert_same(pdg, form.read(form.write(pdg, focus), False)[0])
-        again = uai.read(uai.write(pdg, focus), False)[0]
+            assert_same(pdg, form.from_bytes(form.to_bytes(pdg, focus), False)[0])
+        again = uai.from_bytes(uai.to_bytes(pdg, focus), False)[0]
         assert all(np.array_equal(a.cpd.table(), b.cpd.table()) for a, b in zip(pdg, again, strict=True))
 
 

@@ -29,7 +29,7 @@ from dissonance.variables import Variable
 
 pd = pytest.importorskip("pandas")
 A, B, C = Variable("A", 2), Variable("B", ["low", "high"]), Variable("C", ["x", "y", "z"])
-CLINIC = bif.read(BIF.encode(), False)[0]
+CLINIC = bif.from_bytes(BIF.encode(), False)[0]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.each import Each
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.setting import solver_for
-from dissonance.solvers import SOLVERS, Auto, CliqueTree, Gaussian, Joint, Newton, Paper, by_name
+from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, by_name
 from dissonance.solvers.base import DEFAULT_TOL
 
 MEGABYTE = 2**20
@@ -46,7 +46,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Newton, float, float]]:
         monkeypatch.setattr(cls, "run", recorded)
 
     watch(Newton)
-    watch(CliqueTree)
+    watch(CliqueTreeSolver)
     return found
 
 
@@ -66,7 +66,7 @@ def test_auto_hands_its_options_on(ran: list[tuple[Newton, float, float]]):
     assert {(type(s), s.tol, s.budget, s.device) for s, *_ in ran} == {(Newton, 1e-6, 50 * MEGABYTE, "cpu")}
 
 
-@pytest.mark.parametrize("solver", [CliqueTree, Joint])
+@pytest.mark.parametrize("solver", [CliqueTreeSolver, JointSolver])
 def test_other_exact_solvers_run_themselves(solver: type[Newton], ran: list[tuple[Newton, float, float]]):
     given = solver(tol=1e-6, budget=50 * MEGABYTE, device="cpu")
     lir(loop(), steps=1, solver=given)
@@ -107,12 +107,12 @@ def test_what_does_not_fit_the_budget_is_solved_run_by_run():
 
 
 def test_a_tolerance_beside_the_name_of_the_gaussian_solver_is_its_own():
-    assert solver_for("gaussian", 1e-3) == Gaussian(tol=1e-3)
+    assert solver_for("gaussian", 1e-3) == GaussianSolver(tol=1e-3)
 
 
 def test_there_is_one_default_tolerance():
     """That of the concave-convex procedure is none between bounds: it says when to stop its rounds."""
-    assert Newton().tol == CliqueTree().tol == Joint().tol == Auto().tol == Paper().tol == DEFAULT_TOL
+    assert Newton().tol == CliqueTreeSolver().tol == JointSolver().tol == Auto().tol == Paper().tol == DEFAULT_TOL
     for name in set(SOLVERS) - {"concave-convex"}:
         assert getattr(by_name(name), "tol", DEFAULT_TOL) == DEFAULT_TOL, name
 

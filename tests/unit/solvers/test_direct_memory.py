@@ -11,7 +11,7 @@ import pytest
 
 from dissonance import PDG, Arc, Attention, SizeError, Variable, inconsistency
 from dissonance.distributions.tree import Tree, single
-from dissonance.solvers import Pinned, SumProduct
+from dissonance.solvers import Pinned, SumProductSolver
 from dissonance.solvers.direct import message_bytes
 
 
@@ -48,7 +48,7 @@ def test_the_budget_is_that_of_the_messages_to_the_byte():
     a, b, c = Variable("A", 2), Variable("B", 3), Variable("C", 4)
     pdg = PDG(Arc("a", (), a, rows(rng, 2)), Arc("b", a, b, rows(rng, 2, 3)), Arc("c", b, c, rows(rng, 3, 4)))
     soft, hard = Attention.uniform(pdg, gamma=1.0), Attention(dict.fromkeys("abc", inf))
-    for phi, solver in ((soft, SumProduct), (hard, Pinned)):
+    for phi, solver in ((soft, SumProductSolver), (hard, Pinned)):
         found = inconsistency(pdg, phi, solver=solver(budget=2 * need))
         assert found.solver == solver().name
         need_here = message_bytes(found.solutions[0].tree)

@@ -25,7 +25,7 @@ from dissonance import (
     incompatibility,
     inconsistency,
 )
-from dissonance.solvers import Gaussian
+from dissonance.solvers import GaussianSolver
 from reference import gaussian as reference
 
 inf = math.inf
@@ -236,7 +236,7 @@ def test_large_vectors_in_closed_form():
 
 def check_gradients(pdg: PDG, attention: Attention, tol: float = 1e-5) -> None:
     """value.backward() against differences of the upper bound, a random direction an arc."""
-    found = inconsistency(pdg, attention, solver=Gaussian(tol=1e-9))
+    found = inconsistency(pdg, attention, solver=GaussianSolver(tol=1e-9))
     found.value.backward()
     generator = torch.Generator().manual_seed(1)
     for name, p in pdg.theta.items():
@@ -247,7 +247,7 @@ def check_gradients(pdg: PDG, attention: Attention, tol: float = 1e-5) -> None:
         ends = []
         for h in (1e-4, -1e-4):
             theta = {k: (v + h * way if k == name else v).detach() for k, v in pdg.theta.items()}
-            ends.append(inconsistency(pdg, attention, theta=theta, solver=Gaussian(tol=1e-9)).upper)
+            ends.append(inconsistency(pdg, attention, theta=theta, solver=GaussianSolver(tol=1e-9)).upper)
         assert float((p.grad * way).sum()) == pytest.approx((ends[0] - ends[1]) / 2e-4, abs=tol), name
 
 
@@ -365,7 +365,7 @@ def test_what_the_solver_cannot_do_is_one_line():
         Arc("b", Y, PLANE, LinearGaussian([[1.0], [1.0]])),
     )
     with pytest.raises(SizeError, match="unknowns"):
-        inconsistency(both, solver=Gaussian(budget=100))
+        inconsistency(both, solver=GaussianSolver(budget=100))
 
 
 # -- beside finite variables -------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from dissonance import (
 from dissonance.cpds import Data
 from dissonance.focus import Varying
 from dissonance.implicit import minimiser
-from dissonance.io.pdg_json import write
+from dissonance.io.pdg_json import to_bytes
 from dissonance.refocus import Cycle
 
 X, Y = Variable("X", 3), Variable("Y", 2)
@@ -164,7 +164,7 @@ def test_what_cannot_honour_it_says_so():
     with pytest.raises(CapabilityError, match="the same for every sample"):
         minimiser(pdg, attention)
     with pytest.raises(FormatError, match="'q' varies"):
-        write(pdg, Focus(attention))
+        to_bytes(pdg, Focus(attention))
     with pytest.raises(CapabilityError, match="give lir an `attention`"):
         lir(pdg, Cycle(Focus(attention, Control({"q": 1.0}))), steps=1)
     with pytest.raises(DissonanceError, match=r"6 samples need a weight each, found \(3,\)"):

@@ -18,11 +18,11 @@ import torch
 from dissonance.cli.app import run
 from dissonance.errors import DissonanceError
 from dissonance.gflownets import hyper_grid
-from dissonance.gflownets.trainer import Plan, Run, Trainer
-from dissonance.gflownets.training import Record
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
+from dissonance.gflownets.training import TrainingRecord
 from dissonance.studies.gflownet import search as searching
-from dissonance.studies.gflownet.confirmation import Outcome, _outcomes, _points, jobs
-from dissonance.studies.gflownet.folder import Folder, Machine
+from dissonance.studies.gflownet.confirmation import TrainingOutcome, _outcomes, _points, jobs
+from dissonance.studies.gflownet.folder import GflownetFolder, Machine
 from dissonance.studies.gflownet.search import Found, Search
 from dissonance.studies.gflownet.settings import Job, Pair, Settings
 
@@ -42,23 +42,23 @@ def study(out: Path, *words: str) -> list[str]:
     return ["study", "gflownet", "--out", str(out), *words]
 
 
-def numbers(outcomes: list[Outcome]) -> list[Outcome]:
+def numbers(outcomes: list[TrainingOutcome]) -> list[TrainingOutcome]:
     """All but the clock."""
     return [replace(o, seconds=0.0) for o in outcomes]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def done(tmp_path_factory: pytest.TempPathFactory) -> GflownetFolder:
     """A finished study, run by the command."""
     out = tmp_path_factory.mktemp("study")
     assert run(study(out, *WORDS)) == 0
-    return Folder(out, SETTINGS)
+    return GflownetFolder(out, SETTINGS)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_run_is_there_and_near_its_target(done: Folder):
+def test_every_run_is_there_and_near_its_target(done: GflownetFolder):
     found = done.outcomes()
     assert [(o.loss, o.seed) for o in found] == [(loss, seed) for loss in ("TB", "ModTB") for seed in (1, 2, 3)]
     assert done.finished
@@ -68,7 +68,7 @@ def test_every_run_is_there_and_near_its_target(done: Folder):
     assert [p.iteration for p in done.traces()] == [40, 80] * 6
 
 
-def test_the_best_trial_of_each_search_is_confirmed(done: Folder):
+def test_the_best_trial_of_each_search_is_confirmed(done: GflownetFolder):
     for loss in ("TB", "ModTB"):
         trials = [t for t in done.trials() if t.loss == loss]
         best = min(trials, key=lambda t: t.l1)
@@ -81,7 +81,9 @@ def test_every_clamp_is_confirmed_with_what_was_found_under_it_or_under_none():
     settings = replace(SETTINGS, clamps=("none", "trajectory", "batch"), searched=("none", "batch"), top=2)
     rates = {"none": 1e-3, "batch": 5e-3}
     found = [
-        Found(pair, trial, Run(pair.loss, 7, learning_rate=rates[clamp] * (1 + trial), clamp=clamp), 0.1 + trial)
+        Found(
+            pair, trial, TrainingRun(pair.loss, 7, learning_rate=rates[clamp] * (1 + trial), clamp=clamp), 0.1 + trial
+        )
         for clamp in settings.searched
         for pair in settings.pairs(clamp)
         for trial in range(3)
@@ -98,10 +100,10 @@ def test_every_clamp_is_confirmed_with_what_was_found_under_it_or_under_none():
 def test_outcomes_are_read_off_the_losses_and_the_policies():
     grid = hyper_grid(2, 4, "cosine")
     pairs = [Pair("TB", "cosine", clamp) for clamp in ("batch", "none")]
-    some = [Job(pair, 0, Run(pair.loss, seed=1, clamp=pair.clamp)) for pair in pairs]
-    trainer = Trainer([job.run for job in some], [grid] * 2, Plan(iterations=200, batch=4, capacity=0, width=8))
+    some = [Job(pair, 0, TrainingRun(pair.loss, seed=1, clamp=pair.clamp)) for pair in pairs]
+    trainer = Trainer([job.run for job in some], [grid] * 2, TrainingPlan(iterations=200, batch=4, capacity=0, width=8))
     losses = torch.cat([torch.full((60,), 100.0), torch.full((40,), 8.0), torch.full((100,), 4.0)])
-    record = Record(losses.expand(2, -1), [50, 200], [trainer.fit()] * 2)
+    record = TrainingRecord(losses.expand(2, -1), [50, 200], [trainer.fit()] * 2)
     for outcome, frozen in zip(_outcomes(some, trainer, record, 1, 0.5), (0.3, 0.0), strict=True):
         assert (outcome.final_loss, outcome.to_twice_final) == pytest.approx((4.0, 0.3))
         assert outcome.frozen == pytest.approx(frozen)  # only the clamp of the batch freezes
@@ -113,18 +115,18 @@ def test_outcomes_are_read_off_the_losses_and_the_policies():
     assert [p.training_loss for p in points[:2]] == pytest.approx([100, (10 * 100 + 40 * 8 + 100 * 4) / 150])
 
 
-def test_only_losses_with_a_partition_function_search_its_rate(done: Folder, tmp_path: Path):
+def test_only_losses_with_a_partition_function_search_its_rate(done: GflownetFolder, tmp_path: Path):
     assert len({t.log_z_rate for t in done.trials()}) == len(done.trials())
     assert all(10 <= t.log_z_rate <= 1000 and 1e-5 <= t.learning_rate <= 0.1 for t in done.trials())
-    other = Folder(tmp_path, replace(SETTINGS, losses=("LPV",), search_iterations=1))
+    other = GflownetFolder(tmp_path, replace(SETTINGS, losses=("LPV",), search_iterations=1))
     other.search()
-    assert {t.log_z_rate for t in other.trials()} == {Run().log_z_rate}
+    assert {t.log_z_rate for t in other.trials()} == {TrainingRun().log_z_rate}
     assert {t.beta2 for t in done.trials()} <= set(searching.BETA2)
 
 
 def test_a_trial_that_is_not_a_number_is_the_worst_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Search, "_l1", lambda self, runs, rewards, watch: [float("nan")] * len(runs))
-    folder = Folder(tmp_path, replace(SETTINGS, losses=("TB",)))
+    folder = GflownetFolder(tmp_path, replace(SETTINGS, losses=("TB",)))
     folder.search()
     assert [t.l1 for t in folder.trials()] == [2.0] * 4
 
@@ -132,7 +134,7 @@ def test_a_trial_that_is_not_a_number_is_the_worst_there_is(tmp_path: Path, monk
 @pytest.mark.slow
 def test_the_tiny_study_comes_close_to_every_target(tmp_path: Path):
     assert run(study(tmp_path, "--preset", "tiny", "--device", "cpu")) == 0
-    found = Folder(tmp_path, Settings.tiny()).outcomes()
+    found = GflownetFolder(tmp_path, Settings.tiny()).outcomes()
     assert len(found) == 3 * 2 * 4 * 3
     assert max(o.l1 for o in found) < 0.05
 
@@ -158,7 +160,7 @@ def told(out: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if '"values":[' in line] if path.exists() else []
 
 
-def test_killed_and_interrupted_the_study_ends_with_the_same_numbers(done: Folder, tmp_path: Path):
+def test_killed_and_interrupted_the_study_ends_with_the_same_numbers(done: GflownetFolder, tmp_path: Path):
     status, said = stopped(tmp_path, lambda: len(told(tmp_path)) >= 2, signal.SIGKILL)
     assert status == -signal.SIGKILL and said == ""
     kept = told(tmp_path)
@@ -167,7 +169,7 @@ def test_killed_and_interrupted_the_study_ends_with_the_same_numbers(done: Folde
     assert status == 130
     assert said == "dissonance: interrupted; the same command goes on from here.\n"
     assert told(tmp_path)[: len(kept)] == kept and len(told(tmp_path)) == 8  # none was run again
-    first = Folder(tmp_path, SETTINGS)
+    first = GflownetFolder(tmp_path, SETTINGS)
     assert 1 <= len(first.outcomes()) < 6
     known = first.outcomes()
     assert run(study(tmp_path, *WORDS)) == 0
@@ -193,7 +195,7 @@ def test_a_trial_that_was_half_asked_and_a_line_half_written_do_not_matter(tmp_p
     assert [f.l1 for f in clean.found()] == [f.l1 for f in again.found()]
 
 
-def test_a_finished_study_needs_its_tables_only(done: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_finished_study_needs_its_tables_only(done: GflownetFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("study.json", "search.csv", "runs.csv", "traces.csv"):
         (tmp_path / name).write_bytes((done.path / name).read_bytes())
     monkeypatch.setattr(searching, "_optuna", lambda: pytest.fail("searched again"))
@@ -202,20 +204,20 @@ def test_a_finished_study_needs_its_tables_only(done: Folder, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/trials.db", os.environ.get("DISSONANCE_POSTGRES")])
-def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: Folder, tmp_path: Path, url: str | None):
+def test_a_data_base_holds_a_search_as_well_as_a_file_does(done: GflownetFolder, tmp_path: Path, url: str | None):
     if url is None:
         pytest.skip("DISSONANCE_POSTGRES names no empty data base, as postgresql://me@localhost/trials")
     machine = Machine(storage=url.format(tmp_path))
-    folder = Folder(tmp_path / "study", replace(SETTINGS, losses=("TB",)))
+    folder = GflownetFolder(tmp_path / "study", replace(SETTINGS, losses=("TB",)))
     folder.search(machine)
     assert folder.trials() == [t for t in done.trials() if t.loss == "TB"]
-    other = Folder(tmp_path / "other", replace(SETTINGS, losses=("TB",), search_iterations=7))
+    other = GflownetFolder(tmp_path / "other", replace(SETTINGS, losses=("TB",), search_iterations=7))
     with pytest.raises(DissonanceError, match="holds a search of TB-cosine-none with search_iterations 60, not 7"):
         other.search(machine)
 
 
 def test_a_search_that_was_begun_elsewhere_is_not_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    begun = Folder(tmp_path / "s", replace(SETTINGS, losses=("TB",)))
+    begun = GflownetFolder(tmp_path / "s", replace(SETTINGS, losses=("TB",)))
     url = f"sqlite:///{tmp_path}/trials.db"
 
     def killed(done: float, total: int) -> None:
@@ -230,7 +232,7 @@ def test_a_search_that_was_begun_elsewhere_is_not_begun_again(tmp_path: Path, ca
     begun.search(Machine(storage=url))
     assert len(begun.trials()) == 4
     with pytest.raises(KeyboardInterrupt):
-        Folder(tmp_path / "t", SETTINGS).search(Machine(), killed)
+        GflownetFolder(tmp_path / "t", SETTINGS).search(Machine(), killed)
     assert run(study(tmp_path / "t", "--storage", url)) == 2
     assert "search.journal: holds trials of this study: give no --storage" in capsys.readouterr().err
 
@@ -250,7 +252,7 @@ def test_a_password_is_not_shown(url: str, words: str):
 
 
 def test_progress_goes_up_to_the_end(tmp_path: Path):
-    folder = Folder(tmp_path, replace(SETTINGS, trials=2, search_iterations=3, iterations=4, every=2))
+    folder = GflownetFolder(tmp_path, replace(SETTINGS, trials=2, search_iterations=3, iterations=4, every=2))
     for part, total in ((folder.search, 4), (folder.confirm, 6)):
         seen: list[tuple[float, int]] = []
         part(Machine(together=4), lambda *told, seen=seen: seen.append(told))
@@ -302,7 +304,7 @@ def test_a_study_that_is_too_much_for_a_cpu_says_so(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Folder, "search", stopped)
+    monkeypatch.setattr(GflownetFolder, "search", stopped)
     assert run(study(tmp_path / "long", "--device", "cpu")) == 130
     assert (
         "note: 1.6e+09 trajectories take very long without a GPU; --preset tiny does not.\n" in capsys.readouterr().err
@@ -334,7 +336,7 @@ def test_a_storage_without_its_driver_says_which_package_is_missing(tmp_path: Pa
 
 
 def test_a_data_base_that_is_lost_on_the_way_is_one_line(tmp_path: Path):
-    folder, data = Folder(tmp_path / "s", replace(SETTINGS, losses=("TB",))), tmp_path / "trials.db"
+    folder, data = GflownetFolder(tmp_path / "s", replace(SETTINGS, losses=("TB",))), tmp_path / "trials.db"
 
     def breaks(done: float, total: int) -> None:
         data.write_bytes(b"no data base " * 10_000)
@@ -371,7 +373,9 @@ def test_without_optuna_there_is_a_hint(
     assert "the search needs Optuna: pip install 'dissonance[gflownet]'." in capsys.readouterr().err
 
 
-def test_a_folder_with_another_study_is_refused(done: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_folder_with_another_study_is_refused(
+    done: GflownetFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert run(study(done.path, *WORDS, "--seeds", "1,2")) == 2
     assert "holds a study with seeds 1,2,3, not 1,2: give another --out" in capsys.readouterr().err
     assert run(study(done.path, "--trials", "5")) == 2
@@ -390,7 +394,7 @@ def test_a_folder_with_another_study_is_refused(done: Folder, tmp_path: Path, ca
     assert "cannot be made" in capsys.readouterr().err
 
 
-def test_a_table_that_is_not_one_is_one_line(done: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_table_that_is_not_one_is_one_line(done: GflownetFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "study.json").write_bytes((done.path / "study.json").read_bytes())
     (tmp_path / "runs.csv").write_text("a,b\n1,2\n")
     assert run(study(tmp_path)) == 2

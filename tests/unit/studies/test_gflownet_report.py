@@ -19,16 +19,16 @@ from scipy import stats
 from dissonance.cli.app import run
 from dissonance.gflownets import hyper_grid
 from dissonance.studies import figures as drawing
-from dissonance.studies.gflownet.confirmation import Outcome, Point
-from dissonance.studies.gflownet.figures import figures
-from dissonance.studies.gflownet.folder import Folder, Trial
+from dissonance.studies.gflownet.confirmation import Point, TrainingOutcome
+from dissonance.studies.gflownet.figures import gflownet_figures
+from dissonance.studies.gflownet.folder import GflownetFolder, Trial
 from dissonance.studies.gflownet.published import CLIPS, LOSSES, PUBLISHED
-from dissonance.studies.gflownet.report import report
+from dissonance.studies.gflownet.report import gflownet_report
 from dissonance.studies.gflownet.results import Results
 from dissonance.studies.gflownet.rows import write_rows
 from dissonance.studies.gflownet.settings import REWARDS, Settings
-from dissonance.studies.gflownet.statistics import Interval, Ratio, Spread
-from dissonance.studies.gflownet.tables import tables
+from dissonance.studies.gflownet.statistics import Interval, MedianSpread, Ratio
+from dissonance.studies.gflownet.tables import gflownet_tables
 from dissonance.studies.gflownet.verdict import verdict
 
 SETTINGS = replace(Settings.tiny(), trials=10, seeds=(1, 2, 3))
@@ -38,7 +38,7 @@ SMALL = replace(SETTINGS, rewards=("cosine",), clamps=("none",), losses=("TB", "
 def made(l1: Callable[[str, str, str, int], float], settings: Settings = SETTINGS) -> Results:
     """Results whose exact L1 is a function of clamp, loss, reward and seed; frozen where it is above 1."""
     trials: list[Trial] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[TrainingOutcome] = []
     points: list[Point] = []
     for clamp in settings.searched:
         for p in settings.pairs(clamp):
@@ -53,7 +53,7 @@ def made(l1: Callable[[str, str, str, int], float], settings: Settings = SETTING
                 fit = {"l1": value, "jsd": value / 8, "kl": value / 4, "mode_mass": 1 - value / 2, "log_z_error": error}
                 fit |= {"coverage": 1.0, "sampled_l1": 0.4, "sampled_jsd": 0.05, "final_loss": 0.01}
                 told = {"to_twice_final": 0.5, "frozen": float(value > 1), "stuck": 0, "seconds": 1.0}
-                outcomes.append(Outcome(*where, 1e-3, 0.99, 0.1, 100.0, **fit, **told))
+                outcomes.append(TrainingOutcome(*where, 1e-3, 0.99, 0.1, 100.0, **fit, **told))
                 points += [Point(*where, at, factor * value, 0.1, 3.0 / at) for at, factor in ((50, 3.0), (100, 1.0))]
     return Results(settings, trials, outcomes, points)
 
@@ -73,12 +73,12 @@ def rows(content: bytes) -> list[dict[str, str]]:
 def test_a_spread_is_the_median_and_the_interquartile_range():
     values = [0.3, 0.1, 0.8, 0.4, 0.2]
     low, middle, high = np.percentile(values, [25, 50, 75])
-    assert (Spread.of(values).median, Spread.of(values).iqr) == pytest.approx((middle, high - low))
-    assert Spread.of([*values, math.nan]) == Spread.of(values)
-    assert Spread.of([0.5]) == Spread(0.5, 0.0)
-    assert Spread.of([1.0, 2.0, 3.0, 4.0, math.inf]) == Spread(3.0, 2.0)
-    assert Spread.of([1.0, 2.0, math.inf]) == Spread(2.0, math.inf)
-    assert math.isnan(Spread.of([math.nan]).median)
+    assert (MedianSpread.of(values).median, MedianSpread.of(values).iqr) == pytest.approx((middle, high - low))
+    assert MedianSpread.of([*values, math.nan]) == MedianSpread.of(values)
+    assert MedianSpread.of([0.5]) == MedianSpread(0.5, 0.0)
+    assert MedianSpread.of([1.0, 2.0, 3.0, 4.0, math.inf]) == MedianSpread(3.0, 2.0)
+    assert MedianSpread.of([1.0, 2.0, math.inf]) == MedianSpread(2.0, math.inf)
+    assert math.isnan(MedianSpread.of([math.nan]).median)
 
 
 def test_the_interval_of_a_ratio_is_that_of_resampled_pairs():
@@ -141,7 +141,9 @@ def test_all_hyperparameters_that_were_confirmed_are_compared_together():
     found = {c.measure: c.ratio for c in both.comparisons() if c.modified == "ModTB"}
     assert found["l1"].mean == pytest.approx(0.5)
     assert found["top_l1"].mean == pytest.approx(0.5 * 4)
-    assert "over all hyperparameters that were confirmed: smaller on 0 of 2 rewards; larger on 2" in report(both, [])
+    assert "over all hyperparameters that were confirmed: smaller on 0 of 2 rewards; larger on 2" in gflownet_report(
+        both, []
+    )
 
 
 def test_the_search_is_compared_by_resampling_its_trials():
@@ -222,7 +224,7 @@ def test_the_published_numbers_are_those_of_the_paper(shared: Path):
 
 
 def test_the_tables_hold_medians_ratios_and_the_papers_numbers():
-    found = {name: rows(content) for name, content in tables(made(better)).items()}
+    found = {name: rows(content) for name, content in gflownet_tables(made(better)).items()}
     summary = next(r for r in found["summary.csv"] if (r["clamp"], r["reward"], r["loss"]) == ("none", "cosine", "TB"))
     assert (float(summary["l1_median"]), float(summary["l1_iqr"]), summary["runs"]) == (0.04, 0.02, "3")
     assert len(found["summary.csv"]) == 3 * 2 * 4
@@ -261,26 +263,26 @@ def test_a_report_is_made_of_any_part_of_the_study():
         replace(SETTINGS, losses=("ModTB", "TB"), seeds=(5,), searched=("none", "batch")),
     ):
         results = made(better, settings)
-        text = report(results, [])
+        text = gflownet_report(results, [])
         assert "nan" not in text
-        assert all(content for name, content in tables(results).items() if len(settings.losses) > 1)
+        assert all(content for name, content in gflownet_tables(results).items() if len(settings.losses) > 1)
 
 
 def test_figures_are_drawn_and_always_the_same():
     pytest.importorskip("matplotlib")
     results = made(lambda c, loss, r, s: math.nan if s == 1 else better(c, loss, r, s), SMALL)
-    drawn = figures(results)
+    drawn = gflownet_figures(results)
     assert set(drawn) == {"performance_none.svg", "losses_none.svg", "final_l1.svg", "clips_none.svg"}
     for content in drawn.values():
         assert ElementTree.fromstring(content).tag.endswith("svg")
-    assert drawn == figures(results)
+    assert drawn == gflownet_figures(results)
 
 
-def kept(path: Path, results: Results) -> Folder:
+def kept(path: Path, results: Results) -> GflownetFolder:
     """A folder with these tables."""
-    folder = Folder(path, results.settings)
+    folder = GflownetFolder(path, results.settings)
     write_rows(path / "search.csv", Trial, results.trials)
-    write_rows(path / "runs.csv", Outcome, results.outcomes)
+    write_rows(path / "runs.csv", TrainingOutcome, results.outcomes)
     write_rows(path / "traces.csv", Point, results.points)
     return folder
 

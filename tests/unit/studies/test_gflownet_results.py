@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dissonance.studies.gflownet.folder import Folder, claimed
-from dissonance.studies.gflownet.publish import publish
+from dissonance.studies.folder import claimed
+from dissonance.studies.gflownet.folder import GflownetFolder
+from dissonance.studies.gflownet.publish import publish_gflownet
 from dissonance.studies.gflownet.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -44,9 +45,9 @@ def test_report_and_tables_are_those_of_the_runs(name: str, tmp_path: Path):
         shutil.copy(kept / file, tmp_path)
     settings = claimed(tmp_path)
     assert settings is not None
-    folder = Folder(tmp_path, Settings.of(settings))
+    folder = GflownetFolder(tmp_path, Settings.of(settings))
     assert folder.finished
-    assert not publish(folder, draw=False)
+    assert not publish_gflownet(folder, draw=False)
     made = {p.name for p in tmp_path.iterdir()} - {"report.md"}
     assert made == {p.name for p in kept.iterdir()} - {"report.md", "README.md", "figures"}
     for file in made:

@@ -16,11 +16,11 @@ import pytest
 from dissonance.cli.app import run
 from dissonance.errors import FormatError
 from dissonance.studies import figures
-from dissonance.studies.outcomes import Outcome, groups
+from dissonance.studies.outcomes import StrategyOutcome, groups
 from dissonance.studies.publish import publish
 from dissonance.studies.report import report
 from dissonance.studies.reported import PAPER, reported
-from dissonance.studies.synthetic import Folder, Synthetic
+from dissonance.studies.synthetic import Synthetic, SyntheticFolder
 from dissonance.studies.tables import tables
 from dissonance.studies.work import compute
 
@@ -29,14 +29,14 @@ STUDY = Synthetic(replicates=2, steps=2, structures=2, strategies=("uniform", "p
 EXACT = ("initial.csv", "runs.csv", "steps.csv", "strategies.csv")
 
 
-def finished(path: Path, study: Synthetic = STUDY) -> Folder:
-    folder = Folder(path, study)
+def finished(path: Path, study: Synthetic = STUDY) -> SyntheticFolder:
+    folder = SyntheticFolder(path, study)
     compute(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def done(tmp_path_factory: pytest.TempPathFactory) -> SyntheticFolder:
     """A finished tiny study with its tables."""
     folder = finished(tmp_path_factory.mktemp("study"))
     publish(folder, folder.outcomes(), draw=False)
@@ -47,7 +47,7 @@ def rows(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(content.decode().splitlines()))
 
 
-def outcome(strategy: str, replicate: int, final: float, **keys: object) -> Outcome:
+def outcome(strategy: str, replicate: int, final: float, **keys: object) -> StrategyOutcome:
     """A made-up run that starts at 1 bit."""
     bit = math.log(2)
     given = dict(
@@ -55,13 +55,13 @@ def outcome(strategy: str, replicate: int, final: float, **keys: object) -> Outc
         initial_lower=bit, initial_upper=bit, final_lower=final * bit, final_upper=final * bit, tv_mu=0.1 * replicate,
         inconsistency=(bit, final * bit, final * bit), tv_theta=(0.0, 0.1, 0.2), solves=3, solver_steps=9, seconds=0.5,
     )  # fmt: skip
-    return Outcome(**(given | keys))  # pyright: ignore[reportArgumentType]
+    return StrategyOutcome(**(given | keys))  # pyright: ignore[reportArgumentType]
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def test_partial_focus_on_three_arcs_resolves_exactly_nothing(done: Folder):
+def test_partial_focus_on_three_arcs_resolves_exactly_nothing(done: SyntheticFolder):
     for o in done.outcomes():
         assert o.initial_lower <= o.initial <= o.initial_lower + 1e-7
         if (o.structure, o.strategy) == ("chain_4v_3e", "partial"):
@@ -71,7 +71,7 @@ def test_partial_focus_on_three_arcs_resolves_exactly_nothing(done: Folder):
             assert o.inconsistency[0] > o.inconsistency[1] > o.inconsistency[2] == o.final
 
 
-def test_all_strategies_start_from_the_same_pdgs(done: Folder):
+def test_all_strategies_start_from_the_same_pdgs(done: SyntheticFolder):
     start: dict[tuple[str, int], float] = {}
     for o in done.outcomes():
         assert start.setdefault((o.structure, o.replicate), o.initial) == pytest.approx(o.initial, abs=1e-7)
@@ -130,7 +130,7 @@ def test_what_was_consistent_has_no_resolution():
     assert "1 of the 2 PDGs had nothing to resolve" in report(made, {"solver": "exact"}, PAPER, [])
 
 
-def test_the_report_puts_the_papers_numbers_beside_ours(done: Folder):
+def test_the_report_puts_the_papers_numbers_beside_ours(done: SyntheticFolder):
     text = (done.path / "report.md").read_text()
     assert "| chain_4v_3e | 0.15929 |" in text
     assert "| uniform | 99.23 |" in text
@@ -151,7 +151,7 @@ def test_figures_are_png_and_pdf_and_always_the_same():
 
 
 def test_without_matplotlib_there_are_tables_and_a_hint(
-    done: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    done: SyntheticFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     assert run(["study", "synthetic", "--out", str(done.path), "--jobs", "1", *TINY]) == 0
@@ -164,8 +164,8 @@ def test_without_matplotlib_there_are_tables_and_a_hint(
 # -- stopping and going on ---------------------------------------------------------------------------------------------
 
 
-def test_two_processes_come_to_the_same_tables(done: Folder, tmp_path: Path):
-    folder = Folder(tmp_path / "other", STUDY)
+def test_two_processes_come_to_the_same_tables(done: SyntheticFolder, tmp_path: Path):
+    folder = SyntheticFolder(tmp_path / "other", STUDY)
     seen: list[float] = []
     compute(folder, jobs=2, progress=lambda part, total: seen.append(part / total))
     assert seen == sorted(seen)
@@ -174,7 +174,7 @@ def test_two_processes_come_to_the_same_tables(done: Folder, tmp_path: Path):
     assert {n: ours[n] for n in EXACT} == {n: theirs[n] for n in EXACT}
 
 
-def test_killed_at_random_the_study_ends_with_the_same_tables(done: Folder, tmp_path: Path):
+def test_killed_at_random_the_study_ends_with_the_same_tables(done: SyntheticFolder, tmp_path: Path):
     command = [sys.executable, "-m", "dissonance", "study", "synthetic", "--out", str(tmp_path), "--no-figures"]
     command += ["--jobs", "1", *TINY]
     delay = random.Random(3)
@@ -194,8 +194,8 @@ def test_killed_at_random_the_study_ends_with_the_same_tables(done: Folder, tmp_
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
 
-def test_a_damaged_batch_is_computed_again(done: Folder, tmp_path: Path):
-    folder = Folder(tmp_path, STUDY)
+def test_a_damaged_batch_is_computed_again(done: SyntheticFolder, tmp_path: Path):
+    folder = SyntheticFolder(tmp_path, STUDY)
     for batch in STUDY.batches():
         (folder.batches / batch.name).write_bytes((done.batches / batch.name).read_bytes())
     first = next(iter(STUDY.batches()))
@@ -230,7 +230,7 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "s").exists()
 
 
-def test_a_folder_with_another_study_is_refused(done: Folder, capsys: pytest.CaptureFixture[str]):
+def test_a_folder_with_another_study_is_refused(done: SyntheticFolder, capsys: pytest.CaptureFixture[str]):
     assert run(["study", "synthetic", "--out", str(done.path), *TINY, "--seed", "1"]) == 2
     assert "holds a study with seed 0, not 1: give another --out" in capsys.readouterr().err
 

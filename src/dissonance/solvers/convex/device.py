@@ -34,7 +34,7 @@ LARGEST = 512
 """Cells and unknowns of a problem up to which its system is factored as a whole."""
 
 
-def fits(s: Structure) -> bool:
+def small_enough(s: Structure) -> bool:
     """Whether problems are small enough to be factored as a whole."""
     L = s.flat_layout[1]
     return L.cells + L.unknowns + int((s.kind == HARD).sum()) <= LARGEST

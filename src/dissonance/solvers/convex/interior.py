@@ -28,9 +28,9 @@ from dissonance.solvers.convex.steps import (
     keep,
     measure,
     move,
-    reach,
     refine,
     residual,
+    step_lengths,
 )
 
 FOLLOWING, INSIDE, HERE, COLD = range(4)
@@ -83,14 +83,14 @@ def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, first: int, last: 
 @compiled
 def lengthen(I: Ints, X: Floats, L: Ints, clusters: Ints, tau: float) -> None:
     """Correct a step again, as long as more of it can be taken then: where solving is cheaper than factoring."""
-    primal, dual = reach(X, L)
+    primal, dual = step_lengths(X, L)
     for _ in range(CORRECTORS):
         if min(primal, dual) > LONG:
             break
         keep(X, L, False)
         centre(X, L, tau, primal, dual)
         solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
-        further = reach(X, L)
+        further = step_lengths(X, L)
         if min(further[0], 1.0) * min(further[1], 1.0) < MORE * min(primal, 1.0) * min(dual, 1.0):
             keep(X, L, True)
             break

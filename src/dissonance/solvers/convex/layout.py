@@ -153,7 +153,7 @@ def _numbered(found: Ints, total: Any, mark: Ints) -> int:
 
 
 @compiled
-def number(s: Scopes, alive: Bools, structural: bool) -> Layout:
+def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     """Number everything; `alive` (cells of the whole tables): which can carry mass, empty if all can."""
     C, A = len(s.parent), len(s.home)
     whole, cell_at, widest = np.ones(C, dtype=np.int64), np.zeros(C + 1, dtype=np.int64), 1

@@ -27,9 +27,9 @@ from torch import Tensor
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
 from dissonance.problem import Component
-from dissonance.solvers.base import alike
+from dissonance.solvers.base import structure_key
 from dissonance.solvers.convex.fronts import Fronts, fronts
-from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, number
+from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, numbering
 from dissonance.solvers.convex.room import Offsets, offsets
 from dissonance.solvers.convex.support import support
 
@@ -300,25 +300,25 @@ class _Sums:
 
 
 _RECENT: dict[object, Structure] = {}
-_KEPT, _CELLS = 256, 1_000_000
+MOST_STRUCTURES, MOST_CELLS = 256, 1_000_000
 """How many structures are kept for the next solve, and how many cells they may have together."""
 
 
-def structure(component: Component, tree: Tree, alive: Bools = EVERY) -> Structure:
-    """The structure of components on a tree that have this support; those used last are remembered."""
-    key = alike(component), tree.clusters, alive.tobytes()
+def structure(component: Component, tree: Tree, alive: Bools = EVERY, *, most: int = MOST_STRUCTURES) -> Structure:
+    """The structure of components on a tree that have this support; the `most` that were used last are remembered."""
+    key = structure_key(component), tree.clusters, alive.tobytes()
     found = _RECENT.pop(key, None)
     if found is None:
         expect(SECONDS_PER_CELL * tree.cells)
-        layout = number(scopes(component, tree), alive, component.gamma > 0)
+        layout = numbering(scopes(component, tree), alive, component.gamma > 0)
         found = Structure(tree, layout, fronts(layout))
     _RECENT[key] = found
-    while len(_RECENT) > 1 and (len(_RECENT) > _KEPT or sum(len(x.layout.own) for x in _RECENT.values()) > _CELLS):
+    while len(_RECENT) > 1 and (len(_RECENT) > most or sum(len(x.layout.own) for x in _RECENT.values()) > MOST_CELLS):
         del _RECENT[next(iter(_RECENT))]
     return found
 
 
-def forget() -> None:
+def forget_structures() -> None:
     """Remember no structure."""
     _RECENT.clear()
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,6 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-WORTH = 20_000
-"""Cells, of all problems together, that are worth a thread."""
-
-SHARED = 2e7
-"""Multiplications of a Newton step from which the subtrees of one problem are worth threads."""
-
 SECONDS_PER_CELL = 1e-3
 """What a solve takes a cell, roughly, if it is interpreted."""
 
@@ -41,6 +36,17 @@ BROAD, ANY = 1e-4, 1e300
 
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""
+
+
+class Sharing(NamedTuple):
+    """When threads save time: cells, of all problems together, for each thread; and multiplications of a Newton step
+    from which on the subtrees of one problem are shared out over threads."""
+
+    cells_per_thread: int = 20_000
+    subtree_work: float = 2e7
+
+
+SHARING = Sharing()
 
 
 @dataclass
@@ -58,7 +64,8 @@ class Outcome:
 class Work:
     """Some problems of one structure, with room to solve them: a row of X each; see `room.py`."""
 
-    def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None) -> None:
+    def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None, sharing: Sharing = SHARING) -> None:
+        self.sharing = sharing
         self.structure, self.I, self.L = s, *s.flat_layout
         expect(SECONDS_PER_CELL * self.L.cells * len(numbers.c))
         self.offsets = np.array(self.L)
@@ -114,7 +121,7 @@ class Work:
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
         args = self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves
-        if self.structure.work < SHARED:
+        if self.structure.work < self.sharing.subtree_work:
             newton(*args)
         else:
             with threads.without_blas_threads():
@@ -188,18 +195,19 @@ def solve(
     near: Floats | None = None,
     known: Bools | None = None,
     most: int = TOGETHER,
+    sharing: Sharing = SHARING,
 ) -> Outcome:
     """Solve and prove; `near` (P, point): solutions of nearby problems, where `known`. At most `most` at a time."""
     count, s = len(program), program.structure
     found = unsolved(program)
     known = np.full(count, near is not None) if known is None else known
-    parallel = min(threads.free(), max(1, count * s.flat_layout[1].cells // WORTH))
+    parallel = min(threads.free(), max(1, count * s.flat_layout[1].cells // sharing.cells_per_thread))
     size = max(1, min(most, -(-count // parallel)))
 
     def piece(first: int) -> Callable[[], None]:
         def one() -> None:
             some = slice(first, first + size)
-            w = Work(s, program.take(some).numbers, None if near is None else near[some])
+            w = Work(s, program.take(some).numbers, None if near is None else near[some], sharing)
             _stages(w, known[some], tol[some], enough[some], found.steps[some])
             found.at[some], found.mu[some], found.bounds[some] = w.at, w.proved, w.bounds
             if s.hard:

@@ -264,7 +264,7 @@ def bend(I: Ints, X: Floats, L: Ints) -> None:
 
 
 @compiled
-def reach(X: Floats, L: Ints) -> tuple[float, float]:
+def step_lengths(X: Floats, L: Ints) -> tuple[float, float]:
     """How much of the step to w.x can be taken: by mu, by z."""
     n_cells, x_mu, x_z, x_x, x_target = L[AT.cells], L[AT.mu], L[AT.z], L[AT.x], L[AT.target]
     primal = dual = 0.99
@@ -321,7 +321,7 @@ def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
     x_mu, x_z, x_y, x_d, x_x, x_target = L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.x], L[AT.target]
     x_dl, x_dd = L[AT.dl], L[AT.dd]
     largest = max(4.0, _changes(I, X, L))
-    primal, dual = reach(X, L)
+    primal, dual = step_lengths(X, L)
     primal, dual = min(1.0, primal), min(min(1.0, dual), 4.0 / largest)
     moved = 0.0
     for k in range(n_clusters):

@@ -64,7 +64,7 @@ def _busy(work: Callable[[], None]) -> None:
 
 
 @contextmanager
-def without_blas_threads() -> Generator[None]:
+def without_blas_threads() -> Generator[None, None, None]:
     """The matrix products of clusters use no threads of their own: the cores are taken, and results would differ."""
     from threadpoolctl import ThreadpoolController
 

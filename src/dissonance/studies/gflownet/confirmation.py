@@ -14,7 +14,7 @@ from dissonance.errors import FormatError
 from dissonance.gflownets.exact import Fit, sampled
 from dissonance.gflownets.losses import LIMIT
 from dissonance.gflownets.trainer import Trainer
-from dissonance.gflownets.training import Record, train
+from dissonance.gflownets.training import TrainingRecord, train
 from dissonance.studies.gflownet.rows import read_rows, write_rows
 from dissonance.studies.gflownet.search import Found
 from dissonance.studies.gflownet.settings import Job, Settings
@@ -25,7 +25,7 @@ TAIL = 100
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """What a run came to: a row of runs.csv."""
 
     clamp: str
@@ -123,12 +123,12 @@ class Confirmation:
         each = (time.perf_counter() - began) / len(some)
         new = _outcomes(some, trainer, record, self.settings.samples, each)
         write_rows(self.folder / "traces.csv", Point, [*self.traces(), *_points(some, record)])
-        write_rows(self.folder / "runs.csv", Outcome, [*self.outcomes(), *new])
+        write_rows(self.folder / "runs.csv", TrainingOutcome, [*self.outcomes(), *new])
         checkpoint.unlink(missing_ok=True)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TrainingOutcome]:
         """All finished runs."""
-        return read_rows(self.folder / "runs.csv", Outcome)
+        return read_rows(self.folder / "runs.csv", TrainingOutcome)
 
     def traces(self) -> list[Point]:
         """How the finished runs came there."""
@@ -137,17 +137,19 @@ class Confirmation:
         return [p for p in points if (p.clamp, p.loss, p.reward, p.rank, p.seed) in known]
 
 
-def _outcomes(some: Sequence[Job], trainer: Trainer, record: Record, samples: int, seconds: float) -> list[Outcome]:
+def _outcomes(
+    some: Sequence[Job], trainer: Trainer, record: TrainingRecord, samples: int, seconds: float
+) -> list[TrainingOutcome]:
     published = _sampled(trainer, samples)
     final = record.losses[:, -TAIL:].mean(1)
     first = (record.losses <= 2 * final.unsqueeze(1)).int().argmax(1) / record.losses.shape[1]
     frozen = ((record.losses >= LIMIT) & trainer.kinds.whole.cpu().unsqueeze(1)).double().mean(1)
     columns = {name: column.tolist() for name, column in record.fits[-1].items()}
-    rows: list[Outcome] = []
+    rows: list[TrainingOutcome] = []
     for i, job in enumerate(some):
         run = asdict(job.run)
         rows.append(
-            Outcome(
+            TrainingOutcome(
                 job.pair.clamp,
                 job.pair.loss,
                 job.pair.reward,
@@ -177,7 +179,7 @@ def _sampled(trainer: Trainer, samples: int) -> Fit:
     return Fit(**{f.name: torch.cat([getattr(fit, f.name) for fit in fits]) for f in fields(Fit)})
 
 
-def _points(some: Sequence[Job], record: Record) -> list[Point]:
+def _points(some: Sequence[Job], record: TrainingRecord) -> list[Point]:
     l1, jsd = record.trace("l1"), record.trace("jsd")
     rows: list[Point] = []
     for i, job in enumerate(some):

@@ -26,7 +26,7 @@ SETTINGS: dict[Any, Any] = {"svg.hashsalt": "dissonance", "svg.fonttype": "none"
 """The same study gives the same file."""
 
 
-def figures(results: Results) -> dict[str, bytes]:
+def gflownet_figures(results: Results) -> dict[str, bytes]:
     """Every figure by file name."""
     from matplotlib import rc_context
 

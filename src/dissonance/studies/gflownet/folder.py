@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from dissonance.errors import DissonanceError
-from dissonance.gflownets.trainer import Run
-from dissonance.studies.gflownet.confirmation import Confirmation, Outcome, Point, Progress, jobs
-from dissonance.studies.gflownet.rows import read_rows, write_rows, write_whole
+from dissonance.gflownets.trainer import TrainingRun
+from dissonance.studies.folder import StudyFolder
+from dissonance.studies.gflownet.confirmation import Confirmation, Point, Progress, TrainingOutcome, jobs
+from dissonance.studies.gflownet.rows import read_rows, write_rows
 from dissonance.studies.gflownet.search import Found, Search, reachable, shown
 from dissonance.studies.gflownet.settings import Pair, Settings
 
@@ -58,31 +57,13 @@ class Machine:
         return self.together or TOGETHER[torch.device(self.device).type]
 
 
-class Folder:
-    """The folder of a study. All that is published is made of search.csv, runs.csv and traces.csv."""
+class GflownetFolder(StudyFolder):
+    """The folder of a study of GFlowNets: all that is published is made of search.csv, runs.csv and traces.csv."""
 
     def __init__(self, path: Path | str, settings: Settings) -> None:
         """Claim the folder for these settings; a folder that holds another study is refused."""
-        self.path, self.settings = Path(path), settings
-        mine, theirs = settings.identity, claimed(self.path)
-        if theirs is None:
-            try:
-                self.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise DissonanceError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}.") from None
-            self.write("study.json", (json.dumps(mine, indent=2) + "\n").encode())
-            return
-        for key in dict.fromkeys([*mine, *theirs]):
-            if mine.get(key) != theirs.get(key):
-                raise DissonanceError(
-                    f"{path}: holds a study with {key} {_words(theirs.get(key))}, not {_words(mine.get(key))}: "
-                    "give another --out, or delete the folder."
-                )
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file of the study, all or nothing."""
-        (self.path / name).parent.mkdir(exist_ok=True)
-        write_whole(self.path / name, content)
+        super().__init__(path, settings.identity)
+        self.settings = settings
 
     @property
     def finished(self) -> bool:
@@ -150,7 +131,7 @@ class Folder:
             Found(
                 t.pair,
                 t.trial,
-                Run(t.loss, self.settings.search_seed, t.learning_rate, t.beta2, t.clip, t.log_z_rate, t.clamp),
+                TrainingRun(t.loss, self.settings.search_seed, t.learning_rate, t.beta2, t.clip, t.log_z_rate, t.clamp),
                 t.l1,
             )
             for t in self.trials()
@@ -162,7 +143,7 @@ class Folder:
         """All trials of a finished search, the best of each pair first."""
         return read_rows(self.path / "search.csv", Trial)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TrainingOutcome]:
         """The finished runs of these settings, in order."""
         known = {o.key: o for o in self._confirmation(Machine()).outcomes()}
         return [known[key] for key in self._keys() if key in known]
@@ -172,21 +153,3 @@ class Folder:
         wanted = set(self._keys())
         points = self._confirmation(Machine()).traces()
         return [p for p in points if (p.clamp, p.loss, p.reward, p.rank, p.seed) in wanted]
-
-
-def claimed(path: Path | str) -> dict[str, Any] | None:
-    """The settings of the study that a folder holds, if it holds one."""
-    kept = Path(path) / "study.json"
-    if not kept.exists():
-        return None
-    try:
-        found: object = json.loads(kept.read_text())
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
-        raise DissonanceError(f"{kept}: is not the settings of a study: give another --out.")
-    return found
-
-
-def _words(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

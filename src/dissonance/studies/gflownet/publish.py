@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dissonance.studies.figures import drawable
-from dissonance.studies.gflownet.figures import figures
-from dissonance.studies.gflownet.folder import Folder
-from dissonance.studies.gflownet.report import report
+from dissonance.studies.gflownet.figures import gflownet_figures
+from dissonance.studies.gflownet.folder import GflownetFolder
+from dissonance.studies.gflownet.report import gflownet_report
 from dissonance.studies.gflownet.results import Results
-from dissonance.studies.gflownet.tables import tables
+from dissonance.studies.gflownet.tables import gflownet_tables
 
 
-def publish(folder: Folder, *, draw: bool = True) -> bool:
+def publish_gflownet(folder: GflownetFolder, *, draw: bool = True) -> bool:
     """Write all that the runs come to; returns whether there are figures."""
     results = Results.of(folder)
-    for name, content in tables(results).items():
-        folder.write(name, content)
-    drawn = figures(results) if draw and drawable() else {}
-    for name, content in drawn.items():
-        folder.write(f"figures/{name}", content)
-    folder.write("report.md", report(results, list(drawn)).encode())
-    return bool(drawn)
+    return folder.publish(
+        gflownet_tables(results),
+        (lambda: gflownet_figures(results)) if draw else None,
+        lambda drawn: gflownet_report(results, drawn),
+    )

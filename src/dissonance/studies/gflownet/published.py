@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dissonance.studies.gflownet.statistics import Spread
+from dissonance.studies.gflownet.statistics import MedianSpread
 
 LOSSES = ("TB", "ModTB", "LPV", "ModLPV")
 GRID, SAMPLES = (4, 24), 1_000_000
 """Dimensions and height; samples of the metrics."""
 
 
-def _spreads(rows: dict[str, tuple[float, ...]], scale: float = 1.0) -> dict[tuple[str, str], Spread]:
+def _spreads(rows: dict[str, tuple[float, ...]], scale: float = 1.0) -> dict[tuple[str, str], MedianSpread]:
     """By reward and loss, from a median and a range for each loss in turn."""
     return {
-        (reward, loss): Spread(row[2 * i] / scale, row[2 * i + 1] / scale)
+        (reward, loss): MedianSpread(row[2 * i] / scale, row[2 * i + 1] / scale)
         for reward, row in rows.items()
         for i, loss in enumerate(LOSSES)
     }

@@ -8,7 +8,7 @@ from statistics import median
 
 from dissonance.studies.gflownet.published import CLIPS, PUBLISHED
 from dissonance.studies.gflownet.results import ALL, Results
-from dissonance.studies.gflownet.statistics import Spread
+from dissonance.studies.gflownet.statistics import MedianSpread
 from dissonance.studies.gflownet.verdict import UNDER, bounds, differs, verdict
 from dissonance.studies.written import markdown_table
 
@@ -21,7 +21,7 @@ TITLES = {
 }
 
 
-def report(results: Results, drawn: Sequence[str]) -> str:
+def gflownet_report(results: Results, drawn: Sequence[str]) -> str:
     """The report in Markdown; `drawn` are the figures that are there."""
     s = results.settings
     blocks = [
@@ -152,5 +152,5 @@ def _number(x: float, digits: int) -> str:
     return "-" if math.isnan(x) else f"{x:.{digits}f}"
 
 
-def _spread(s: Spread, digits: int = 4) -> str:
+def _spread(s: MedianSpread, digits: int = 4) -> str:
     return "-" if math.isnan(s.median) else f"{s.median:.{digits}f} ± {s.iqr:.{digits}f}"

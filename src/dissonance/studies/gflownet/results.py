@@ -11,11 +11,11 @@ from statistics import fmean, geometric_mean
 import torch
 
 from dissonance.gflownets.exact import Fit, sampled
-from dissonance.studies.gflownet.confirmation import Outcome, Point
-from dissonance.studies.gflownet.folder import Folder, Trial
+from dissonance.studies.gflownet.confirmation import Point, TrainingOutcome
+from dissonance.studies.gflownet.folder import GflownetFolder, Trial
 from dissonance.studies.gflownet.published import GRID, PUBLISHED, SAMPLES, TOP_SHARE
 from dissonance.studies.gflownet.settings import Settings
-from dissonance.studies.gflownet.statistics import LEAST, Interval, Ratio, Spread
+from dissonance.studies.gflownet.statistics import LEAST, Interval, MedianSpread, Ratio
 
 FAMILIES = (("ModTB", "TB"), ("ModLPV", "LPV"))
 """Each modified loss, and what it modifies."""
@@ -78,29 +78,29 @@ class Results:
 
     settings: Settings
     trials: Sequence[Trial]
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[TrainingOutcome]
     points: Sequence[Point]
 
     @classmethod
-    def of(cls, folder: Folder) -> Results:
+    def of(cls, folder: GflownetFolder) -> Results:
         """What is in the folder."""
         return cls(folder.settings, folder.trials(), folder.outcomes(), folder.traces())
 
-    def runs(self, clamp: str, reward: str, loss: str) -> list[Outcome]:
+    def runs(self, clamp: str, reward: str, loss: str) -> list[TrainingOutcome]:
         """The runs of a pair with its best hyperparameters, by seed."""
         return self._groups.get((clamp, reward, loss), [])
 
     @cached_property
-    def _groups(self) -> dict[tuple[str, str, str], list[Outcome]]:
-        groups: dict[tuple[str, str, str], list[Outcome]] = {}
+    def _groups(self) -> dict[tuple[str, str, str], list[TrainingOutcome]]:
+        groups: dict[tuple[str, str, str], list[TrainingOutcome]] = {}
         for o in self.outcomes:
             if o.rank == 0:
                 groups.setdefault((o.clamp, o.reward, o.loss), []).append(o)
         return groups
 
-    def spread(self, clamp: str, reward: str, loss: str, measure: str) -> Spread:
+    def spread(self, clamp: str, reward: str, loss: str, measure: str) -> MedianSpread:
         """Median and interquartile range of a column of runs.csv over the seeds."""
-        return Spread.of([getattr(o, measure) for o in self.runs(clamp, reward, loss)])
+        return MedianSpread.of([getattr(o, measure) for o in self.runs(clamp, reward, loss)])
 
     def trace(self, clamp: str, reward: str, loss: str) -> dict[int, list[Point]]:
         """The points of these runs, by seed."""

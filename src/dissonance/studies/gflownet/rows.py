@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dissonance.errors import FormatError
+from dissonance.io import files
 
 Row = TypeVar("Row")
 
@@ -23,17 +24,7 @@ def write_rows(path: Path, kind: type[Row], rows: Sequence[Row]) -> None:
     for row in rows:
         values = [getattr(row, name) for name in names]
         writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
-    write_whole(path, text.getvalue().encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside itself first, so that a kill leaves the former one whole."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
+    files.write(path, text.getvalue().encode())
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:

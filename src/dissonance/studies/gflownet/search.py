@@ -17,7 +17,7 @@ import torch
 
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.gflownets.losses import loss_named
-from dissonance.gflownets.trainer import Run
+from dissonance.gflownets.trainer import TrainingRun
 from dissonance.gflownets.training import train
 from dissonance.studies.gflownet.settings import Pair, Settings
 
@@ -39,7 +39,7 @@ class Found:
 
     pair: Pair
     trial: int
-    run: Run
+    run: TrainingRun
     l1: float
 
 
@@ -83,18 +83,20 @@ class Search:
     def _pairs(self) -> list[Pair]:
         return [pair for clamp in self.settings.searched for pair in self.settings.pairs(clamp)]
 
-    def _l1(self, runs: Sequence[Run], rewards: Sequence[str], watch: Callable[[int, int], None]) -> list[float]:
+    def _l1(
+        self, runs: Sequence[TrainingRun], rewards: Sequence[str], watch: Callable[[int, int], None]
+    ) -> list[float]:
         graphs = self.settings.graphs()
         plan = self.settings.plan(self.settings.search_iterations)
         _, record = train(runs, [graphs[r] for r in rewards], plan, device=self.device, progress=watch)
         return record.last("l1")
 
-    def _ask(self) -> list[tuple[Pair, int, Run]]:
+    def _ask(self) -> list[tuple[Pair, int, TrainingRun]]:
         """Trials to run now: of each pair those that are left of `asked` at once, be they begun or not yet.
 
         What is asked depends on the finished trials only, so that a search that was killed comes to the same.
         """
-        batch: list[tuple[Pair, int, Run]] = []
+        batch: list[tuple[Pair, int, TrainingRun]] = []
         for pair in self._pairs():
             begun = self._begun(pair)
             finished = self._finished(pair)
@@ -118,7 +120,7 @@ class Search:
                 study.tell(t.number, state=optuna.trial.TrialState.FAIL)
         return kept
 
-    def _tell(self, batch: Sequence[tuple[Pair, int, Run]], l1: Sequence[float]) -> None:
+    def _tell(self, batch: Sequence[tuple[Pair, int, TrainingRun]], l1: Sequence[float]) -> None:
         for (pair, number, _), value in zip(batch, l1, strict=True):
             try:
                 self._study(pair).tell(number, value if value == value else 2.0)  # 2 is the worst L1 there is
@@ -143,8 +145,8 @@ class Search:
             space["log_z_rate"] = d.FloatDistribution(10, 1000, log=True)
         return space
 
-    def _run(self, pair: Pair, params: dict[str, Any]) -> Run:
-        return Run(pair.loss, self.settings.search_seed, clamp=pair.clamp, **params)
+    def _run(self, pair: Pair, params: dict[str, Any]) -> TrainingRun:
+        return TrainingRun(pair.loss, self.settings.search_seed, clamp=pair.clamp, **params)
 
     def _study(self, pair: Pair) -> Any:
         """The search of a pair, opened once; one of other settings is refused."""

@@ -11,7 +11,7 @@ from dissonance.errors import DissonanceError, SizeError
 from dissonance.gflownets.dag import Dag, check_size
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES, Clamp, loss_named
-from dissonance.gflownets.trainer import Plan, Run
+from dissonance.gflownets.trainer import TrainingPlan, TrainingRun
 
 MOST = 1 << 24
 REWARDS = ("original", "cosine", "xor", "coprime")
@@ -37,7 +37,7 @@ class Job:
 
     pair: Pair
     rank: int
-    run: Run
+    run: TrainingRun
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Settings:
         except TypeError as error:  # a word where a number should be
             raise DissonanceError(f"these are not the settings of a study of GFlowNets: {error}.") from None
 
-    def plan(self, iterations: int) -> Plan:
+    def plan(self, iterations: int) -> TrainingPlan:
         """How every run is trained."""
-        return Plan(iterations, self.batch, self.capacity, width=self.width, depth=self.depth)
+        return TrainingPlan(iterations, self.batch, self.capacity, width=self.width, depth=self.depth)
 
     def graphs(self) -> dict[str, Dag]:
         """The grid under each reward."""

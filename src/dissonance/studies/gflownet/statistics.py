@@ -17,14 +17,14 @@ LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class Spread:
+class MedianSpread:
     """A median and an interquartile range; what is not a number is left out."""
 
     median: float
     iqr: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> MedianSpread:
         """That of these values."""
         known = [v for v in values if not math.isnan(v)]
         if not known:

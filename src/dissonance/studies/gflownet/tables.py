@@ -18,7 +18,7 @@ MEASURES = (
 """Columns of runs.csv that are summarised."""
 
 
-def tables(results: Results) -> dict[str, bytes]:
+def gflownet_tables(results: Results) -> dict[str, bytes]:
     """Every table by file name."""
     return {
         "summary.csv": csv_table(_summary(results)),

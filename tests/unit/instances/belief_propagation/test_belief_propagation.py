@@ -232,7 +232,10 @@ def test_links_of_clusters_are_checked():
         belief_propagation({"f": (A, [0.0, 1.0])}, power=2.0)
 
 
-def test_no_step_warns():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        belief_propagation({"f": ((A, B), np.ones((2, 3)))}).answer(4)
+def test_a_factor_that_says_nothing_leaves_beliefs_uniform_without_a_warning():
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = belief_propagation({"f": ((A, B), np.ones((2, 3)))}).answer(4)
+    assert given == []
+    assert found.marginals["A"].tolist() == pytest.approx([1 / 2] * 2)
+    assert found.marginals["B"].tolist() == pytest.approx([1 / 3] * 3)

@@ -14,8 +14,8 @@ from problems import Dense, iterated, program, started, supported
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.distributions.tree import single
 from dissonance.problem import Component, prepare
-from dissonance.solvers import FEASIBLE, CliqueTree, Newton, Solution
-from dissonance.solvers import Joint as JointSolver
+from dissonance.solvers import FEASIBLE, CliqueTreeSolver, Newton, Solution
+from dissonance.solvers import JointSolver as JointSolver
 from dissonance.solvers.convex import certificate
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import Work, agreeing, lower_from, satisfied, value
@@ -238,7 +238,7 @@ def test_heavy_arcs_are_bracketed_to_the_last_digit():
             assert result.lower <= exact <= result.upper, solver
 
 
-@pytest.mark.parametrize("solver", [Newton, CliqueTree, JointSolver])
+@pytest.mark.parametrize("solver", [Newton, CliqueTreeSolver, JointSolver])
 def test_a_tolerance_out_of_reach_is_admitted(solver: type[Newton]):
     for seed in range(5):
         case = random_case(seed, SOFT)
@@ -254,7 +254,7 @@ def test_hard_arcs_that_barely_contradict_are_admitted_whichever_way_it_goes(off
     x = Variable("X", 2)
     barely = PDG(Arc("p", (), x, [0.5, 0.5]), Arc("q", (), x, [0.5 + off, 0.5 - off]), Arc("r", (), x, [0.3, 0.7]))
     (c,) = prepare(barely, Attention({"p": math.inf, "q": math.inf, "r": 1.0})).components
-    for solver in (Newton(), CliqueTree()):
+    for solver in (Newton(), CliqueTreeSolver()):
         found = solver.solve(c)
         close = found.upper < math.inf and found.upper - found.lower <= 1e-7 * max(1.0, abs(found.upper))
         assert found.converged == (close or found.lower == found.upper == math.inf)

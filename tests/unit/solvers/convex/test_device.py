@@ -60,7 +60,7 @@ def check_agreement(here: Outcome, there: Outcome) -> None:
 def test_random_problems_have_the_same_bounds(style: str):
     checked = 0
     for _, one in problems(STYLES[style]):
-        assert device.fits(one.structure)
+        assert device.small_enough(one.structure)
         here, there = solve(one, spread(one, TOL), spread(one, ENOUGH)), on_torch(one)
         check_agreement(here, there)
         checked += 1
@@ -148,5 +148,5 @@ def test_contradictory_multipliers_are_proof_on_both():
 
 def test_what_is_large_does_not_fit():
     rng = np.random.default_rng(6)
-    assert device.fits(program(component(chain(rng, 20))).structure)
-    assert not device.fits(program(component(chain(rng, 200))).structure)
+    assert device.small_enough(program(component(chain(rng, 20))).structure)
+    assert not device.small_enough(program(component(chain(rng, 200))).structure)

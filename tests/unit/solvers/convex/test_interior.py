@@ -25,7 +25,7 @@ from problems import (
 
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.problem import Component, prepare
-from dissonance.solvers import CliqueTree, Newton
+from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex import interior, steps
 from dissonance.solvers.convex import solve as solving
 from dissonance.solvers.convex.conic import conic
@@ -175,7 +175,7 @@ def test_hard_arcs_over_overlapping_rows_take_few_steps():
     hard = component(pdg, Attention({"policy": inf, "outcome": inf, "belief": 1.0, "wish": 1.0}))
     found = Newton().solve(hard)
     assert found.converged and found.method == "newton" and found.steps < 15
-    assert found.upper == pytest.approx(CliqueTree().solve(hard).upper, abs=1e-7)
+    assert found.upper == pytest.approx(CliqueTreeSolver().solve(hard).upper, abs=1e-7)
 
 
 def test_steps_end_where_they_are_told_to():

@@ -17,7 +17,7 @@ from dissonance.distributions import Tree
 from dissonance.inconsistency import Inconsistency
 from dissonance.problem import prepare
 from dissonance.scores import structural_deficiency
-from dissonance.solvers import CliqueTree, Newton
+from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex import solve
 from dissonance.solvers.convex.program import Arcs
@@ -92,7 +92,7 @@ def test_it_is_the_limit_of_small_gammas(seed: int):
     coarse = convex.solve(case.pdg, case.attention.replace(gamma=3e-4))
     assert coarse.accurate and 0.5 * np.abs(mu - coarse.mu).sum() < 0.03
     gamma = 1e-5
-    fine = inconsistency(case.pdg, case.attention.replace(gamma=gamma), solver=CliqueTree(tol=1e-10))
+    fine = inconsistency(case.pdg, case.attention.replace(gamma=gamma), solver=CliqueTreeSolver(tol=1e-10))
     unsure = math.sqrt(2 * (fine.upper - fine.lower) / gamma)  # by strong convexity
     assert unsure < 0.01
     assert 0.5 * np.abs(mu - fine.mu.marginal(*names).numpy()).sum() < unsure + 1e-3

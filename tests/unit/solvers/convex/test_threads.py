@@ -35,7 +35,6 @@ def test_results_do_not_depend_on_the_number_of_threads(
     gamma: float, hard: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
     one, moved = batch(13, gamma, hard)
-    monkeypatch.setattr(solving, "WORTH", 1)
     used = set[int]()
     newton = solving.newton
 
@@ -50,8 +49,15 @@ def test_results_do_not_depend_on_the_number_of_threads(
         with ThreadPoolExecutor(count) as pool:
             monkeypatch.setattr(threads, "allowed", lambda n=count: n)
             monkeypatch.setattr(threads, "_pool", lambda it=pool: it)
-            found.append(solving.solve(one, spread(one), spread(one, 1e-9)))
-            then.append(solving.solve(moved, spread(moved), spread(moved, 1e-9), found[-1].at))
+            found.append(
+                solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(cells_per_thread=1))
+            )
+            warm = found[-1].at
+            then.append(
+                solving.solve(
+                    moved, spread(moved), spread(moved, 1e-9), warm, sharing=solving.Sharing(cells_per_thread=1)
+                )
+            )
         assert (threading.get_ident() in used) == (count == 1)
     for other in (1, 2):
         check_the_same(found[0], found[other])
@@ -67,7 +73,6 @@ def test_the_subtrees_of_one_problem_are_shared_out(
     pdg = chain(np.random.default_rng(8), 30)
     attention = Attention.uniform(pdg, gamma=gamma).replace(beta=dict.fromkeys(hard, inf))
     one = program(component(pdg, attention))
-    monkeypatch.setattr(solving, "SHARED", 1.0)
     used, found = set[int](), list[solving.Outcome]()
     factor = threads.factor
 
@@ -81,7 +86,7 @@ def test_the_subtrees_of_one_problem_are_shared_out(
         with ThreadPoolExecutor(count) as pool:
             monkeypatch.setattr(threads, "allowed", lambda n=count: n)
             monkeypatch.setattr(threads, "_pool", lambda it=pool: it)
-            found.append(solving.solve(one, spread(one), spread(one, 1e-9)))
+            found.append(solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(subtree_work=1.0)))
         assert len(used) == 0 if count == 1 else len(used) > 1
     for other in found[1:]:
         check_the_same(found[0], other)
@@ -128,11 +133,10 @@ def test_much_work_is_spread_over_threads(monkeypatch: pytest.MonkeyPatch):
     cells = one.structure.flat_layout[1].cells
     monkeypatch.setattr(threads, "_pool", refuse)
     monkeypatch.setattr(threads, "allowed", lambda: 8)
-    monkeypatch.setattr(solving, "WORTH", 2 * cells)
     with pytest.raises(AssertionError, match="asked for"):
-        solving.solve(one, spread(one), spread(one, 1e-9))
-    monkeypatch.setattr(solving, "WORTH", 4 * cells)
-    solving.solve(one, spread(one), spread(one, 1e-9))
+        solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(cells_per_thread=2 * cells))
+    found = solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(cells_per_thread=4 * cells))
+    assert (found.steps > 0).all()
 
 
 def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch):

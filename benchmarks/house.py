@@ -1,0 +1,245 @@
+"""How large the code is, and how many of its modules a reader passes on the way from a file to an answer.
+
+    python benchmarks/house.py                         # this checkout
+    python benchmarks/house.py --checkout ../before    # another one
+    python benchmarks/house.py --names                 # with the names and lines that are counted
+
+Counted in src/dissonance, from the source:
+
+- classes and public names, at the top level of modules: those are classes and functions whose name does not begin with
+  an underscore. Names at the root: `dissonance.__all__`.
+- names defined at least twice: public names that two or more modules define.
+- isinstance checks: calls of isinstance and issubclass, comparisons of type(x), and class patterns of match, in lir/
+  and solvers/, on a class that is imported from or defined in solvers/ or cpds/; and those on a class of lir/.
+
+Counted while the code runs, in a fresh process with the checkout's src on its path (sys.setprofile):
+
+- modules: those of dissonance of which a function is called, except by the import of a module.
+- module switches: how often a called function belongs to another module than the function of dissonance that was
+  called before it. Returns are not counted.
+- "compiled" counts a function that Numba may compile, with all that it calls, as part of its caller: small problems are
+  solved without Numba, by the same functions interpreted, and then each of those calls is a call like any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+SCORE, LIR, EM = "score examples/smoking.json", "five steps of lir", "one EM iteration"
+WALKS = (SCORE, LIR, EM)
+
+
+def parsed(folder: Path) -> dict[str, ast.Module]:
+    """The modules under a folder: path from there -> syntax tree."""
+    paths = sorted(folder.rglob("*.py"))
+    return {p.relative_to(folder).as_posix(): ast.parse(p.read_text(encoding="utf-8")) for p in paths}
+
+
+def public_definitions(module: ast.Module) -> Iterator[str]:
+    """The classes and functions that a module defines at its top level, without those that begin with an underscore."""
+    for node in module.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def origins(path: str, module: ast.Module) -> dict[str, str]:
+    """The classes of dissonance that a module imports or defines, and the folder (or module) each one is from."""
+    found = {node.name: path.partition("/")[0] for node in ast.walk(module) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dissonance."):
+            folder = (node.module or "").split(".")[1]
+            found |= {alias.asname or alias.name: folder for alias in node.names}
+    return found
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names and attributes mentioned in an expression."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return found | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+
+
+def is_call(node: ast.AST, *names: str) -> bool:
+    """Whether an expression calls a function of one of these names."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+
+
+def tested_types(node: ast.AST) -> set[str]:
+    """The names of the types that an expression or pattern tests for."""
+    if isinstance(node, ast.Call) and is_call(node, "isinstance", "issubclass"):
+        return names_in(node.args[1])
+    if isinstance(node, ast.Compare) and any(is_call(x, "type") for x in (node.left, *node.comparators)):
+        return set[str]().union(*map(names_in, (node.left, *node.comparators)))
+    if isinstance(node, ast.MatchClass):
+        return names_in(node.cls)
+    return set()
+
+
+def type_checks(modules: dict[str, ast.Module], *folders: str) -> list[str]:
+    """Where lir/ and solvers/ test for a type of these folders: "file:line types"."""
+    found: list[str] = []
+    for path, module in modules.items():
+        if path.startswith(("lir/", "solvers/")):
+            theirs = {name for name, folder in origins(path, module).items() if folder in folders}
+            for node in ast.walk(module):
+                if tested := sorted(tested_types(node) & theirs):
+                    found.append(f"{path}:{getattr(node, 'lineno', 0)} {', '.join(tested)}")
+    return found
+
+
+def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Public names that several modules define, and which."""
+    where: dict[str, list[str]] = defaultdict(list)
+    for path, module in modules.items():
+        for name in set(public_definitions(module)):
+            where[name].append(path)
+    return {name: paths for name, paths in sorted(where.items()) if len(paths) > 1}
+
+
+def root_names(checkout: Path) -> int:
+    """How many names `from dissonance import *` would bring."""
+    return int(python(checkout, "-c", "import dissonance; print(len(dissonance.__all__))"))
+
+
+def python(checkout: Path, *arguments: str) -> str:
+    """The last line that a Python process prints that imports dissonance from this checkout."""
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{checkout}: {' '.join(arguments)}\n{done.stderr}")
+    return done.stdout.splitlines()[-1]
+
+
+class Walk:
+    """Counts modules and switches of dissonance: a function for sys.setprofile."""
+
+    def __init__(self, package: Path) -> None:
+        self.package = f"{package}{os.sep}"
+        self.modules: set[str] = set()
+        self.before = ""
+        self.switches = -1  # the first module is not switched to
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        module = frame.f_code.co_filename
+        if event == "call" and module.startswith(self.package) and self.counts(frame):
+            self.modules.add(module)
+            self.switches += module != self.before
+            self.before = module
+
+    def counts(self, frame: FrameType | None) -> bool:
+        """Whether no module is being imported: no frame of the stack is one's body."""
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "<module>" and code.co_filename.startswith(self.package):
+                return False
+            frame = frame.f_back
+        return True
+
+
+class CompiledWalk(Walk):
+    """The same without what happens inside of functions that Numba may compile."""
+
+    def counts(self, frame: FrameType | None) -> bool:
+        """Whether nothing is being imported, and no frame is the wrapper of an interpreted function."""
+        caller = frame
+        while caller is not None:
+            code = caller.f_code
+            if code.co_name == "interpreted" and code.co_filename == f"{self.package}compiled.py":
+                return False
+            caller = caller.f_back
+        return super().counts(frame)
+
+
+def prepared(walk: str) -> Callable[[], object]:
+    """A function that takes the walk; what it needs is imported and made already."""
+    if walk == SCORE:
+        from dissonance.cli.app import run
+
+        return lambda: run(walk.split())
+    if walk == LIR:
+        import torch
+
+        from dissonance import PDG, Arc, lir, load
+        from dissonance.cpds import SoftmaxTable
+
+        arcs = [(a, SoftmaxTable(torch.exp(a.log_table({})))) for a in load("examples/smoking.json")[0]]
+        learnable = PDG(*(Arc(a.name, a.sources, a.targets, cpd) for a, cpd in arcs))
+        return lambda: lir(learnable, steps=5)
+    import numpy as np
+
+    try:
+        home: Any = importlib.import_module("dissonance.estimators")
+    except ImportError:
+        home = importlib.import_module("dissonance")
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    mixture = home.GaussianMixture(2, tol=0.0, max_iter=1, means_init=x[:2])
+    return lambda: mixture.fit(x)
+
+
+def counted(walk: str, package: Path, compiled: bool) -> tuple[int, int]:
+    """Modules and switches of a walk in this process, which has not taken it yet."""
+    go, count = prepared(walk), (CompiledWalk if compiled else Walk)(package)
+    sys.setprofile(count)
+    try:
+        go()
+    finally:
+        sys.setprofile(None)
+    return len(count.modules), count.switches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkout", type=Path, default=HERE)
+    parser.add_argument("--names", action="store_true", help="list the names and lines that are counted")
+    parser.add_argument("--walk", choices=WALKS, help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    checkout: Path = args.checkout.resolve()
+    package = checkout / "src" / "dissonance"
+    if args.walk:
+        print(json.dumps(counted(args.walk, package, args.compiled)))
+        return
+
+    modules = parsed(package)
+    lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in package.rglob("*.py"))
+    classes = sum(isinstance(node, ast.ClassDef) for m in modules.values() for node in m.body)
+    twice = defined_twice(modules)
+    checks, checks_of_lir = type_checks(modules, "solvers", "cpds"), type_checks(modules, "lir")
+
+    def listed(items: Iterator[str]) -> None:
+        for item in items if args.names else ():
+            print(f"{'':8}{item}")
+
+    print(f"{len(modules):6,} files")
+    print(f"{lines:6,} lines")
+    print(f"{classes:6,} classes")
+    print(f"{sum(1 for m in modules.values() for _ in public_definitions(m)):6,} public names")
+    print(f"{root_names(checkout):6,} names at the root")
+    print(f"{len(twice):6,} names defined at least twice")
+    listed(f"{name}: {', '.join(paths)}" for name, paths in twice.items())
+    print(f"{len(checks):6,} isinstance checks on types of solvers/ and cpds/")
+    listed(iter(checks))
+    print(f"{len(checks_of_lir):6,} isinstance checks on types of lir/")
+    listed(iter(checks_of_lir))
+    for walk in WALKS:
+        command = (str(Path(__file__).resolve()), "--checkout", str(checkout), "--walk", walk)
+        passed, switches = json.loads(python(checkout, *command))
+        fewer, less = json.loads(python(checkout, *command, "--compiled"))
+        print(f"{passed:6,} modules, {switches:5,} switches ({fewer}, {less:,} compiled): {walk}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""benchmarks/house.py: it counts what it says, and prints every count of the present tree."""
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "benchmarks" / "house.py"
+
+
+@pytest.fixture(scope="module")
+def house() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("house", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_count_is_printed():
+    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = [re.sub(r"[\d,]*\d", "#", line.strip()) for line in done.stdout.splitlines()]
+    assert printed == [
+        "# files",
+        "# lines",
+        "# classes",
+        "# public names",
+        "# names at the root",
+        "# names defined at least twice",
+        "# isinstance checks on types of solvers/ and cpds/",
+        "# isinstance checks on types of lir/",
+        "# modules, # switches (#, # compiled): score examples/smoking.json",
+        "# modules, # switches (#, # compiled): five steps of lir",
+        "# modules, # switches (#, # compiled): one EM iteration",
+    ]
+    counts = [int(x.replace(",", "")) for x in re.findall(r"^ *([\d,]+) ", done.stdout, re.MULTILINE)]
+    assert counts[0] == len(list((ROOT / "src" / "dissonance").rglob("*.py")))
+    assert all(5 < count < counts[0] for count in counts[-3:])
+
+
+def test_checks_on_types_are_found_by_where_the_type_is_from(house: ModuleType):
+    source = """
+from dissonance.cpds import Table as T
+from dissonance.distributions import Joint
+
+class Own: ...
+
+def f(x, T2):
+    isinstance(x, int | T)
+    isinstance(x, Joint)
+    type(x) is Own
+    match x:
+        case T(): pass
+"""
+    modules = {"lir/a.py": ast.parse(source), "io/a.py": ast.parse(source)}
+    assert house.type_checks(modules, "solvers", "cpds") == ["lir/a.py:8 T", "lir/a.py:12 T"]
+    assert house.type_checks(modules, "lir") == ["lir/a.py:10 Own"]
+
+
+def test_a_name_is_defined_twice_if_two_modules_define_it_in_public(house: ModuleType):
+    one, other = (
+        "class A: ...\ndef f(): ...\ndef _g(): ...\nB = 1",
+        "def A(): ...\ndef _g(): ...\ndef h(): f = 1\nB = 1",
+    )
+    modules = {"a.py": ast.parse(one), "b.py": ast.parse(other)}
+    assert house.defined_twice(modules) == {"A": ["a.py", "b.py"]}
+
+
+def test_switches_are_changes_of_the_module_that_is_called(house: ModuleType, tmp_path: Path):
+    def function(name: str, source: str, **known: object) -> Callable[[], None]:
+        scope: dict[str, Callable[[], None]] = {}
+        exec(compile(source, os.fspath(tmp_path / name), "exec"), dict(known), scope)
+        return scope["f"]
+
+    leaf = function("b.py", "def f(): pass")
+    wrapper = function("compiled.py", "def interpreted():\n    leaf()\nf = interpreted", leaf=leaf)
+    top = function("a.py", "def f():\n    leaf()\n    leaf()\n    wrapper()", leaf=leaf, wrapper=wrapper)
+    found: list[tuple[set[str], int]] = []
+    for walk in (house.Walk(tmp_path), house.CompiledWalk(tmp_path)):
+        sys.setprofile(walk)
+        try:
+            top()
+        finally:
+            sys.setprofile(None)
+        found.append(({Path(m).name for m in walk.modules}, walk.switches))
+    assert found == [({"a.py", "b.py", "compiled.py"}, 3), ({"a.py", "b.py"}, 1)]
