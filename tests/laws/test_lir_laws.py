@@ -12,7 +12,7 @@ from dissonance import PDG, Arc, Attention, Control, Record, SoftmaxTable, Table
 from dissonance.flows import Descent, Step
 from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.base import Attentions
-from dissonance.lir.inner.each import Each
+from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters
 from dissonance.solvers import Auto
@@ -81,7 +81,7 @@ def attentions() -> list[Attention]:
 
 def test_the_batch_of_all_foci_agrees_with_the_front_door_run_by_run():
     parameters = Parameters(PDGS)
-    batched, each = inner_for(parameters, Auto(), Attention.uniform(PDGS[0])), Each(parameters, Auto(1e-9))
+    batched, each = inner_for(parameters, Auto(), Attention.uniform(PDGS[0])), OneByOne(parameters, Auto(1e-9))
     names = [a.name for a in parameters.arcs]
     a = Attentions.of(attentions(), names)
     for _ in range(2):  # cold, then from memory
@@ -96,7 +96,7 @@ def test_gradients_are_those_of_the_front_door():
     a = Attentions.of([replaced(x) for x in attentions()], names)
     slopes = []
     batched = inner_for(parameters, Auto(1e-9), Attention.uniform(PDGS[0]))
-    for inner in (batched, Each(parameters, Auto(1e-9))):
+    for inner in (batched, OneByOne(parameters, Auto(1e-9))):
         local = Local(parameters, inner, a, {k: torch.ones_like(v) for k, v in parameters.theta0.items()})
         slopes.append(local.gradient(parameters.theta0)[1])
     for key in parameters.theta0:

@@ -10,7 +10,7 @@ import torch
 
 from dissonance.focus import Attention, Control, Focus
 from dissonance.lir.inner.base import Attentions
-from dissonance.lir.local import Reach
+from dissonance.lir.local import StackedControl
 from dissonance.lir.parameters import Parameters
 
 REMEMBERED = 8
@@ -23,7 +23,7 @@ class Stack:
 
     of: tuple[tuple[Attention, Control], ...]
     attention: Attentions
-    reach: Reach
+    reach: StackedControl
     said: tuple[dict[str, Any], ...]
 
 
@@ -42,7 +42,7 @@ class Foci:
             self._known[key] = Stack(
                 tuple((f.attention, f.control) for f in foci),
                 Attentions.of([f.attention for f in foci], self.names),
-                Reach(self.parameters.control([f.control for f in foci])),
+                StackedControl(self.parameters.control([f.control for f in foci])),
                 tuple(_said(f) for f in foci),
             )
             if len(self._known) > REMEMBERED:

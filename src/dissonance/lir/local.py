@@ -17,7 +17,7 @@ MASS = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class StackedControl:
     """chi of P runs, (P, ...) for every parameter, and what follows from it alone."""
 
     chi: Stacked
@@ -57,7 +57,7 @@ class Local:
     parameters: Parameters
     inner: Inner
     attention: Attentions
-    reach: Reach
+    reach: StackedControl
     tol: float = 1e-7
     solves: Tensor | int = 0
     steps: Tensor | int = 0
@@ -132,7 +132,7 @@ class Local:
         """Run k by itself."""
         inner = self.inner.alone(k)
         here = torch.tensor([k])
-        reach = Reach({key: chi[here] for key, chi in self.control.items()})
+        reach = StackedControl({key: chi[here] for key, chi in self.control.items()})
         return Local(inner.parameters, inner, self.attention.take(here), reach, self.tol)
 
     def count(self, each: Sequence[Local]) -> None:

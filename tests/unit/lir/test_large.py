@@ -16,7 +16,7 @@ from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
 from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.batched import Batched
-from dissonance.lir.inner.each import Each
+from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.pdg import PDG, Arc
 from dissonance.solvers import Auto
@@ -153,6 +153,6 @@ def test_a_loose_end_that_shares_its_table_holds_it_back():
 
 def test_a_single_run_that_is_mostly_loose_ends_is_not_solved_whole():
     both = disputed(network(100, back=2), "X4")
-    assert isinstance(inner_for(Parameters([both]), Auto(), Attention.uniform(both)), Each)
+    assert isinstance(inner_for(Parameters([both]), Auto(), Attention.uniform(both)), OneByOne)
     late = disputed(network(100, back=2), "X90")
     assert isinstance(inner_for(Parameters([late]), Auto(), Attention.uniform(late)), Batched)

@@ -11,7 +11,7 @@ import pytest
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, lir
 from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.batched import Batched
-from dissonance.lir.inner.each import Each
+from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.setting import solver_for
 from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, by_name
@@ -103,7 +103,7 @@ def test_runs_in_step_have_the_options_and_so_has_what_they_fall_back_on(solver:
 def test_what_does_not_fit_the_budget_is_solved_run_by_run():
     parameters, base = Parameters([loop(0), loop(1)]), Attention.uniform(loop())
     assert isinstance(inner_for(parameters, Newton(), base), Batched)
-    assert isinstance(inner_for(parameters, replace(Newton(), budget=100), base), Each)
+    assert isinstance(inner_for(parameters, replace(Newton(), budget=100), base), OneByOne)
 
 
 def test_a_tolerance_beside_the_name_of_the_gaussian_solver_is_its_own():

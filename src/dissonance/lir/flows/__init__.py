@@ -12,29 +12,29 @@ from dataclasses import replace
 import torch
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.lir.flows.base import Flow, Moved
+from dissonance.lir.flows.base import Flow, Movement
 from dissonance.lir.flows.descent import Descent
 from dissonance.lir.flows.full_control import FullControl
 from dissonance.lir.flows.natural import Natural
 from dissonance.lir.flows.ode import ODE
 from dissonance.lir.flows.step import Step
-from dissonance.lir.local import Local, Reach
+from dissonance.lir.local import Local, StackedControl
 from dissonance.lir.parameters import Stacked
 
 
-def exp(local: Local, theta: Stacked, flow: Flow) -> Moved:
+def exp(local: Local, theta: Stacked, flow: Flow) -> Movement:
     """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite."""
     if 0 < local.reach.largest < math.inf:
         return flow(local, theta)
     given = local.reach.narrow
-    moved = Moved(theta)
+    moved = Movement(theta)
     full = {k: chi == math.inf for k, chi in given.items()}
     parts: tuple[tuple[Flow, Stacked], ...] = ((FullControl(), full), (flow, {k: ~x for k, x in full.items()}))
     for kind, chosen in parts:
         control = {k: torch.where(chosen[k], chi, 0.0) for k, chi in given.items()}
         if any(bool(chi.any()) for chi in control.values()):
             spread = {k: chi.expand_as(local.control[k]) for k, chi in control.items()}
-            part = replace(local, reach=Reach(spread))
+            part = replace(local, reach=StackedControl(spread))
             moved = moved.then(kind(part, moved.theta))
             local.solves, local.steps, local.first = part.solves, part.steps, part.first
     return moved
@@ -63,4 +63,4 @@ def by_name(flow: Flow | str) -> Flow:
     return FLOWS[flow]()
 
 
-__all__ = ["FLOWS", "ODE", "Descent", "Flow", "FullControl", "Moved", "Natural", "Step", "by_name", "exp"]
+__all__ = ["FLOWS", "ODE", "Descent", "Flow", "FullControl", "Movement", "Natural", "Step", "by_name", "exp"]

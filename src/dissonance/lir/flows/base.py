@@ -19,7 +19,7 @@ from dissonance.numerics import DTYPE
 
 
 @dataclass(frozen=True)
-class Moved:
+class Movement:
     """Where a flow has taken theta; which runs left the parameter space and were projected, (P,); and how far from
     stationary the parameters under full control are (largest component of the gradient), (P,)."""
 
@@ -28,26 +28,26 @@ class Moved:
     residual: Tensor | float = 0.0
 
     @classmethod
-    def settled(cls, parameters: Parameters, theta: Stacked, moved: Stacked) -> Moved:
+    def settled(cls, parameters: Parameters, theta: Stacked, moved: Stacked) -> Movement:
         """At theta with what has moved, brought back to the parameter space if it has left it."""
         theta = {**theta, **moved}
         return cls(theta) if parameters.boundless.issuperset(moved) else cls(*parameters.admissible(theta))
 
     @classmethod
-    def stacked(cls, each: Sequence[Moved]) -> Moved:
+    def stacked(cls, each: Sequence[Movement]) -> Movement:
         """Runs side by side."""
         theta = {k: torch.cat([m.theta[k] for m in each]) for k in each[0].theta}
         projected = torch.cat([torch.as_tensor(m.projected).reshape(-1) for m in each])
         return cls(theta, projected, torch.cat([torch.as_tensor(m.residual, dtype=DTYPE).reshape(-1) for m in each]))
 
-    def then(self, after: Moved) -> Moved:
+    def then(self, after: Movement) -> Movement:
         """One move after another."""
         one, other = self.residual, after.residual
         if isinstance(one, Tensor) or isinstance(other, Tensor):
             residual = torch.maximum(torch.as_tensor(one, dtype=DTYPE), torch.as_tensor(other, dtype=DTYPE))
         else:
             residual = max(one, other)
-        return Moved(after.theta, self.projected | after.projected, residual)
+        return Movement(after.theta, self.projected | after.projected, residual)
 
 
 class Flow(Protocol):
@@ -58,7 +58,7 @@ class Flow(Protocol):
         """What the trace calls it."""
         ...
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta a unit of time later."""
         ...
 

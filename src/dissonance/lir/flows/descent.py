@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.base import Movement
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
 from dissonance.solvers.paper import BIT
@@ -83,9 +83,9 @@ class Descent:
             )
         return getattr(torch.optim, known[self.optimizer.lower()])(leaves, lr=self.rate, **self.options)
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """So many steps, each projected if need be."""
-        moved, chi = Moved(theta), local.reach.narrow
+        moved, chi = Movement(theta), local.reach.narrow
         leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.reach.free}
         optimizer = self.made(list(leaves.values()))
         for _ in range(self.steps):
@@ -95,7 +95,7 @@ class Descent:
             optimizer.step()
             with torch.no_grad():
                 now = {k: moved.theta[k] + chi[k] * (leaf - moved.theta[k]) for k, leaf in leaves.items()}
-                moved = moved.then(Moved.settled(local.parameters, moved.theta, now))
+                moved = moved.then(Movement.settled(local.parameters, moved.theta, now))
                 for k, leaf in leaves.items():
                     leaf.copy_(moved.theta[k])
         return moved
@@ -124,10 +124,10 @@ class Kept:
         """What the trace calls it."""
         return self.descent.name
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """So many steps, each projected if need be."""
         self._begin(theta)
-        moved = Moved(theta)
+        moved = Movement(theta)
         for _ in range(self.descent.steps):
             slope = local.slope(moved.theta)
             for k, moving in enumerate(local.reach.each):
@@ -136,7 +136,7 @@ class Kept:
                 now = {key: torch.stack([x[key].detach() for x in self._leaves]) for key in local.reach.free}
             else:
                 now = {key: self._given[key] for key in local.reach.free}
-            moved = moved.then(Moved.settled(local.parameters, moved.theta, now))
+            moved = moved.then(Movement.settled(local.parameters, moved.theta, now))
         return moved
 
     @torch.no_grad()

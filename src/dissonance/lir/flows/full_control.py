@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.projection import projected, projects
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
@@ -42,7 +42,7 @@ class FullControl:
     nearness: float = 1e-4
     name: str = "full control"
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta at the fixed point."""
         everyone = range(len(local.parameters.arcs))
         arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any()) and not local.idle(i)]
@@ -52,11 +52,11 @@ class FullControl:
         varies = any(local.attention.varies(local.parameters.arcs[i].name) for i in arcs)
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
         if at_once is not None:
-            return Moved(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
+            return Movement(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
         tables = any(local.parameters.arcs[i].cpd.saturated for i in arcs)  # these have a way of their own
         quadratic = quadratic_argmin(local, theta, solved) if arcs and not (tables or varies) else None
         if quadratic is not None:
-            return Moved(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
+            return Movement(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
         for _ in range(self.sweeps if arcs else 0):
             before = solved.upper
             for i in arcs:
@@ -74,13 +74,13 @@ class FullControl:
             alone = len(arcs) == 1 and table
             if alone or bool((local.resolved(solved) | ~(before - solved.upper > least)).all()):
                 break
-        return Moved(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
+        return Movement(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
 
     def _at_once(self, local: Local, arcs: Sequence[int], theta: Stacked, solved: Solved) -> Stacked | None:
         """The argmin over all controlled arcs together, where one move reaches it; None where it may not."""
         parameters = local.parameters
         wholly = all(bool((_full(local, i) == _full(local, i, any_part=True)).all()) for i in arcs)
-        if _still(local, arcs, solved):
+        if _mu_is_pinned(local, arcs, solved):
             if not wholly or not all(projects(parameters, parameters.arcs[i]) for i in arcs):
                 return None
             trial = theta
@@ -130,7 +130,7 @@ class FullControl:
         for times in (1, 2) if bool((weight[runs] > 0).any()) else (1,):
             beta = a.beta.clone()
             beta[runs, i] = times * weight[runs]
-            found.append(local.inner.sharp(near, Attentions(beta, a.alpha, a.gamma), runs, arc))
+            found.append(local.inner.precise_joint(near, Attentions(beta, a.alpha, a.gamma), runs, arc))
             local.solves += 1
         joint = (2 * found[0] - found[-1]).clamp(min=0.0).reshape(shape)
         mass = joint.sum(-1)
@@ -186,7 +186,7 @@ def _separate(local: Local, i: int) -> bool:
     return local.parameters.arcs[i].cpd.saturated and not local.partners(i)
 
 
-def _still(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
+def _mu_is_pinned(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
     """Whether hard arcs that are not under control pin mu, so that nothing the controlled ones do can move it."""
     if not solved.results or any(bool((local.attention.beta[:, i] == math.inf).any()) for i in arcs):
         return False

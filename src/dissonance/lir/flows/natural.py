@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.fisher import natural_gradient, of_softmax
 from dissonance.lir.flows.projection import approached
 from dissonance.lir.inner.base import Solved
@@ -42,13 +42,13 @@ class Natural:
         """What the trace calls it."""
         return "natural" if self.steps == 1 else f"natural(x{self.steps})"
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta a unit of time later."""
-        moved = Moved(theta)
+        moved = Movement(theta)
         for _ in range(self.steps):
             solved = local.solve(moved.theta)
             now, left = local.parameters.admissible(self._part(local, moved.theta, solved))
-            moved = moved.then(Moved(now, left, torch.zeros_like(solved.upper)))
+            moved = moved.then(Movement(now, left, torch.zeros_like(solved.upper)))
         return moved
 
     def _part(self, local: Local, theta: Stacked, solved: Solved) -> Stacked:

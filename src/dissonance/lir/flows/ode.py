@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.base import Movement
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
 
@@ -41,7 +41,7 @@ class ODE:
         """What the trace calls it."""
         return "ode" if self.method is None else f"ode({self.method})"
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
         method = self.method or ("dopri5" if local.parameters.tabular else "LSODA")
         if method in FIXED or len(local.parameters) == 1:
@@ -50,9 +50,9 @@ class ODE:
         each = [{key: v[k : k + 1] for key, v in theta.items()} for k in range(len(alone))]
         moved = [self._integrate(one, mine, method) for one, mine in zip(alone, each, strict=True)]
         local.count(alone)
-        return Moved.stacked(moved)
+        return Movement.stacked(moved)
 
-    def _integrate(self, local: Local, theta: Stacked, method: str) -> Moved:
+    def _integrate(self, local: Local, theta: Stacked, method: str) -> Movement:
         from torchdiffeq import odeint
 
         left = torch.zeros(len(local.parameters), dtype=torch.bool)
@@ -77,8 +77,8 @@ class ODE:
                 path: Any = odeint(speed, start, unit, rtol=self.rtol, atol=self.atol, method=method, options=options)
         except (AssertionError, ValueError) as error:
             raise DissonanceError(f"{self.name} did not get through a step of LIR: {error}. {ADVICE}") from None
-        moved = Moved.settled(local.parameters, theta, {k: x[-1] for k, x in zip(free, path, strict=True)})
-        return Moved(moved.theta, moved.projected | left, moved.residual)
+        moved = Movement.settled(local.parameters, theta, {k: x[-1] for k, x in zip(free, path, strict=True)})
+        return Movement(moved.theta, moved.projected | left, moved.residual)
 
 
 ADVICE = "The flow may be stiff: lower chi, or use ODE('LSODA') or Natural()."

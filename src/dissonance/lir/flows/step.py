@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dissonance.lir.flows.base import Moved
+from dissonance.lir.flows.base import Movement
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
 
@@ -17,7 +17,7 @@ class Step:
 
     name: str = "step"
 
-    def __call__(self, local: Local, theta: Stacked) -> Moved:
+    def __call__(self, local: Local, theta: Stacked) -> Movement:
         """One step of length chi."""
         slope, reach = local.slope(theta), local.reach
         moved: Stacked = {}
@@ -27,4 +27,4 @@ class Step:
                 moved[k] = theta[k].sub(slope[k], alpha=number)
             else:
                 moved[k] = torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0)
-        return Moved.settled(local.parameters, theta, moved)
+        return Movement.settled(local.parameters, theta, moved)

@@ -9,7 +9,7 @@ from dissonance.focus import Attention
 from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.compromise import Compromise
-from dissonance.lir.inner.each import Each
+from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.inner.published import Published, Unconverged
 from dissonance.lir.parameters import Parameters
 from dissonance.solvers import Newton, Solver
@@ -18,7 +18,7 @@ from dissonance.solvers import Newton, Solver
 def inner_for(parameters: Parameters, solver: Solver, base: Attention) -> Inner:
     """The way of solving many runs at once that a solver has, where it applies; run by run, where it does not."""
     together = TOGETHER.get(solver.name) if parameters.tabular and not base.varying else None
-    return (together and together(parameters, solver, base)) or Each(parameters, solver)
+    return (together and together(parameters, solver, base)) or OneByOne(parameters, solver)
 
 
 def _newton(parameters: Parameters, solver: Any, base: Attention) -> Inner | None:

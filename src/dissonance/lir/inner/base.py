@@ -229,7 +229,7 @@ class Inner(Protocol):
         """The inverse of `dump`."""
         ...
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+    def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc in some runs (P,), (P, its entries), as precisely as can be: not only its cost, but mu."""
         ...
 

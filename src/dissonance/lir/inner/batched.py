@@ -23,7 +23,7 @@ from dissonance.distributions import Tree
 from dissonance.focus import Attention
 from dissonance.lir.inner.base import TENSORS, Attentions, Slopes, Solved, refuse_contexts
 from dissonance.lir.inner.compromise import Compromise, of_cells
-from dissonance.lir.inner.each import Each
+from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc, Theta
@@ -90,7 +90,7 @@ class Batched:
         self._parameters, self.solver = parameters, solver
         self.memory: dict[Group, Memory] = {}
         self.names = [a.name for a in parameters.arcs]
-        self.other = Each(parameters, Auto(solver.tol, solver.budget, solver.device))
+        self.other = OneByOne(parameters, Auto(solver.tol, solver.budget, solver.device))
         self._structures: dict[Group, Structure | None] = {}
 
     @property
@@ -222,7 +222,7 @@ class Batched:
             log_p = self.parameters.log_tables(theta)
         found = Solved.blank(len(attention), log_p.shape[1])
         for group, runs in self.groups(log_p, attention).items():
-            odd = self._odd(group, log_p[runs], attention.take(runs))
+            odd = self._needs_other_solver(group, log_p[runs], attention.take(runs))
             if odd.any():
                 found.put(runs[odd], self.other.tables(log_p[runs[odd]], attention.take(runs[odd])))
                 runs = runs[~odd]
@@ -230,7 +230,7 @@ class Batched:
                 found.put(runs, self._group(group, runs, log_p[runs], attention.take(runs)))
         return found
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+    def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc to the last digits: iterate until mu itself settles."""
         span = self.parameters.spans[arc.name]
         found = torch.zeros_like(log_p[:, span])
@@ -240,7 +240,7 @@ class Batched:
             where = where[fine]
             found[where] = torch.from_numpy(s.joint(mu[fine.numpy()]))[:, span]
             rest[where] = False
-        return found + self.other.sharp(log_p, attention, rest, arc) if rest.any() else found
+        return found + self.other.precise_joint(log_p, attention, rest, arc) if rest.any() else found
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """mu* of all runs at once; of each by itself if some need another solver."""
@@ -276,7 +276,7 @@ class Batched:
         for group, some in self.groups(log_p, attention).items():
             some = some[runs[some]]
             if len(some):
-                some = some[~self._odd(group, log_p[some], attention.take(some))]
+                some = some[~self._needs_other_solver(group, log_p[some], attention.take(some))]
             s = self.structure(group)
             if len(some) and s is not None:
                 yield some, s, _arcs(log_p[some], attention.take(some))
@@ -294,7 +294,7 @@ class Batched:
             fine = near & (bounds[:, 2] <= FEASIBLE)
         return mu, torch.from_numpy(fine)
 
-    def _odd(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:
+    def _needs_other_solver(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:
         """Which runs need another solver: not convex, or determined by their hard arcs."""
         odd = torch.zeros(len(a), dtype=torch.bool)
         if group[1] or (a.beta < 0).any():

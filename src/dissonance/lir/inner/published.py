@@ -152,7 +152,7 @@ class Unconverged:
         slope = -attention.beta[:, self.parameters.arc_at] * followed
         return Solved(lower, torch.maximum(value, lower), torch.full((len(value),), count), joint, slope)
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+    def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc after the iterations of a first solve, from the uniform joint."""
         arcs = self._arcs(log_p, attention)
         mu, _ = self.dense.descend(self.dense.uniform(len(log_p)), arcs, self.solver.iterations, self.rate)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
+from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
 from dissonance.lir.inner.base import Attentions, Slopes, Solved, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
-from dissonance.lir.inner.draws import Around, Draws, Ready
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc, Theta
@@ -51,7 +51,7 @@ class _Asked:
     theta: Stacked
     versions: dict[str, int]
     attention: Attentions
-    answer: Solved | Draws
+    answer: Solved | Averages
 
     def same(self, theta: Stacked, attention: Attentions) -> bool:
         """Whether the question is this one: the very same tensors, unchanged since."""
@@ -59,7 +59,7 @@ class _Asked:
         return unmoved and (attention is self.attention or bool(attention.same(self.attention).all()))
 
 
-class Each:
+class OneByOne:
     """Any solver, through the front door: for what cannot be batched. It remembers its last few answers."""
 
     def __init__(self, parameters: Parameters, solver: Solver) -> None:
@@ -67,9 +67,9 @@ class Each:
         self._random = any(a.is_drawn for a in parameters.arcs)
         self.names = [a.name for a in parameters.arcs]
         self._asked: list[_Asked] = []
-        self.around = Around([{}] * len(parameters), [0] * len(parameters))
-        self._seen: dict[tuple[Attentions, int], Ready] = {}
-        self._known: dict[tuple[object, ...], Ready] = {}
+        self.around = Surroundings([{}] * len(parameters), [0] * len(parameters))
+        self._seen: dict[tuple[Attentions, int], PreparedProblem] = {}
+        self._known: dict[tuple[object, ...], PreparedProblem] = {}
 
     @property
     def supports_varying(self) -> bool:
@@ -78,7 +78,7 @@ class Each:
 
     def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
         """What the PDGs of the runs are seen with from now on."""
-        self.around = Around(contexts, seeds, free)
+        self.around = Surroundings(contexts, seeds, free)
         self._asked = []
 
     @property
@@ -96,11 +96,11 @@ class Each:
         """What the runs are runs of."""
         return self._parameters
 
-    def alone(self, k: int) -> Each:
+    def alone(self, k: int) -> OneByOne:
         """The same for run k by itself."""
-        return Each(self.parameters.one(k), self.solver)
+        return OneByOne(self.parameters.one(k), self.solver)
 
-    def fork(self) -> Each:
+    def fork(self) -> OneByOne:
         """Itself: what it remembers is true for all."""
         return self
 
@@ -146,11 +146,11 @@ class Each:
         """mu* as the solver finds it, run by run."""
         return of_results(self.ask(theta, attention) if self.random else self.solve(theta, attention).results)
 
-    def draws(self, theta: Stacked, attention: Attentions) -> Draws:
+    def draws(self, theta: Stacked, attention: Attentions) -> Averages:
         """The answer as averages over samples, where there is something to draw."""
         known = self._remembered(theta, attention)
         if known is None:
-            known = Draws(theta, self.parameters.home, self.around)
+            known = Averages(theta, self.parameters.home, self.around)
             known.average([self._ready(k, attention, own) for k, own in enumerate(known.thetas)])
             self._remember(theta, attention, known)
         return known
@@ -158,7 +158,7 @@ class Each:
     def _remembered(self, theta: Stacked, attention: Attentions) -> Any:
         return next((asked.answer for asked in self._asked if asked.same(theta, attention)), None)
 
-    def _remember(self, theta: Stacked, attention: Attentions, answer: Solved | Draws) -> None:
+    def _remember(self, theta: Stacked, attention: Attentions, answer: Solved | Averages) -> None:
         versions = {k: v._version for k, v in theta.items()}
         self._asked = [_Asked(dict(theta), versions, attention, answer), *self._asked[: REMEMBERED - 1]]
 
@@ -178,14 +178,14 @@ class Each:
         slopes = torch.autograd.grad(total, [leaves[k] for k in keys], allow_unused=True, materialize_grads=True)
         return dict(zip(keys, slopes, strict=True))
 
-    def _ready(self, k: int, attention: Attentions, theta: Stacked) -> Ready:
+    def _ready(self, k: int, attention: Attentions, theta: Stacked) -> PreparedProblem:
         """The problem that an attention poses run k, whatever the parameters: foci come back, step after step."""
         if (attention, k) not in self._seen:
             asked = attention.one(k, self.names)
             varying = ((n, id(w)) for n, w in asked.varying.items())  # alive as long as the attention that is kept
             values = (k, *asked.beta.values(), *asked.alpha.values(), asked.gamma, *varying)
             if values not in self._known:
-                self._known[values] = Ready.of(self.parameters.pdgs[k], asked, self.solver, theta)
+                self._known[values] = PreparedProblem.of(self.parameters.pdgs[k], asked, self.solver, theta)
             self._seen[attention, k] = self._known[values]
             _forget(self._seen, PREPARED * len(self.parameters))
             _forget(self._known, PREPARED * len(self.parameters))
@@ -215,7 +215,7 @@ class Each:
         pdgs, thetas = [self.bare] * len(log_p), self.thetas(log_p)
         return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
 
-    def sharp(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+    def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc as the solver found it."""
         found = torch.zeros_like(log_p[:, self.parameters.spans[arc.name]])
         asked = torch.nonzero(runs)[:, 0].tolist()
@@ -246,7 +246,7 @@ class Each:
         return Solved(lower, upper, steps, zeros, zeros.clone())
 
 
-def _forget(memory: dict[Any, Ready], most: int) -> None:
+def _forget(memory: dict[Any, PreparedProblem], most: int) -> None:
     """Drop the oldest if there are too many."""
     if len(memory) > most:
         memory.pop(next(iter(memory)))

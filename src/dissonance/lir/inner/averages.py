@@ -1,6 +1,6 @@
 """The inner problem where some of it is drawn: averages over samples, with derivatives when they are asked for.
 
-What an attention comes to is found once (`Ready`): which components there are, what is drawn and what is scored. A step
+What an attention comes to is found once (`PreparedProblem`): which components there are, what is drawn and what is scored. A step
 of LIR under an attention that was seen before goes from theta, a context and a seed to the value and its derivatives
 without looking at the PDG again.
 """
@@ -40,7 +40,7 @@ class Average(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
+class PreparedProblem:
     """An attended PDG made ready for any theta: its problem and, if all components are averages, their plans."""
 
     pdg: PDG
@@ -50,7 +50,7 @@ class Ready:
     plans: tuple[tuple[Plan, int], ...]
 
     @classmethod
-    def of(cls, pdg: PDG, attention: Attention, solver: Solver, theta: Theta) -> Ready:
+    def of(cls, pdg: PDG, attention: Attention, solver: Solver, theta: Theta) -> PreparedProblem:
         """The problem at theta, and how it is solved."""
         problem = prepare(pdg, attention, theta)
         solvers: list[Any] = chosen(solver, problem.components)  # those with a plan average over samples
@@ -90,7 +90,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Around:
+class Surroundings:
     """What P runs are seen with for a step: values of their buffers, seeds of their samples, and the parameters in
     which derivatives will be asked for first (None: all)."""
 
@@ -99,13 +99,13 @@ class Around:
     free: Sequence[str] | None = None
 
 
-class Draws:
+class Averages:
     """The averages of P runs at theta, and their derivatives.
 
     A graph gives derivatives once: in other parameters than those first asked for it is drawn anew, from the same seed.
     """
 
-    def __init__(self, theta: Stacked, home: Mapping[str, str], around: Around) -> None:
+    def __init__(self, theta: Stacked, home: Mapping[str, str], around: Surroundings) -> None:
         self._leaves = [{key: v[k] for key, v in theta.items()} for k in range(len(around.seeds))]
         self._mark(theta if around.free is None else around.free)
         self.thetas = [
@@ -121,7 +121,7 @@ class Draws:
             for key in keys:
                 leaves[key].requires_grad_()
 
-    def average(self, ready: Sequence[Ready]) -> None:
+    def average(self, ready: Sequence[PreparedProblem]) -> None:
         """Draw and score."""
         self._ready = ready
         asked = zip(ready, self.thetas, self._seeds, strict=True)
