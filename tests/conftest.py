@@ -27,13 +27,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that started
 torch.set_num_threads(1)
 torch.set_warn_always(True)  # a warning that torch gives once would fail whichever test came first
 
-READY = "from dissonance.solvers.convex.ready import ready; ready()"
+PRECOMPILE = "from dissonance.solvers.convex.precompile import precompile; precompile()"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the solver once, before there are several workers: each would do it for itself, and so would commands."""
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
-        subprocess.run([sys.executable, "-c", READY], check=True)
+        subprocess.run([sys.executable, "-c", PRECOMPILE], check=True)
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

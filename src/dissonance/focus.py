@@ -23,7 +23,7 @@ def _frozen(weights: Mapping[str, float]) -> Weights:
 
 
 class Seen(Protocol):
-    """What attention that varies looks at: samples of mu, and what the arcs say of each."""
+    """What sample-dependent attention may look at: samples of mu, and what the arcs say of each."""
 
     @property
     def values(self) -> Mapping[str, Tensor]:
@@ -89,7 +89,7 @@ class Attention:
                 raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.")
         for name in self.varying:
             if self.beta.get(name) == math.inf:
-                raise DissonanceError(f"beta[{name!r}] is inf: an arc that must hold has no weight that varies.")
+                raise DissonanceError(f"beta[{name!r}] is inf: a hard arc does not support a sample-dependent weight.")
 
     @classmethod
     def uniform(

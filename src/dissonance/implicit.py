@@ -52,7 +52,7 @@ class Weights:
     def of(cls, attention: Attention) -> Weights:
         """An attention's numbers as tensors without gradient."""
         if attention.varying:
-            raise CapabilityError("the minimiser needs attention that is the same for every sample.")
+            raise CapabilityError("the minimiser does not support sample-dependent attention.")
         return cls(
             {k: numerics.real(v) for k, v in attention.beta.items()},
             {k: numerics.real(v) for k, v in attention.alpha.items()},

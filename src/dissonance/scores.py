@@ -187,7 +187,7 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: The
     """
     attention.check(pdg)
     if attention.varying:
-        raise CapabilityError("attention that varies has a score where hard arcs make mu: ask for the inconsistency.")
+        raise CapabilityError("a given mu has no score under sample-dependent attention: ask for the inconsistency.")
     alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma
     tables = [a for a in pdg if all(v.is_finite for v in a.scope)]
     even = [a for a in tables if 0 < beta.get(a.name, 0.0) == gamma * alpha.get(a.name, 0.0)]

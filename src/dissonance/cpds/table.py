@@ -86,7 +86,7 @@ class Table(TableCPD):
     def __getattr__(self, name: str) -> Any:
         if name not in _BLANK:
             return super().__getattr__(name)
-        return self.__dict__.setdefault(name, copy(_BLANK[name]))  # somebody wants a hook
+        return self.__dict__.setdefault(name, copy(_BLANK[name]))  # a hook is being registered
 
     @property
     def table_shape(self) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ class _Elements:
         return passed
 
 
-def layout(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Placement:
+def placement(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Placement:
     """Place connected variables (by name, with the widths of their boxes) and the arcs between them."""
     rank = ranks(list(widths), arcs)
     where = {a: _column(e, rank, arcs) for a, e in arcs.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from dissonance.drawing.curves import Corners, bounding_box, moved_curve
-from dissonance.drawing.layout import Rectangle, Tag, layout
+from dissonance.drawing.layout import Rectangle, Tag, placement
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.routes import Route, routes
 
@@ -29,7 +29,7 @@ class Arrangement:
     height: float
 
 
-def arranged(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Arrangement:
+def packed(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Arrangement:
     """Lay out every connected part; put one beside the other, and under it where a row is full."""
     graph = nx.Graph()
     graph.add_nodes_from(widths)
@@ -62,7 +62,7 @@ def arranged(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mappin
 
 
 def _piece(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Arrangement:
-    placed = layout(widths, arcs, tags)
+    placed = placement(widths, arcs, tags)
     found = routes(placed, tags)
     frames = [b.corners for b in placed.boxes.values()]
     frames += [bounding_box(c) for r in found.values() for c in (*r.tails, *(h for _, h in r.heads))]

@@ -13,7 +13,7 @@ from dissonance.drawing.figure import rendered
 from dissonance.drawing.labels import writings
 from dissonance.drawing.legend import Entry, entries, laid_out
 from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
-from dissonance.drawing.packing import Arrangement, arranged
+from dissonance.drawing.packing import Arrangement, packed
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, moved_group
 from dissonance.drawing.svg import THEMES, svg
@@ -114,7 +114,7 @@ def draw(
 def _arranged(pdg: PDG, found: Mapping[str, Look]) -> Arrangement:
     widths = {v.name: max(30.0, label(v.name).width * style.NAME + 2 * PADDING) for v in pdg.variables}
     ends = {a.name: Ends(_names(a.sources), _names(a.targets)) for a in pdg.arcs}
-    return arranged(widths, ends, {a: look.tag for a, look in found.items()})
+    return packed(widths, ends, {a: look.tag for a, look in found.items()})
 
 
 def _names(variables: Sequence[Variable]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Balance(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeTrajectories:
     """Whole trajectories: TB, or LPV if `centred`; ModTB and ModLPV if weighed `by_length`.
 
         TB      E[g^2]              g(tau) = sum_i gap(tau, i)
@@ -120,7 +120,7 @@ class Parts:
 
 
 BALANCES: dict[str, Balance] = {
-    **{name: Whole(loss.by_length, not loss.learned) for name, loss in LOSSES.items()},
+    **{name: WholeTrajectories(loss.by_length, not loss.learned) for name, loss in LOSSES.items()},
     "DB": Parts(),
     "SubTB": Parts(0.9),
 }

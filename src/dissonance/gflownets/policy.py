@@ -29,7 +29,7 @@ class Shape:
     def __post_init__(self) -> None:
         if self.width < 1 or self.depth < 1:
             raise DissonanceError(
-                f"a policy of {self.depth} hidden layers of width {self.width} is none: give at least one of width 1"
+                f"a policy needs at least one hidden layer of width 1 or more, found {self.depth} of width {self.width}"
             )
 
     @classmethod

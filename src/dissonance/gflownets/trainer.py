@@ -72,12 +72,14 @@ class TrainingPlan:
     def __post_init__(self) -> None:
         if self.iterations < 1 or self.batch < 1:
             raise DissonanceError(
-                f"{self.iterations} iterations of {self.batch} trajectories; give at least one of one."
+                f"{self.iterations} iterations of {self.batch} trajectories; both must be at least 1."
             )
         if not 0 <= self.replayed < 1:
             raise DissonanceError(f"a share of {self.replayed} replayed; give at least 0 and less than 1.")
         if self.capacity and self.capacity < self.batch:
-            raise DissonanceError(f"replay of {self.capacity} holds no batch of {self.batch}; enlarge it, or give 0.")
+            raise DissonanceError(
+                f"the replay capacity {self.capacity} is below the batch size {self.batch}; enlarge it, or give 0."
+            )
 
 
 class Trainer:
@@ -259,7 +261,7 @@ class Trainer:
         """Go on from this state of the same runs."""
         for what, value in self._identity().items():
             if state[what] != value:
-                raise FormatError(f"the checkpoint is of other {what} than asked for; give its own, or another folder.")
+                raise FormatError(f"the checkpoint was written with other {what}; give the same, or another folder.")
         self.iteration = state["iteration"]
         self.adam.steps.fill_(self.iteration)
         for name, to in (("theta", self.theta), ("mean", self.adam.mean), ("square", self.adam.square)):

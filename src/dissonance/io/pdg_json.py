@@ -218,7 +218,9 @@ def to_bytes(pdg: PDG, focus: Focus) -> bytes:
         if name not in pdg:
             raise FormatError(f"the focus names an arc {name!r} that the PDG does not have.")
     if attention.varying:
-        raise FormatError(f"the attention to {next(iter(attention.varying))!r} varies; a file holds one number an arc.")
+        raise FormatError(
+            f"the attention to {next(iter(attention.varying))!r} depends on the sample; a file holds one number an arc."
+        )
     variables = _lines(_variable_record(v) for v in pdg.variables)
     arcs = _lines(_arc_record(a, attention, control) for a in pdg.arcs)
     return (

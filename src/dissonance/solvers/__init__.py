@@ -79,7 +79,7 @@ def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
             )
         if "varying" in beyond:
             raise CapabilityError(
-                f'the {s.name} solver needs attention that is the same for every sample. Use solver="auto" or '
+                f'the {s.name} solver does not support sample-dependent attention. Use solver="auto" or '
                 '"sampled", with hard arcs (beta = inf) that make mu.'
             )
         if "euclidean" in beyond:

@@ -1,4 +1,4 @@
-"""mu extended along loose ends, put together only as far as somebody looks."""
+"""mu extended along loose ends, computed lazily for the marginals that are asked for."""
 
 from __future__ import annotations
 

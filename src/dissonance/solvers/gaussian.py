@@ -183,7 +183,7 @@ class GaussianSolver(Solver):
         improper = len(V) > 0
         if improper and any(t.hard for t in program.terms):
             raise CapabilityError(
-                "hard arcs beside a direction that no arc bounds, at gamma = 0: give a soft arc (a wide one will do) "
+                "hard arcs with a direction that no arc bounds, at gamma = 0: add a soft arc (a wide one is enough) "
                 "to the variables that are only sources."
             )
         need = 8 * 6 * program.unknowns**2

@@ -276,7 +276,7 @@ class Reduction:
     def program(self, prior: float = 0.0) -> tuple[CovarianceProgram, Array, Array, float]:
         """The program of the core, in coordinates y = W scale x; the rows W, the null directions; its constant.
 
-        At gamma = 0 a direction v that nobody bounds (Q v = 0) leaves the coordinates: the more mu varies along it
+        At gamma = 0 a direction v that no arc bounds (Q v = 0) leaves the coordinates: the more mu varies along it
         the better, and in the limit H(T|S) is the entropy given only what of S does not see v. `prior` instead adds
         that much precision there, and gamma as much: what mu is then called.
         """

@@ -90,7 +90,7 @@ class PeeledSolution(Solution):
 
     @property
     def mu(self) -> Extended:
-        """The mu that attains the upper bound, put together as far as somebody looks."""
+        """The mu that attains the upper bound, computed lazily for the marginals that are asked for."""
         return self._mu
 
     @cached_property
@@ -124,7 +124,7 @@ class Peeled(Solver):
         return component.tree.cells >= LARGE and cells_left(component) < 0.9 * component.tree.cells
 
     def solve(self, component: Component) -> Solution:
-        """The bounds of the parts, added up; mu is put together when somebody asks."""
+        """The bounds of the parts, added up; mu is computed lazily, for the marginals that are asked for."""
         kept, ends = peel(component)
         parts = [self.inner.solve(c) for c in split(component, kept)]
         if any(s.lower == torch.inf for s in parts):

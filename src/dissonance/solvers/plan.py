@@ -4,7 +4,7 @@
 
 The entropies are collected by the set of variables they are about, so that densities are asked for only where the
 weights do not cancel. H of a set that the hard arcs make by themselves is the sum of E[-log q] over these arcs.
-Attention that varies puts beta_a w_a(x) in the place of beta_a, sample by sample.
+Sample-dependent attention puts beta_a w_a(x) in the place of beta_a.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CANCEL = "Entropies cancel where gamma alpha = beta, or against another arc to t
 UNASKED = torch.Generator()
 """What cpds that do not draw at random are given."""
 
-SHORT = 4096
-"""Up to so many samples are averaged by a dot product, which is quick; sums of more would be blurred by it."""
+DOT_LENGTH = 4096
+"""Up to so many samples are averaged by a dot product, which is fast; for more its rounding error is too large."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class _Entropy:
 @dataclass(frozen=True)
 class Plan:
     """Hard arcs to draw from, sources first; soft arcs to score; sets of variables whose entropy is counted, with the
-    weight of each (those of attention that varies come on top).
+    weight of each (those of sample-dependent attention come on top).
 
     It depends on theta only through the tables among the arcs: `holds` says whether it is still the same.
     """
@@ -119,7 +119,7 @@ class Plan:
 
     @cached_property
     def _scored(self) -> Names:
-        """The hard arcs that are scored at their own draws, whatever the attention that varies."""
+        """The hard arcs that are scored at their own draws, whatever the sample-dependent attention."""
         return frozenset(maker for names in self.weights for maker in self.entropies[names].makers)
 
     @cached_property
@@ -259,7 +259,7 @@ def surprisal(arc: Arc, mu: Samples, theta: Theta | None) -> Tensor:
 
 
 def _average(weights: Tensor, x: Tensor) -> Tensor:
-    if weights.dtype == x.dtype and weights.shape == x.shape and len(x) <= SHORT:
+    if weights.dtype == x.dtype and weights.shape == x.shape and len(x) <= DOT_LENGTH:
         return weights.dot(x)
     return (weights * x).sum()
 

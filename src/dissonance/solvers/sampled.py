@@ -108,7 +108,8 @@ def _not_pinned(component: Component) -> str:
     )
     varying = next((a.arc for a in component.arcs if a.varying is not None), None)
     if varying is not None:
-        return f"the attention to {varying} varies, which needs acyclic hard arcs that make mu; {what}."
+        needed = "which needs acyclic hard arcs that determine mu"
+        return f"the attention to {varying} depends on the sample, {needed}; {what}."
     odd = next((a.arc for a in component.arcs if a.log_p.size == 0), component.arcs[0].arc)
     domains = "; ".join(f"{v.name} is {v.domain}" for v in odd.scope if not v.is_finite)
     return (

@@ -22,7 +22,7 @@ MISSING = "figures need matplotlib: pip install 'dissonance[plot]', then run the
 
 
 def drawable() -> bool:
-    """Whether there is anything to draw with."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

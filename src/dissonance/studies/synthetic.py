@@ -73,7 +73,7 @@ class Synthetic:
             if s not in REFOCUS:
                 raise DissonanceError(f"no strategy named {s!r}.{suggest(s, REFOCUS)}")
             if self.solver == "paper" and s not in BLIND:
-                raise DissonanceError(f"the strategy {s!r} looks at mu*, which the published loop does not know.")
+                raise DissonanceError(f"the strategy {s!r} needs mu*, which the published loop does not compute.")
             if self.strategies.count(s) > 1:
                 raise DissonanceError(f"the strategy {s!r} is named twice.")
 

@@ -13,7 +13,7 @@ from multiprocessing.queues import SimpleQueue
 
 import torch
 
-from dissonance.solvers.convex.ready import ready
+from dissonance.solvers.convex.precompile import precompile
 from dissonance.studies.synthetic import Batch, SyntheticFolder
 
 Progress = Callable[[float, int], None]
@@ -55,7 +55,7 @@ def _alone(folder: SyntheticFolder, todo: Sequence[Batch], _: int, report: Repor
 
 
 def _together(folder: SyntheticFolder, todo: Sequence[Batch], jobs: int, report: Report) -> None:
-    ready()
+    precompile()
     context = multiprocessing.get_context("spawn")
     news: SimpleQueue[tuple[int, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(news,)) as pool:

@@ -278,7 +278,7 @@ def test_the_whole_network_is_evaluated_where_states_are_few_and_at_rows_where_t
         (lambda: TrainingRun(learning_rate=0.0), "learning_rate = 0.0"),
         (lambda: TrainingRun(beta2=1.0), "beta2 = 1.0"),
         (lambda: TrainingPlan(iterations=0), "0 iterations"),
-        (lambda: TrainingPlan(capacity=10), "holds no batch"),
+        (lambda: TrainingPlan(capacity=10), "below the batch size"),
         (lambda: TrainingPlan(replayed=1.0), "share of 1.0"),
         (lambda: Trainer([TrainingRun()], []), "give each run its graph"),
         (lambda: Trainer([TrainingRun(), TrainingRun()], [GRID, hyper_grid(2, 7, "original")]), "different graphs"),

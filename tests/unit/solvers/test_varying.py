@@ -145,7 +145,7 @@ def test_attention_that_varies_is_part_of_the_attention():
     assert pickle.loads(pickle.dumps(attention)).varying == attention.varying
     assert attention.replace(gamma=1.0).varying == attention.varying
     assert attention.without("q").beta["q"] == 0
-    with pytest.raises(DissonanceError, match="must hold has no weight that varies"):
+    with pytest.raises(DissonanceError, match="a hard arc does not support a sample-dependent weight"):
         Attention({"p": inf}, varying={"p": Varying(by_x)})
     with pytest.raises(DissonanceError, match="no arc named 'Q'"):
         inconsistency(chain([0.5, 0.5]), Attention({"p": inf, "k": inf}, varying={"Q": Varying(by_x)}))
@@ -155,15 +155,17 @@ def test_what_cannot_honour_it_says_so():
     pdg = chain([0.7, 0.3])
     attention = Attention({"p": inf, "k": inf, "q": 1.0}, {}, 1.0, {"q": Varying(by_x)})
     for solver in ("newton", "given", "sum-product", "concave-convex", "paper"):
-        with pytest.raises(CapabilityError, match="the same for every sample"):
+        with pytest.raises(CapabilityError, match="does not support sample-dependent attention"):
             inconsistency(pdg, attention, solver=solver)
-    with pytest.raises(CapabilityError, match=r"arc 'q' .* varies, which needs acyclic hard arcs .* makes 'Y'"):
+    with pytest.raises(
+        CapabilityError, match=r"'q' .* depends on the sample, which needs acyclic hard arcs .* makes 'Y'"
+    ):
         inconsistency(pdg, attention.replace(beta={"k": 1.0}))
     with pytest.raises(CapabilityError, match="ask for the inconsistency"):
         incompatibility(inconsistency(pdg, attention).mu, pdg, attention)
-    with pytest.raises(CapabilityError, match="the same for every sample"):
+    with pytest.raises(CapabilityError, match="does not support sample-dependent attention"):
         minimiser(pdg, attention)
-    with pytest.raises(FormatError, match="'q' varies"):
+    with pytest.raises(FormatError, match="'q' depends on the sample"):
         to_bytes(pdg, Focus(attention))
     with pytest.raises(CapabilityError, match="give lir an `attention`"):
         lir(pdg, Cycle(Focus(attention, Control({"q": 1.0}))), steps=1)

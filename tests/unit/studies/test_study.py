@@ -213,7 +213,7 @@ def test_a_damaged_batch_is_computed_again(done: SyntheticFolder, tmp_path: Path
         (["--replicates", "0"], "replicates must be at least 1, found 0"),
         (["--strategies", "uniform,hubs"], "no strategy named 'hubs'. Did you mean 'hub'?"),
         (["--strategies", "hub,hub"], "'hub' is named twice"),
-        (["--strategies", "greedy", "--solver", "paper"], "'greedy' looks at mu*"),
+        (["--strategies", "greedy", "--solver", "paper"], "'greedy' needs mu*"),
         (["--hub-weight", "2"], "the hub weight must be between 0 and 1, found 2"),
         (["--rows", "dirichlet"], "'dirichlet' is not one of"),
         (["--authors", "/nowhere"], "/nowhere: no replicates"),

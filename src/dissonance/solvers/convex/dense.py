@@ -11,7 +11,7 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import ZERO, Floats
 
-SMALL, FEW = 12, 4
+SMALL, PANEL = 12, 4
 """Rows up to which a matrix is eliminated column by column, and columns that are eliminated together in others."""
 
 LARGE, DEEP, ROWS = 48, 16, 128
@@ -89,13 +89,13 @@ def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
         _eliminate(F, at, n, ZERO, count, n, least)
         return
     weight = np.empty(count)
-    for first in range(0, count, FEW):
-        last = min(first + FEW, count)
+    for first in range(0, count, PANEL):
+        last = min(first + PANEL, count)
         _eliminate(F, at, n, first, last, last, least)
         for j in range(first, last):
             weight[j] = F[at + j * n + j]
-        blocks = first // FEW + 1
-        behind = (blocks & -blocks) * FEW
+        blocks = first // PANEL + 1
+        behind = (blocks & -blocks) * PANEL
         if last < count:
             end = min(last + behind, count)
             update(F, at, n, last, end, F, at + (last - behind) * n, weight[last - behind :], behind)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dissonance.solvers.convex.interior import FINAL, MIXED, PATIENCE, RUNAWAY, SHORT, SOON
+from dissonance.solvers.convex.interior import FINAL, LEAST_FOLLOWED, PATIENCE, RUNAWAY, UNIFORM_SHARE, WARM_STEPS
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Program, Structure
 from dissonance.solvers.convex.solve import Outcome, unsolved
@@ -61,7 +61,7 @@ def solve(program: Program, tol: Floats, enough: Floats, near: Floats | None, kn
                 if stage == 1:
                     gap = (bounds[old, 1] - bounds[old, 0]).nan_to_num(nan=1.0).clamp(1e-8, 1.0)
                     start[old] = some.inside(start[old], gap)
-                most = (5, SOON, 2 * SOON)[stage]
+                most = (5, WARM_STEPS, 2 * WARM_STEPS)[stage]
                 start[old], taken = some.newton(start[old], goal[old], most, stage == 0)
                 steps[old] += taken
                 mu[old], bounds[old] = some.certify(start[old])
@@ -148,7 +148,7 @@ class _Batch:
         return entries @ self.M.T - d @ self.B.T
 
     def cold(self) -> Tensor:
-        """A start that knows nothing but the tables."""
+        """A cold start, from the tables alone."""
         y = torch.where(self.hard, 0.0, self.p.log())
         zeros = y.new_zeros(len(y), self.L.unknowns)
         return torch.cat([(1 / self.size).expand_as(self.c), torch.ones_like(self.c), y, zeros], 1)
@@ -158,7 +158,7 @@ class _Batch:
         mu, _, y, d = self.split(at)
         y, q = self.normalised(y)
         slack = self.c + self.lift(y, q, d)
-        mix = (MIXED * gap).clamp(max=0.3)[:, None]
+        mix = (UNIFORM_SHARE * gap).clamp(max=0.3)[:, None]
         mu = (1 - mix) * mu.clamp(min=0.0) + mix / self.size
         return torch.cat([mu, slack.clamp(min=0.0) + gap[:, None] / self.L.cells, y, d], 1)
 
@@ -193,7 +193,7 @@ class _Batch:
                 break
             before = now.merit
             at, length = now.step(tol, following)
-            stop = stop | (length <= SHORT) if following else stop
+            stop = stop | (length <= LEAST_FOLLOWED) if following else stop
             taken[active[~done]] = step + 1
             go = ~stop
             if not go.any():

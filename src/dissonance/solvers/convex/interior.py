@@ -39,17 +39,17 @@ FOLLOWING, INSIDE, HERE, COLD = range(4)
 FINAL = 0.3
 """The gap at which a solution is followed, in units of the tolerance."""
 
-SHORT = 0.5
-"""A Newton step of which less than this can be taken ends following."""
+LEAST_FOLLOWED = 0.5
+"""Following a nearby solution ends with a Newton step of which at most this fraction can be taken."""
 
-SOON = 6
-"""Newton steps after which a problem may stop as soon as it is proved well enough: few are left by then."""
+WARM_STEPS = 6
+"""The limit of Newton steps from a start inside; from the point where those end, the limit is twice as large."""
 
-MIXED = 10.0
-"""How much of the uniform distribution a start inside takes in, times the gap."""
+UNIFORM_SHARE = 10.0
+"""The share of the uniform distribution that is mixed into a start inside, in units of the gap."""
 
 PATIENCE = 15
-"""Steps without a better point, after which rounding is all that there is left."""
+"""Steps without a better point after which the iteration stops: further steps only change rounding errors."""
 
 REFINEMENTS = 2
 """How often a step of a problem with wide clusters is refined."""
@@ -106,7 +106,7 @@ def newton(
     which: Ints,
     start: int,
     tol: Floats,
-    still: float,
+    mu_tol: float,
     most: int,
     taken: Ints,
     moves: Floats,
@@ -119,10 +119,10 @@ def newton(
       of itself; where that does not hold, the point goes back to where it was.
     - INSIDE: from such a solution, a little inside. HERE: from the point as it stands. COLD: afresh.
 
-    With a finite `still` it is mu that counts and not the proof: until a step moves it by less, or by no less than the
-    one before for rounding, or the point, once within 100 `tol`, leaves again. Near the end the system is so
-    ill-conditioned that steps may lose what was gained: the best point stands, and one that is within 100 `tol` and
-    twice did not get better is done.
+    With a finite `mu_tol` convergence is judged by mu and not by the bounds: until a step moves mu by less than that,
+    or by no less than the step before because of rounding, or the point, once within 100 `tol`, gets worse again. Near
+    the end the system is so ill-conditioned that steps may make the point worse: the best point is returned, and one
+    that is within 100 `tol` and did not improve twice is final.
     """
     n_cells, x_mu, x_best, x_bounds = L[AT.cells], L[AT.mu], L[AT.best], L[AT.bounds]
     following = 1 if start == FOLLOWING else 0
@@ -131,7 +131,7 @@ def newton(
         if start == INSIDE:
             gap = X[x_bounds + 1] - X[x_bounds]
             gap = min(max(gap, 1e-8), 1.0) if gap == gap else 1.0
-            inside(I, X, L, gap, min(MIXED * gap, 0.3))
+            inside(I, X, L, gap, min(UNIFORM_SHARE * gap, 0.3))
         elif start == COLD:
             cold(I, X, L)
         largest, careful = extent(I, X, L)
@@ -146,9 +146,9 @@ def newton(
             if following:
                 done = (merit < target and off < 1e-7) or step == most
                 better = step == 0
-            elif still < np.inf:
+            elif mu_tol < np.inf:
                 near = gap + rest < 100 * target + 1e-15 * max(1.0, largest)
-                done = moved < still or ROUGH > moved > 0.5 * earlier
+                done = moved < mu_tol or ROUGH > moved > 0.5 * earlier
                 done = done and gap + rest < target + 1e-15 * max(1.0, largest) and off < 1e-7
                 better = not near or moved < least
                 left = arrived and not near
@@ -161,7 +161,7 @@ def newton(
             finite = math.isfinite(merit + off)
             done = finite and (done or away > RUNAWAY * (1.0 + largest))
             if finite and better and not left and not done:
-                least, best = (score if still == np.inf else moved), step
+                least, best = (score if mu_tol == np.inf else moved), step
                 copy(X, L, x_mu, x_best)
             if done or not finite or left or step == most or (step > best + PATIENCE and best >= 0):
                 break
@@ -179,11 +179,11 @@ def newton(
                     solve_system(I, X, L, clusters, careful, REFINEMENTS * careful, 1.0)
             moved, length = move(I, X, L)
             step += 1
-            if following and length <= SHORT:
+            if following and length <= LEAST_FOLLOWED:
                 break
         if best >= 0 and not done:
             copy(X, L, x_best, x_mu)
-            moved = moved if still == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
+            moved = moved if mu_tol == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
         taken[b] += step
         moves[b] = moved
         certify(I, X, L)

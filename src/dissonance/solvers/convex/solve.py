@@ -17,7 +17,7 @@ from dissonance.solvers.convex import steps, threads
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.elimination import factor
-from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, SOON, newton, solve_system
+from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS, newton, solve_system
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL
 from dissonance.solvers.convex.program import Numbers, Program, Structure
 
@@ -111,7 +111,7 @@ class Work:
         start: int = COLD,
         most: int = 100,
         *,
-        still: float = math.inf,
+        mu_tol: float = math.inf,
         which: Ints | None = None,
         taken: Ints | None = None,
     ) -> Floats:
@@ -120,7 +120,7 @@ class Work:
         which = np.arange(count) if which is None else which
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
-        args = self.I, self.X, self.offsets, self.clusters, which, start, tol, still, most, taken, moves
+        args = self.I, self.X, self.offsets, self.clusters, which, start, tol, mu_tol, most, taken, moves
         if self.structure.work < self.sharing.subtree_work:
             newton(*args)
         else:
@@ -135,16 +135,16 @@ class Work:
         parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
         return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
 
-    def settle(self, tol: Floats, still: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
+    def settle(self, tol: Floats, mu_tol: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
         """Until mu stands still, from a cold start or a start of other gammas: how far it moved last (P,), the start.
 
         A start (P, point) is where the gap fell below BROAD: from there on gamma matters.
         """
         if start is None:
-            self.newton(np.full(len(self.X), BROAD), COLD, most, still=ANY)
+            self.newton(np.full(len(self.X), BROAD), COLD, most, mu_tol=ANY)
             start = self.at.copy()
         self.at[...] = start
-        return self.newton(tol, HERE, most, still=still), start
+        return self.newton(tol, HERE, most, mu_tol=mu_tol), start
 
     def certify(self) -> None:
         """Prove bounds."""
@@ -222,7 +222,7 @@ def solve(
 def _stages(w: Work, known: Bools, tol: Floats, enough: Floats, taken: Ints) -> None:
     """Solutions of nearby problems are followed; then starts inside; what is not proved well enough starts afresh."""
     which = np.flatnonzero(known)
-    for start, most in ((FOLLOWING, 5), (INSIDE, SOON), (HERE, 2 * SOON)):
+    for start, most in ((FOLLOWING, 5), (INSIDE, WARM_STEPS), (HERE, 2 * WARM_STEPS)):
         if len(which):
             w.newton(tol, start, most, which=which, taken=taken)
             lower, upper = w.bounds[which, 0], w.bounds[which, 1]

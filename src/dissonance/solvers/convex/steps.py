@@ -349,7 +349,7 @@ def copy(X: Floats, L: Ints, source: int, into: int) -> None:
 
 @compiled
 def cold(I: Ints, X: Floats, L: Ints) -> None:
-    """A start that knows nothing but the tables: uniform clusters, the same slack everywhere."""
+    """A cold start, from the tables alone: uniform clusters, the same slack everywhere."""
     n_clusters, n_terms, n_unknowns, i_cell_at = L[AT.clusters], L[AT.terms], L[AT.unknowns], L[AT.cell_at]
     i_kind, i_row_at, i_entry_at, x_p, x_mu = L[AT.kind], L[AT.row_at], L[AT.entry_at], L[AT.p], L[AT.mu]
     x_z, x_y, x_d = L[AT.z], L[AT.y], L[AT.d]

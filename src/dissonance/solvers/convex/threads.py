@@ -1,7 +1,7 @@
 """Work over threads: problems side by side, or the subtrees of one large problem.
 
-Compiled functions run without the interpreter's lock. What a problem or a cluster gives does not depend on who else is
-at work: a cluster reads what its children tell it in their order, whoever eliminated them.
+Compiled functions run without the interpreter's lock. The result of a problem or a cluster does not depend on the
+other threads: a cluster reads the messages of its children in a fixed order, whichever thread computed them.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Settings:
         if self.top > self.trials:
             raise DissonanceError(f"the best {self.top} of {self.trials} trials cannot be confirmed: search more.")
         if "none" not in self.searched and set(self.clamps) - set(self.searched):
-            raise DissonanceError("clamps that are not searched under take what 'none' found: search under it too.")
+            raise DissonanceError("clamps that are not searched use what the search under 'none' found: search it too.")
         if not 0 <= self.base < float("inf"):
             raise DissonanceError(f"a reward of {self.base:g} where there is no mode: give 0 or more.")
         self.plan(self.iterations)

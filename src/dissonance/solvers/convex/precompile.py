@@ -7,8 +7,8 @@ import math
 from dissonance.compiled import engage, kept
 
 
-def ready() -> None:
-    """Compile what solving takes, and keep it; nothing if that has been done for the present sources."""
+def precompile() -> None:
+    """Compile the functions of the solver and cache them on disk; does nothing if the cache is up to date."""
     if kept():
         return
     from dissonance.focus import Attention
