@@ -19,7 +19,7 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
-from dissonance import PDG, Arc, Record, SoftmaxTable, Variable, lirs
+from dissonance import PDG, Arc, SoftmaxTable, Variable, lirs
 from dissonance.flows import Descent
 from dissonance.refocus import Hub
 from dissonance.runs import Run
@@ -50,7 +50,6 @@ def resolve(name: str, replicates: int, steps: int) -> tuple[int, list[str]]:
         seeds=list(range(3 * len(pdgs))),
         steps=steps,
         flow=Descent(),
-        trace=Record(distortion=0),
     )
     seconds = time.perf_counter() - began
     return len(runs), [*report(name, runs), f"  {name:12} {seconds:.2f} s, {1e3 * seconds / len(runs):.1f} ms a run"]
@@ -97,7 +96,7 @@ def main() -> None:
     if asked.paper:
         pdgs = [draw("chain_7v_6e", seed) for seed in range(asked.paper)]
         began = time.perf_counter()
-        lirs(pdgs, "uniform", steps=asked.steps, flow=Descent(), solver="paper", trace=Record(distortion=0))
+        lirs(pdgs, "uniform", steps=asked.steps, flow=Descent(), solver="paper")
         seconds = time.perf_counter() - began
         print(
             f"the paper's solver, uncertified: {seconds / len(pdgs):.2f} s of a core a run (chain_7v_6e), "

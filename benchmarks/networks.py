@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from formats import published
 
-from dissonance import PDG, Arc, Control, DissonanceError, Record, SizeError, SoftmaxTable, inconsistency, lir, load
+from dissonance import PDG, Arc, Control, DissonanceError, SizeError, SoftmaxTable, inconsistency, lir, load
 from dissonance.distributions.tree import decompose
 
 
@@ -66,9 +66,7 @@ def conflict(pdg: PDG, name: str, steps: int, limit: int) -> None:
         print(f"      blame: {blamed}; {time.process_time() - began:.2f} s", flush=True)
         began = time.process_time()
         moves = Control({"expert 1": 1.0, "expert 2": 1.0})
-        run = lir(
-            both, "uniform", steps=steps, flow="natural", control=moves, trace=Record(distortion=0), progress=False
-        )
+        run = lir(both, "uniform", steps=steps, flow="natural", control=moves, progress=False)
         gone = f"{run.before.upper:.6f} -> {run.after.upper:.6f} ({run.resolution_percent:.2f} %)"
         print(f"      resolved in {run.steps} steps: {gone}; {time.process_time() - began:.2f} s", flush=True)
     except DissonanceError as error:

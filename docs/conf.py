@@ -39,8 +39,6 @@ python_maximum_signature_line_length = 88
 templates_path = ["_templates"]
 toc_object_entries_show_parents = "hide"
 
-suppress_warnings = ["ref.python"]  # a run of LIR and one of a GFlowNet's trainer are both a `Run`
-
 html_theme = "furo"
 html_title = "dissonance"
 html_static_path = ["_static"]

@@ -17,7 +17,7 @@ from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters
 from dissonance.solvers import Auto
 
-QUIET = Record(distortion=0)
+QUIET = Record()
 SIZES = {"A": 2, "B": 3, "C": 2, "D": 2}
 V = {n: Variable(n, k) for n, k in SIZES.items()}
 

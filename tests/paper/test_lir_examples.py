@@ -13,7 +13,6 @@ from dissonance import (
     Arc,
     Attention,
     Focus,
-    Record,
     SoftmaxTable,
     Variable,
     full_control,
@@ -52,11 +51,11 @@ REPLICATES = sorted((SHARED / "authors" / "replicates" / "chain_4v_3e").glob("*.
 def test_partial_focus_on_the_smallest_chain_resolves_nothing():
     """One attended arc is always consistent: the published 54.7 % is inner-loop error."""
     pdgs = [load(path, learnable=True)[0] for path in REPLICATES]
-    partial = lirs(pdgs, "partial", seeds=list(range(len(pdgs))), steps=4, flow=Descent(), trace=Record(distortion=0))
+    partial = lirs(pdgs, "partial", seeds=list(range(len(pdgs))), steps=4, flow=Descent())
     for run in partial:
         assert run.resolution_percent == pytest.approx(0.0, abs=1e-4) and run.distortion_tv < 1e-6
     for refocus in ("uniform", Hub(0.1)):
-        runs = lirs(pdgs, refocus, steps=6, flow=Descent(), trace=Record(distortion=0))
+        runs = lirs(pdgs, refocus, steps=6, flow=Descent())
         before, after = (sum(v.upper for v in x) for x in zip(*((r.before, r.after) for r in runs), strict=True))
         assert after < 0.5 * before
 
@@ -75,7 +74,7 @@ def test_expectation_maximisation_is_full_control_in_turn():
     )
     attention = Attention({"d": math.inf, "q": math.inf, "z": 1.0, "x": 1.0})
     foci = Cycle(Focus(attention, full_control("q")), Focus(attention, full_control("z", "x")))
-    run = lir(pdg, foci, steps=6, attention=attention, trace=Record(distortion=0))
+    run = lir(pdg, foci, steps=6, attention=attention)
     for _ in range(3):
         joint = prior[:, None] * likelihood
         posterior = joint / joint.sum(0)

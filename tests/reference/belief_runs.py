@@ -11,7 +11,7 @@ from dissonance.bp import BeliefPropagation
 from dissonance.runs import Run
 from reference.belief_propagation import Array, Scopes, Textbook, same
 
-EVERY = Record(globally=False, distortion=0, snapshots=1)
+EVERY = Record(globally=False, snapshots=1)
 ROUNDING = 1e-12
 
 LOOPY = ([2, 3, 2], [(0, 1), (1, 2), (0, 2), (0,)])

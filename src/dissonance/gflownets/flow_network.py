@@ -189,7 +189,7 @@ def flow_network(
         attention=attention,
         control=chi,
         flow="step",
-        trace=Record(globally=False, distortion=0),
+        trace=Record(globally=False),
     )
 
 

@@ -26,7 +26,7 @@ from dissonance.variables import Euclidean, Variable
 inf = math.inf
 T = TypeVar("T")
 
-QUIET = Record(globally=False, distortion=0)
+QUIET = Record(globally=False)
 """A run on batches does not look at all of the data at every step."""
 
 

@@ -141,7 +141,7 @@ def gan(
     def read(run: Run) -> Adversaries:
         return Adversaries(run.pdg, [_loss(row) for row in run.trace.rows[:-1]])
 
-    lean = Record(globally=False, distortion=0)
+    lean = Record(globally=False)
     both = Control({"D": control[0], "x": control[1]})
     fakes = Auto(samples=1 if finite else batch or len(given))  # as many as there are real ones
     return Instance(pdg, refocus, read, DISCRIMINATE, both, "step", lean, fakes)

@@ -164,4 +164,4 @@ def transformer_training(
     def read(run: Run) -> SelfAttention:
         return replace(layer, **{n: run.theta[f"layer.{n}"] for n in ("W_K", "W_Q", "W_V")})
 
-    return Instance(pdg, Cycle(Focus(focus, chi)), read, focus, chi, flow, Record(distortion=0))
+    return Instance(pdg, Cycle(Focus(focus, chi)), read, focus, chi, flow, Record())

@@ -101,5 +101,5 @@ def vae(
     def read(run: Run) -> Autoencoder:
         return Autoencoder(run.pdg, attention, run.trace.column("local_upper")[:-1])
 
-    lean = Record(globally=False, distortion=0)
+    lean = Record(globally=False)
     return Instance(pdg, refocus, read, attention, chi, "step", lean, Sampled(samples))

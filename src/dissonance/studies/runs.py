@@ -68,14 +68,14 @@ class Runs:
 
 def exact(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[StrategyOutcome]:
     """LIR with certified solves and the published outer loop: 10 steps of Adam at rate 0.005 a timestep."""
-    found = _lirs(runs, checkpoint, watch, flow=Descent(), trace=Record(distortion=0))
+    found = _lirs(runs, checkpoint, watch, flow=Descent())
     certified = [[Value(row.global_lower, row.global_upper) for row in run.trace.rows] for run in found]
     return _outcomes(runs, found, certified)
 
 
 def paper(runs: Runs, checkpoint: Path | None = None, watch: Watch | None = None) -> list[StrategyOutcome]:
     """LIR with the published inner and outer loop: what it says it did, and certified values of where it really was."""
-    record = Record(distortion=0, snapshots=1)
+    record = Record(snapshots=1)
     found = _lirs(runs, checkpoint, watch, flow=ADAM, solver=Published(accumulate=True), tol=0.0, trace=record)
     pdgs, steps = [pdg for _, _, pdg, _ in runs], range(runs.steps + 1)
     with torch.no_grad():

@@ -45,7 +45,7 @@ inf = math.inf
 VECTORS = shared_json("vectors", "classifier.json")
 CASES = VECTORS["cases"] if VECTORS else []
 each_case = pytest.mark.skipif(not CASES, reason=f"no vectors under {SHARED}")
-EVERY = Record(globally=False, distortion=0, snapshots=1)
+EVERY = Record(globally=False, snapshots=1)
 
 
 def tensor(values: Any) -> Tensor:
@@ -327,7 +327,7 @@ def test_a_run_that_leaves_the_numbers_stops_there_with_its_last_good_checkpoint
         focus = good(pdg, step, *rest)
         return focus if step < 3 else Focus(Attention({"d": inf, "p": 1e6}), bad, focus.context)
 
-    path, trace = tmp_path / "run.pt", Record(globally=False, distortion=0)
+    path, trace = tmp_path / "run.pt", Record(globally=False)
     with pytest.raises(DissonanceError, match=r"step 3: arc 'p' \(X -> Y\) would move to .* not finite"):
         lir(instance.pdg, refocus, steps=9, flow="step", checkpoint=path, trace=trace)
     kept = torch.load(path, weights_only=True)

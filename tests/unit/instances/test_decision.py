@@ -15,7 +15,7 @@ from dissonance.instances import DecisionProblem, decision, wishful_thinking, ze
 from reference import decisions
 
 inf = math.inf
-QUICK = Record(globally=False, distortion=0)
+QUICK = Record(globally=False)
 VECTORS = shared_json("vectors", "decision.json")
 
 
@@ -129,7 +129,7 @@ def test_every_step_of_zen_is_the_closed_form(control: float):
     faith = 1.5
     bad = 1 - np.exp(problem.log_k + np.array(problem.utility))
     for steps in (1, 2, 3):
-        mind = zen(problem, 1, faith=faith, control=control).answer(steps, trace=Record(distortion=0))
+        mind = zen(problem, 1, faith=faith, control=control).answer(steps)
         expected = np.log1p(-bad * math.exp(-control * faith * steps)) - problem.log_k
         assert mind.utility.tolist() == pytest.approx(expected.tolist(), abs=1e-7)
         assert mind.belief.tolist() == pytest.approx(problem.belief, abs=1e-15)
@@ -150,9 +150,7 @@ def test_every_step_of_wishful_thinking_is_the_closed_form():
     for steps in (1, 2, 3):
         aim = decisions.tilted(p, eu, faith / confidence)
         p = aim + (p - aim) * math.exp(-control * confidence)
-        mind = wishful_thinking(problem, 2, confidence=confidence, faith=faith, control=control).answer(
-            steps, trace=Record(distortion=0)
-        )
+        mind = wishful_thinking(problem, 2, confidence=confidence, faith=faith, control=control).answer(steps)
         assert mind.belief.tolist() == pytest.approx(p.tolist(), abs=1e-6)
         assert mind.utility.tolist() == pytest.approx(problem.utility, abs=1e-9)
 

@@ -10,8 +10,8 @@ from dissonance import DissonanceError, Record
 from dissonance.instances import DecisionProblem, game
 from reference import decisions
 
-QUICK = Record(globally=False, distortion=0)
-EVERY = Record(globally=False, distortion=0, snapshots=1)
+QUICK = Record(globally=False)
+EVERY = Record(globally=False, snapshots=1)
 
 
 def payoff(eu: np.ndarray) -> DecisionProblem:

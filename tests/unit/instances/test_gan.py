@@ -20,7 +20,7 @@ CASES = VECTORS["cases"] if VECTORS else []
 each_case = pytest.mark.parametrize(
     "case", CASES or [pytest.param({}, marks=pytest.mark.skip(f"no vectors in {SHARED}"))]
 )
-KEEP = Record(globally=False, distortion=0, snapshots=1)
+KEEP = Record(globally=False, snapshots=1)
 LOG2 = math.log(2)
 inf = math.inf
 

@@ -22,7 +22,7 @@ CASES = VECTORS["cases"] if VECTORS else []
 TOL = VECTORS["tolerance"] if VECTORS else 0.0
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['n']}x{c['d']}")
 with_vectors = pytest.mark.skipif(not CASES, reason=f"no vectors under {SHARED}")
-KEPT = Record(snapshots=1, distortion=0)
+KEPT = Record(snapshots=1)
 
 
 def real(values: Any) -> Tensor:

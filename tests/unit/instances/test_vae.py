@@ -18,7 +18,7 @@ from dissonance.instances import Autoencoder, Instance, vae
 from dissonance.solvers import Sampled
 
 inf = math.inf
-KEEP = Record(globally=False, distortion=0, snapshots=1)
+KEEP = Record(globally=False, snapshots=1)
 ROWS, PIXELS, LATENT, BATCH, RATE = 60, 6, 2, 10, 0.05
 
 

@@ -13,8 +13,8 @@ from dissonance import PDG, Arc, Attention, DissonanceError, Record, Variable, i
 from dissonance.instances import variational
 from reference import mean_field
 
-LEAN = Record(distortion=0, snapshots=1)
-QUICK = Record(globally=False, distortion=0, snapshots=1)
+LEAN = Record(snapshots=1)
+QUICK = Record(globally=False, snapshots=1)
 
 
 def grid(rows: int, columns: int, seed: int = 0) -> PDG:
@@ -83,7 +83,7 @@ def test_every_step_is_coordinate_ascent_on_a_bayesian_network_with_evidence():
 
 def test_the_bound_rises_to_the_evidence_and_stays_below_it():
     model = network()
-    answer = variational(model, {"D": 2}).answer(15, trace=Record(distortion=0))
+    answer = variational(model, {"D": 2}).answer(15)
     exact = mean_field.log_evidence(mean_field.log_joint(model, {"D": 2}, ["A", "B", "C"]))
     assert answer.log_evidence == pytest.approx(exact, abs=1e-12)
     assert all(x <= y + 1e-9 for x, y in itertools.pairwise(answer.elbos))
@@ -112,15 +112,15 @@ def test_blocks_make_q_structured_and_the_bound_better():
         pair = torch.softmax(snapshot["q(A, C).logits"].flatten(), 0).reshape(2, 2).numpy()
         assert pair == pytest.approx(q[0], abs=1e-6)
         assert q_at(run, step + 1, ["B"])[0] == pytest.approx(q[1], abs=1e-6)
-    pairs = variational(model, {"D": 1}, blocks=[("A", "C")]).answer(6, trace=Record(distortion=0))
-    field = variational(model, {"D": 1}).answer(9, trace=Record(distortion=0))
+    pairs = variational(model, {"D": 1}, blocks=[("A", "C")]).answer(6)
+    field = variational(model, {"D": 1}).answer(9)
     assert field.elbo < pairs.elbo < pairs.log_evidence
     assert pairs.marginals["A"].tolist() == pytest.approx(pairs.q["A, C"].sum(1).tolist())
 
 
 def test_one_block_of_everything_is_exact_after_one_step():
     model = network()
-    answer = variational(model, {"D": 2}, blocks=["ABC"]).answer(1, trace=Record(distortion=0))
+    answer = variational(model, {"D": 2}, blocks=["ABC"]).answer(1)
     assert answer.gap == pytest.approx(0.0, abs=1e-7)
     for name, marginal in query(model, {"D": 2}).marginals.items():
         if name != "D":
@@ -166,18 +166,18 @@ def test_marginals_alone_would_leave_the_coupling_free_and_beat_the_bound():
 def test_q_may_start_anywhere_and_symmetry_is_not_broken_by_itself():
     x, y = Variable("X", 2), Variable("Y", 2)
     agree = PDG.from_factor_graph([((x, y), [[19.0, 1.0], [1.0, 19.0]])])
-    even = variational(agree).answer(4, trace=Record(distortion=0))
+    even = variational(agree).answer(4)
     assert even.marginals["X"].tolist() == pytest.approx([0.5, 0.5])
     tilted = variational(agree, start={"X": [0.6, 0.4]}).run(1, trace=LEAN)
     assert q_at(tilted, 0, ["X"])[0].tolist() == pytest.approx([0.6, 0.4])
-    moved = variational(agree, start={"Y": [0.6, 0.4]}).answer(8, trace=Record(distortion=0))
+    moved = variational(agree, start={"Y": [0.6, 0.4]}).answer(8)
     assert float(moved.marginals["X"][0]) > 0.85 and moved.elbo > even.elbo
 
 
 def test_variables_that_meet_nobody_have_their_exact_posterior_at_once():
     x, y = Variable("X", 2), Variable("Y", 2)
     apart = PDG(Arc("x", (), x, [0.3, 0.7]), Arc("y", (), y, [0.9, 0.1]))
-    answer = variational(apart).answer(2, trace=Record(distortion=0))
+    answer = variational(apart).answer(2)
     assert answer.gap == pytest.approx(0.0, abs=1e-9)
     assert answer.marginals["Y"].tolist() == pytest.approx([0.9, 0.1], abs=1e-7)
 

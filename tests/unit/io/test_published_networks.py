@@ -7,7 +7,7 @@ import pytest
 import torch
 from networks import NETWORKS, needs_networks
 
-from dissonance import Record, lir
+from dissonance import lir
 from dissonance.cpds import SoftmaxTable
 from dissonance.errors import SizeError
 from dissonance.focus import Attention, Control
@@ -72,7 +72,7 @@ def test_experts_who_disagree_are_scored_blamed_and_resolved(name: str, variable
     assert sum(blame.values()) == pytest.approx(result.upper, abs=1e-4)
     assert blame["expert 1"] + blame["expert 2"] > 0.5 * result.upper
     moves = Control({"expert 1": 1.0, "expert 2": 1.0})
-    run = lir(both, "uniform", steps=3, flow="natural", control=moves, trace=Record(distortion=0), progress=False)
+    run = lir(both, "uniform", steps=3, flow="natural", control=moves, progress=False)
     assert run.resolution_percent > 90 and 0 < run.distortion_tv < 1
 
 

@@ -34,7 +34,7 @@ from dissonance.refocus import Cycle
 
 X, Y = Variable("X", 3), Variable("Y", 2)
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]
-QUIET = Record(distortion=0)
+QUIET = Record()
 
 
 def two(family: Any = SoftmaxTable, other: Any = SoftmaxTable) -> PDG:

@@ -35,7 +35,7 @@ from dissonance.lir.parameters import Parameters
 U, V = Variable("U", Euclidean(1)), Variable("V", Euclidean(1))
 M, S2, AIM, AIM2 = 0.5, 1.5, 2.0, 0.6
 HARD = Attention({"p": 1.0, "q": math.inf})
-QUIET = Record(distortion=0)
+QUIET = Record()
 
 
 def normal(m: float, variance: float) -> LinearGaussian:

@@ -34,7 +34,7 @@ from dissonance.refocus import Partial
 
 inf = math.inf
 X, Y = Variable("X", Euclidean(3)), Variable("Y", 4)
-QUIET = Record(globally=False, distortion=0)
+QUIET = Record(globally=False)
 OPTIMISERS = [("Adam", {}), ("AdamW", {"weight_decay": 0.1}), ("SGD", {"momentum": 0.9}), ("RMSprop", {})]
 
 
@@ -77,7 +77,7 @@ def test_fifty_steps_of_players_in_turn_are_those_of_their_own_optimisers(
     pdg = two_classifiers()
     plain = {"p": net(1), "q": net(2)}
     made = {n: getattr(torch.optim, name)(x.parameters(), lr=0.02 * chi, **options) for n, x in plain.items()}
-    trace = Record(globally=False, distortion=0, snapshots=1)
+    trace = Record(globally=False, snapshots=1)
     flow = Descent(name, rate=0.02, steps=1, options=options, keep=True)
     run = lir(pdg, in_turn(chi), steps=50, flow=flow, trace=trace)
     for step in range(50):

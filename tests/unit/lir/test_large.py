@@ -25,7 +25,7 @@ from dissonance.solvers.peeled import PeeledSolution
 from dissonance.variables import Variable
 
 EXPERTS = Control({"expert 1": 1.0, "expert 2": 1.0})
-QUIET = Record(distortion=0)
+QUIET = Record()
 
 
 def network(count: int, back: int = 0, learnable: bool = False) -> PDG:
@@ -111,7 +111,7 @@ def test_every_flow_moves_what_it_would_move_in_the_small_network(flow):
     both = disputed(pdg, "X5")
     small = both.subgraph(*above(pdg, "X5"), "expert 1", "expert 2")
     chi = Control({"expert 1": 0.5})
-    record = Record(globally=False, distortion=0)
+    record = Record(globally=False)
     big, little = (lir(x, steps=2, flow=flow, control=chi, trace=record, progress=False).theta for x in (both, small))
     p, q = (torch.softmax(theta["expert 1.logits"], -1) for theta in (big, little))
     torch.testing.assert_close(p, q, atol=1e-4, rtol=0)
@@ -126,7 +126,7 @@ def test_loose_ends_under_control_stay_where_they_are(flow, monkeypatch: pytest.
     assert len(loose) > 80
     seen = Seen(monkeypatch)
     chi = Control(dict.fromkeys([*loose, "expert 1"], 1.0))
-    run = lir(both, steps=1, flow=flow, control=chi, trace=Record(globally=False, distortion=0), progress=False)
+    run = lir(both, steps=1, flow=flow, control=chi, trace=Record(globally=False), progress=False)
     start = both.theta
     still = {n for n in loose if torch.equal(run.theta[f"{n}.logits"], start[f"{n}.logits"])}
     assert still == loose and seen.cells == 0
@@ -146,7 +146,7 @@ def test_a_loose_end_that_shares_its_table_holds_it_back():
     whole = CliqueTree(solution.mu.variables, solution.mu.tree, solution.mu.tables)
     joint = sum(whole.rows(a.sources, a.targets) for a in (near, end))
     p, m = shared.table().detach(), joint / joint.sum(-1, keepdim=True)
-    record = Record(globally=False, distortion=0)
+    record = Record(globally=False)
     run = lir(both, steps=1, control=Control({"near": 1.0}), trace=record, progress=False)
     torch.testing.assert_close(torch.softmax(run.theta["near.logits"], -1), m + (p - m) / np.e, atol=1e-9, rtol=0)
 

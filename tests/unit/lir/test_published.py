@@ -36,7 +36,7 @@ PDGS = [PUBLISHED[0].draw("simplex", generator(0, k)) for k in range(3)]
 
 
 def published(pdgs: Sequence[PDG], steps: int, accumulate: bool = True, **options: Any) -> list[Run]:
-    solver, record = Published(accumulate=accumulate), Record(distortion=0)
+    solver, record = Published(accumulate=accumulate), Record()
     return lirs(pdgs, steps=steps, flow=ADAM, solver=solver, tol=0.0, trace=record, **options)
 
 
@@ -110,7 +110,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path: Path):
 def test_impossible_states_stay_empty_and_hard_arcs_are_refused():
     X = Variable("X", 3)
     pdg = PDG(Arc("p", (), X, SoftmaxTable([0.5, 0.5, 0.0])), Arc("q", (), X, Table([0.0, 0.4, 0.6])))
-    run = lir(pdg, steps=1, flow=ADAM, solver="paper", trace=Record(distortion=0))
+    run = lir(pdg, steps=1, flow=ADAM, solver="paper")
     assert run.before.upper == pytest.approx(-math.log(0.5) - math.log(0.4), abs=1e-9)  # all mass is on the second
     with pytest.raises(CapabilityError, match=r"'q'.*no constraints"):
         lir(pdg, steps=1, solver="paper", attention=Attention({"p": 1.0, "q": math.inf}))

@@ -30,7 +30,7 @@ def chain() -> PDG:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_procedure_runs_by_name_and_is_reproducible(name: str):
-    runs = [lir(chain(), name, steps=4, seed=5, trace=Record(distortion=0)) for _ in range(2)]
+    runs = [lir(chain(), name, steps=4, seed=5) for _ in range(2)]
     assert [r.beta for r in runs[0].trace.rows] == [r.beta for r in runs[1].trace.rows]
     assert runs[0].after.upper <= runs[0].before.upper + 1e-7
     assert runs[0].refocus == name
@@ -38,22 +38,22 @@ def test_every_procedure_runs_by_name_and_is_reproducible(name: str):
 
 @pytest.mark.parametrize("name", ["partial", "hub", "smooth", "learned"])
 def test_randomness_comes_from_the_seed(name: str):
-    runs = lirs(chain(), name, seeds=[1, 2, 1], steps=6, trace=Record(distortion=0))
+    runs = lirs(chain(), name, seeds=[1, 2, 1], steps=6)
     beta = [[r.beta for r in run.trace.rows] for run in runs]
     assert beta[0] == beta[2] != beta[1]
 
 
 def test_partial_attends_to_half_of_the_arcs_and_controls_no_others():
-    run = lir(chain(), Partial(), steps=5, trace=Record(distortion=0))
+    run = lir(chain(), Partial(), steps=5)
     for row in run.trace.rows[:-1]:
         assert len(row.beta) == 2 and set(row.chi) == set(row.beta)
 
 
 def test_a_hub_is_the_arcs_at_a_variable():
     near = {"A": {"ab"}, "B": {"ab", "bc", "cb"}, "C": {"bc", "cb", "c"}}
-    run = lir(chain(), Hub(), steps=8, trace=Record(distortion=0))
+    run = lir(chain(), Hub(), steps=8)
     assert all(set(row.beta) in near.values() for row in run.trace.rows[:-1])
-    faint = lir(chain(), Hub(other=0.1), steps=8, trace=Record(distortion=0))
+    faint = lir(chain(), Hub(other=0.1), steps=8)
     assert all(set(row.beta.values()) <= {1.0, 0.1} and len(row.beta) == 4 for row in faint.trace.rows[:-1])
 
 
@@ -67,9 +67,9 @@ def test_weights_scale_attention_and_keep_hard_arcs_hard():
 
 def test_foci_in_turn_or_at_random():
     one, two = (Focus(Attention.uniform(chain(), only=[n]), Control({n: 1.0})) for n in ("ab", "c"))
-    rows = lir(chain(), Cycle(one, two), steps=4, trace=Record(distortion=0)).trace.rows[:-1]
+    rows = lir(chain(), Cycle(one, two), steps=4).trace.rows[:-1]
     assert [set(r.beta) for r in rows] == [{"ab"}, {"c"}] * 2
-    rows = lir(chain(), Choice(one, two), steps=12, trace=Record(distortion=0)).trace.rows[:-1]
+    rows = lir(chain(), Choice(one, two), steps=12).trace.rows[:-1]
     assert {frozenset(r.beta) for r in rows} == {frozenset({"ab"}), frozenset({"c"})}
 
 
@@ -81,7 +81,7 @@ def test_greedy_attends_to_the_conflict():
         Arc("r", (), Y, SoftmaxTable([0.5, 0.5])),
         Arc("s", (), Y, SoftmaxTable([0.6, 0.4])),
     )
-    run = lir(pdg, Greedy(), steps=3, trace=Record(distortion=0))
+    run = lir(pdg, Greedy(), steps=3)
     assert set(run.trace.rows[0].beta) == {"p", "q"}
 
 
@@ -103,7 +103,7 @@ def test_anything_callable_is_a_refocus():
         seen.append(len(trace.rows))
         return trace.base
 
-    run = lir(chain(), mine, steps=3, trace=Record(distortion=0))
+    run = lir(chain(), mine, steps=3)
     assert seen == [0, 1, 2] and run.refocus == "mine"
 
 

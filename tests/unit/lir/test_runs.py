@@ -63,7 +63,7 @@ def test_no_run_depends_on_its_company():
 
 def test_runs_of_several_structures_come_back_in_order():
     other = draw(9, "AB BA")
-    runs = lirs([PDGS[0], other, PDGS[1]], steps=2, trace=Record(distortion=0))
+    runs = lirs([PDGS[0], other, PDGS[1]], steps=2)
     assert [len(r.pdg) for r in runs] == [5, 2, 5]
     assert runs[2].before.upper == pytest.approx(inconsistency(PDGS[1]).upper, abs=1e-7)
 
@@ -188,7 +188,7 @@ def test_ctrl_c_keeps_the_trace_and_the_run_can_go_on(tmp_path: Path):
 
 
 def test_progress_is_shown_only_when_asked_for_or_on_a_terminal(capsys: pytest.CaptureFixture[str]):
-    lir(PDGS[0], steps=1, trace=Record(distortion=0))
+    lir(PDGS[0], steps=1)
     assert capsys.readouterr() == ("", "")
 
 
@@ -222,7 +222,7 @@ def test_parameters_that_arcs_share_move_together():
         Arc("y", (), Y, Table([0.5, 0.5])),
         Arc("x", (), X, Table([0.9, 0.1])),
     )
-    run = lir(pdg, steps=3, trace=Record(distortion=0))
+    run = lir(pdg, steps=3)
     assert run.pdg["a"].cpd is run.pdg["b"].cpd and run.after.upper < run.before.upper
 
 
@@ -231,7 +231,7 @@ def test_hard_arcs_and_structure_are_taken_as_they_come():
     beta = {a.name: 1.0 for a in PDGS[0]} | {"hard": math.inf}
     for gamma in (0.0, 0.2):
         attention = Attention(beta, dict.fromkeys(beta, 0.5), gamma)
-        run = lir(pdg, steps=3, attention=attention, trace=Record(distortion=0))
+        run = lir(pdg, steps=3, attention=attention)
         assert run.after.upper < run.before.upper and run.after.converged
         assert run.before.upper == pytest.approx(inconsistency(pdg, attention).upper, abs=1e-6)
 
@@ -252,8 +252,8 @@ def test_contradictory_hard_arcs_are_proved_infinite():
 
 @pytest.mark.parametrize("solver", ["joint", "clique-tree", "paper"])
 def test_other_solvers_run_through_the_same_loop(solver: str):
-    exact = lir(PDGS[0], steps=2, trace=Record(distortion=0))
-    run = lir(PDGS[0], steps=2, solver=solver, trace=Record(distortion=0))
+    exact = lir(PDGS[0], steps=2)
+    run = lir(PDGS[0], steps=2, solver=solver)
     assert run.solver == solver
     assert run.after.upper == pytest.approx(exact.after.upper, abs=1e-5 if solver != "paper" else 0.5)
 
@@ -261,6 +261,6 @@ def test_other_solvers_run_through_the_same_loop(solver: str):
 def test_a_run_and_its_trace_print_in_a_line_and_leave_out_what_was_not_measured():
     X = Variable("X", 2)
     pdg = PDG(Arc("p", (), X, SoftmaxTable([0.7, 0.3])), Arc("q", (), X, SoftmaxTable([0.2, 0.8])))
-    seen, unseen = (lir(pdg, steps=2, trace=Record(globally=g, distortion=0)) for g in (True, False))
+    seen, unseen = (lir(pdg, steps=2, trace=Record(globally=g)) for g in (True, False))
     assert repr(seen.trace).startswith("Trace(3 rows, 0.292218 -> ") and repr(seen).count("nats") == 1
     assert repr(unseen) == "Run(uniform, natural: 2 steps)" and repr(unseen.trace) == f"Trace({len(unseen.trace)} rows)"

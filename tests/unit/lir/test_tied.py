@@ -13,7 +13,7 @@ from dissonance.cpds import ObservedGaussian
 from dissonance.em import em, mixture
 from dissonance.refocus import Cycle
 
-QUIET = Record(distortion=0)
+QUIET = Record()
 A, B, C = (Variable(n, 2) for n in "ABC")
 
 

@@ -88,7 +88,7 @@ def test_steps_on_fresh_batches_are_stochastic_gradient_descent(data: tuple[torc
         x, y = batch(step)
         return Focus(Attention({"d": inf, "p": 1.0}), Control({"p": 0.1}), {"d.rows0": x, "d.rows1": y})
 
-    trace = Record(globally=False, distortion=0, snapshots=1)
+    trace = Record(globally=False, snapshots=1)
     run = lir(pdg, refocus, steps=20, flow="step", trace=trace)
     for step in range(20):
         x, y = batch(step)

@@ -93,7 +93,7 @@ def belief_propagation(
         lambda run: made.beliefs(run.theta),
         attention=Attention(ties(graph), {}, 1.0),
         control=Control({}),
-        trace=Record(globally=False, distortion=0),  # everything at once is not local
+        trace=Record(globally=False),  # everything at once is not local
         graph=graph,
         foci=foci,
         powers=powers,

@@ -17,7 +17,7 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.instances.base import Instance
 from dissonance.instances.em.fitted import Fitted
-from dissonance.lir import Record, Run, Trace
+from dissonance.lir import Run, Trace
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
@@ -117,7 +117,6 @@ def em(
         lambda run: Fitted(_learned(p, parts[0], run), row, run, entropy),
         attention(parts),
         Control(dict.fromkeys(controlled, 1.0)),
-        trace=Record(distortion=0),
     )
 
 

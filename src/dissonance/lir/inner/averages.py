@@ -1,6 +1,6 @@
 """The inner problem where some of it is drawn: averages over samples, with derivatives when they are asked for.
 
-What an attention comes to is found once (`PreparedProblem`): which components there are, what is drawn and what is scored. A step
+An attention is prepared once (`PreparedProblem`): which components there are, what is drawn and what is scored. A step
 of LIR under an attention that was seen before goes from theta, a context and a seed to the value and its derivatives
 without looking at the PDG again.
 """

@@ -41,7 +41,7 @@ BINARY = ([2, 2, 2], [(0, 1), (2, 1), (0, 2), (0,), (0,)])
 def test_every_sweep_is_that_of_the_generic_engine(cards, scopes):
     factors = named(cards, scopes, random_tables(cards, scopes))
     bp, plan = belief_propagation(factors), SumProduct(factors)
-    run = bp.run(2 * bp.sweep, trace=type(bp.trace)(globally=False, distortion=0, snapshots=bp.sweep))
+    run = bp.run(2 * bp.sweep, trace=type(bp.trace)(globally=False, snapshots=bp.sweep))
     for sweeps in (1, 2):
         slow, fast = bp.beliefs(run.trace.snapshots[sweeps * bp.sweep]), plan.run(sweeps).beliefs
         assert same(fast.messages, {n: m.numpy() for n, m in slow.messages.items()}) < 1e-14
@@ -61,7 +61,7 @@ def test_damping_and_powers_are_those_of_the_generic_engine(options):
     cards, scopes = [2, 3, 2], [(0, 1), (1, 2), (0, 2), (0,)]
     factors = named(cards, scopes, random_tables(cards, scopes, 1))
     bp = belief_propagation(factors, **options)
-    run = bp.run(2 * bp.sweep, trace=type(bp.trace)(globally=False, distortion=0, snapshots=bp.sweep))
+    run = bp.run(2 * bp.sweep, trace=type(bp.trace)(globally=False, snapshots=bp.sweep))
     for sweeps in (1, 2):
         slow = bp.beliefs(run.trace.snapshots[sweeps * bp.sweep])
         fast = SumProduct(factors, **options).run(sweeps).beliefs

@@ -17,7 +17,7 @@ from dissonance.em import em, hidden_markov, mixture, network, rows
 from reference import em as textbook
 
 VECTORS = shared_json("vectors", "em.json")
-EVERY = Record(distortion=0, snapshots=1)
+EVERY = Record(snapshots=1)
 
 
 def probabilities(logits: torch.Tensor) -> np.ndarray:
