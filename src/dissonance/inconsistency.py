@@ -22,7 +22,7 @@ from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import Problem, prepare
 from dissonance.scores import divergences
-from dissonance.solvers import Solution, Solver, by_name, select, solve_together
+from dissonance.solvers import Solution, Solver, select, solve_together, solver_named
 from dissonance.solvers.dropped import savings
 from dissonance.solvers.extended import Extended
 from dissonance.solvers.gaussian import GaussianSolution
@@ -265,7 +265,7 @@ def inconsistencies(
     would make of these arguments, if that is known.
     """
     began = time.perf_counter()
-    chosen = by_name(solver) if isinstance(solver, str) else solver
+    chosen = solver_named(solver) if isinstance(solver, str) else solver
     nothing = [None] * len(pdgs)
     given = zip(pdgs, attentions or nothing, strict=True)
     attended = [Attention.uniform(p) if a is None else a for p, a in given]

@@ -84,9 +84,9 @@ def _unknown(package: str, name: str, names: Names, importing: bool) -> Exceptio
 
     `from package import name` would replace an AttributeError by an ImportError that does not say so: `importing`.
     """
-    where = [] if name.startswith("_") else [p for p in names.packages if name in public(f"{package}.{p}").homes]
-    if not where:
+    known = [] if name.startswith("_") else names.packages
+    where = next((p for p in known if name in public(f"{package}.{p}").homes), None)
+    if where is None:
         return AttributeError(f"module {package!r} has no attribute {name!r}")
-    hint = " or ".join(f"from {package}.{p} import {name}" for p in where)
-    message = f"{package}.{name} is in {' and '.join(f'{package}.{p}' for p in where)}: {hint}"
+    message = f"{package}.{name} is in {package}.{where}: from {package}.{where} import {name}"
     return ImportError(message) if importing else AttributeError(message)

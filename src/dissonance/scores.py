@@ -61,7 +61,7 @@ def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Te
     return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
 
 
-def entries(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
+def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
     """What the entries of tables add to the divergence and to the excess surprisal of their arcs.
 
     At mu(s,t), mu(s) and log p(t|s): mu(s,t) log mu(t|s)/p(t|s), and (mu(s) p(t|s) - mu(s,t)) log p(t|s), which adds up

@@ -14,6 +14,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,11 +124,16 @@ def test_a_name_that_is_elsewhere_says_where():
         _ = dissonance.GaussianMixture
     with pytest.raises(ImportError, match=hint):
         exec("from dissonance import GaussianMixture")
-    with pytest.raises(AttributeError, match=r"is in dissonance\.distributions and dissonance\.solvers"):
-        _ = dissonance.CliqueTree
     assert not hasattr(dissonance, "Nothing")
     with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
         exec("from dissonance import Nothing")
+
+
+def test_no_public_name_is_in_two_packages():
+    root = lazy.public("dissonance")
+    everywhere = [n for p in root.packages for n in lazy.public(f"dissonance.{p}").homes if n not in root.homes]
+    assert len(everywhere) > 100
+    assert [n for n, count in Counter(everywhere).items() if count > 1] == []
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 from dissonance.errors import FormatError
 from dissonance.io import files
 from dissonance.lir.inner.compromise import Compromise
-from dissonance.lir.trace import read
+from dissonance.lir.trace import read_rows
 
 if TYPE_CHECKING:
     from dissonance.lir.run import Algorithm
@@ -40,7 +40,7 @@ def fingerprint(runs: Algorithm) -> str:
     return digest.hexdigest()
 
 
-def save(runs: Algorithm, path: str) -> None:
+def write(runs: Algorithm, path: str) -> None:
     """Write the state after the last step."""
     start, flow = runs.observer.start, cast("Any", runs.flow)
     state: dict[str, Any] = {
@@ -86,5 +86,5 @@ def resume(runs: Algorithm, path: str) -> None:
         flow.restore(runs.theta, state["flow"])
     runs.observer.start = None if state["start"] is None else Compromise(*state["start"])
     for trace, lines, snapshots in zip(runs.traces, state["rows"], state["snapshots"], strict=True):
-        trace.rows[:] = read(lines)
+        trace.rows[:] = read_rows(lines)
         trace.snapshots |= snapshots

@@ -39,21 +39,21 @@ def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generato
     try:
         yield
     except DissonanceError:
-        check_finite(state)
+        refuse_nonfinite(state)
         raise
     if local.first is None:  # nothing could move, so nothing was solved
         local.solve(state.theta)
     if not state.inner.random or local.first is None:  # tables may be infinite
         return
-    for k, upper in enumerate(torch.as_tensor(local.first[1]).tolist()):
+    for k, upper in enumerate(torch.as_tensor(local.first[1], dtype=torch.float64).tolist()):
         if not math.isfinite(upper):
-            check_finite(state)
+            refuse_nonfinite(state)
             theta = {**state.parameters.of(k, state.theta), **foci[k].context}
             why = impossible(state.parameters.pdgs[k], foci[k].attention, theta)
             raise DissonanceError(f"step {state.step}: the inconsistency is {upper}: {why}")
 
 
-def check_finite(state: Algorithm) -> None:
+def refuse_nonfinite(state: Algorithm) -> None:
     """Raise if the last step made a parameter non-finite. What is not drawn is projected instead."""
     if not state.inner.random:
         return

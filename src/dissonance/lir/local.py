@@ -152,7 +152,7 @@ def narrow(chi: Tensor) -> Tensor:
     return chi
 
 
-def rows(x: Tensor) -> Tensor:
+def by_run(x: Tensor) -> Tensor:
     """(P, n) of (P, ...): a parameter that is one number is a row of one."""
     return x.reshape(len(x), -1)
 

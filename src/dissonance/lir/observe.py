@@ -82,7 +82,7 @@ class Observer:
         with torch.no_grad():
             log_p = self.parameters.log_tables(theta)
         m = solved.joints(self.parameters)
-        divergence, surprisal = scores.entries(m, self.parameters.along_rows(m), log_p)
+        divergence, surprisal = scores.entry_scores(m, self.parameters.along_rows(m), log_p)
         soft = torch.where(self.attention.beta == math.inf, 0.0, self.attention.beta)
         kl = self.parameters.by_arc(divergence).clamp(min=0.0)
         return numerics.times(soft, kl), self.parameters.by_arc(surprisal)

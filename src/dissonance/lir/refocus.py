@@ -249,7 +249,7 @@ NAMES: dict[str, Callable[[], Refocus]] = {
 }
 
 
-def by_name(refocus: Refocus | str) -> Refocus:
+def refocus_named(refocus: Refocus | str) -> Refocus:
     """The procedure of that name, with its default options."""
     if not isinstance(refocus, str):
         return refocus

@@ -43,14 +43,14 @@ class Algorithm:
                 with uninterrupted() if hasattr(self.flow, "dump") else nullcontext():  # it moves theta in place
                     self.advance()
                 if checkpoint is not None:
-                    guards.check_finite(self)
-                    checkpoints.save(self, checkpoint)
+                    guards.refuse_nonfinite(self)
+                    checkpoints.write(self, checkpoint)
                 if True in [callback(self.step, self.traces) for callback in callbacks]:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
             self.inner = self.setting.inner()  # the old one may hold half a solution
-        guards.check_finite(self)
+        guards.refuse_nonfinite(self)
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)

@@ -14,8 +14,7 @@ from dissonance.lir.parameters import Parameters
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
-from dissonance.solvers import Solver
-from dissonance.solvers import by_name as solver_by_name
+from dissonance.solvers import Solver, solver_named
 from dissonance.solvers.base import DEFAULT_TOL
 
 
@@ -82,5 +81,5 @@ def solver_for(solver: Solver | str, tol: float | None) -> Solver:
     """A solver by its name, with this tolerance if one is given; one that is passed keeps every option."""
     if not isinstance(solver, str):
         return solver
-    found: Any = solver_by_name(solver)
+    found: Any = solver_named(solver)
     return found if tol is None or not hasattr(found, "tol") else replace(found, tol=tol)

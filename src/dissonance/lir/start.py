@@ -184,10 +184,10 @@ def lirs(
     for number, members in enumerate(groups.values()):
         setting = Setting.of(
             Parameters([all_pdgs[i] for i in members]),
-            [refocuses.by_name(all_refocus[i]) for i in members],
+            [refocuses.refocus_named(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
             base_focus(all_pdgs[members[0]], attention, control),
-            flows.by_name(flow),
+            flows.flow_named(flow),
             solver,
             tol=tol,
             record=trace,

@@ -151,7 +151,7 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 
 
-def by_name(name: str) -> Solver:
+def solver_named(name: str) -> Solver:
     """The solver of that name, with its default options."""
     if name not in SOLVERS:
         raise DissonanceError(f"no solver named {name!r}.{suggest(name, SOLVERS)}")
@@ -175,8 +175,8 @@ __all__ = [
     "Solution",
     "Solver",
     "SumProductSolver",
-    "by_name",
     "chosen",
     "select",
     "solve_together",
+    "solver_named",
 ]

@@ -64,7 +64,7 @@ class Paper(Solver):
         ((s, _),) = Newton(budget=self.budget).structures(component, tree, numbered)
         if s is None:
             return infinite(component, self.name)
-        dense, arcs = Dense.of(component.variables, [a.arc for a in component.arcs]), Arcs.of(component)
+        dense, arcs = Dense.of(component.variables, [a.arc for a in component.arcs]), StackedArcs.of(component)
         mu, _ = dense.descend(dense.uniform(1), arcs, self.iterations, self.rate * self.spread)
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
@@ -76,7 +76,7 @@ class Paper(Solver):
 
 
 @dataclass(frozen=True)
-class Arcs:
+class StackedArcs:
     """The arcs of P problems, one after another: log p (P, entries), beta and alpha (P, arcs), gamma (P,)."""
 
     log_p: Tensor
@@ -85,7 +85,7 @@ class Arcs:
     gamma: Tensor
 
     @classmethod
-    def of(cls, component: Component) -> Arcs:
+    def of(cls, component: Component) -> StackedArcs:
         """Those of one component."""
         tables = np.concatenate([a.log_p.reshape(-1) for a in component.arcs])
         weights = [[a.beta for a in component.arcs], [a.alpha for a in component.arcs], component.gamma]
@@ -135,7 +135,7 @@ class Dense:
         """The uniform joint, so many times: (count, states)."""
         return torch.full((count, self.entries.n), 1 / self.entries.n, dtype=DTYPE)
 
-    def score(self, mu: Tensor, a: Arcs) -> tuple[Tensor, Tensor, Tensor]:
+    def score(self, mu: Tensor, a: StackedArcs) -> tuple[Tensor, Tensor, Tensor]:
         """mu(s,t), the incompatibility of mu, (P, 1), and the published derivative of it in mu.
 
         Of OInc it is sum_a beta_a log mu(t|s)/p_a(t|s); where mu(s,t) = 0, that of the other cells' mu(s), which is -1.
@@ -153,12 +153,12 @@ class Dense:
             slope = slope + a.gamma[:, None] * torch.where(mu > 0, mu.where(mu > 0, 1.0).log() + 1, 0.0)
         return m, value, slope
 
-    def possible(self, a: Arcs) -> Tensor:
+    def possible(self, a: StackedArcs) -> Tensor:
         """Which joint states no believed arc makes impossible, (P, states)."""
         zero = (a.log_p == -math.inf) & (a.beta > 0)[:, self.arc_at]
         return self.entries.back(zero.to(DTYPE)) == 0
 
-    def descend(self, start: Tensor, a: Arcs, iterations: int, rate: float) -> tuple[Tensor, Tensor]:
+    def descend(self, start: Tensor, a: StackedArcs, iterations: int, rate: float) -> tuple[Tensor, Tensor]:
         """The best mu that Adam passes on its way from `start`, and mu(s,t) of all that it passes, added up.
 
         Impossible states stay empty; a start that has nothing else is given up for the uniform joint.

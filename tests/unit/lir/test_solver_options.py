@@ -14,7 +14,7 @@ from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.setting import solver_for
-from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, by_name
+from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, solver_named
 from dissonance.solvers.base import DEFAULT_TOL
 
 MEGABYTE = 2**20
@@ -114,7 +114,7 @@ def test_there_is_one_default_tolerance():
     """That of the concave-convex procedure is none between bounds: it says when to stop its rounds."""
     assert Newton().tol == CliqueTreeSolver().tol == JointSolver().tol == Auto().tol == Paper().tol == DEFAULT_TOL
     for name in set(SOLVERS) - {"concave-convex"}:
-        assert getattr(by_name(name), "tol", DEFAULT_TOL) == DEFAULT_TOL, name
+        assert getattr(solver_named(name), "tol", DEFAULT_TOL) == DEFAULT_TOL, name
 
 
 def test_a_finer_tolerance_gives_closer_bounds():

@@ -54,7 +54,7 @@ FLOWS: dict[str, Callable[[], Flow]] = {
 }
 
 
-def by_name(flow: Flow | str) -> Flow:
+def flow_named(flow: Flow | str) -> Flow:
     """The flow of that name, with its default options."""
     if not isinstance(flow, str):
         return flow
@@ -63,4 +63,4 @@ def by_name(flow: Flow | str) -> Flow:
     return FLOWS[flow]()
 
 
-__all__ = ["FLOWS", "ODE", "Descent", "Flow", "FullControl", "Movement", "Natural", "Step", "by_name", "exp"]
+__all__ = ["FLOWS", "ODE", "Descent", "Flow", "FullControl", "Movement", "Natural", "Step", "exp", "flow_named"]

@@ -35,13 +35,13 @@ def natural_gradient(
     for run in range(len(joints[0])):
         one, mine = parameters.one(run), {k: v[run : run + 1] for k, v in theta.items()}
         R = torch.cat([_root(one, i, mine, joint[run], keys) for i, joint in zip(arcs, joints, strict=True)])  # noqa: N806
-        x = inverse(R, torch.cat([slope[k][run].reshape(-1) for k in keys]), damping)
+        x = solve_fisher(R, torch.cat([slope[k][run].reshape(-1) for k in keys]), damping)
         for k, part in zip(keys, x.split([theta[k][run].numel() for k in keys]), strict=True):
             found[k][run] = part.reshape(theta[k][run].shape)
     return found
 
 
-def inverse(R: Tensor, slope: Tensor, damping: float = 0.0) -> Tensor:  # noqa: N803
+def solve_fisher(R: Tensor, slope: Tensor, damping: float = 0.0) -> Tensor:  # noqa: N803
     """(R'R)^+ slope, or (R'R + damping 1)^-1 slope."""
     _, s, V = torch.linalg.svd(R, full_matrices=False)  # noqa: N806
     inside = V @ slope

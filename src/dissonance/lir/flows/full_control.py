@@ -14,7 +14,7 @@ from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.projection import projected, projects
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
-from dissonance.lir.local import MASS, Local, narrow, over, rows
+from dissonance.lir.local import MASS, Local, by_run, narrow, over
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 
@@ -148,8 +148,8 @@ class FullControl:
         for _ in range(20 * self.sweeps):
             slope = local.pull(theta, local.solve(theta), only=tuple(keys))
             slope = {k: torch.where(free[k], slope[k], 0.0) for k in keys}
-            square = torch.stack([rows(g * g).sum(1) for g in slope.values()]).sum(0)
-            off = torch.stack([rows(g.abs()).amax(1) for g in slope.values()]).amax(0)
+            square = torch.stack([by_run(g * g).sum(1) for g in slope.values()]).sum(0)
+            off = torch.stack([by_run(g.abs()).amax(1) for g in slope.values()]).amax(0)
             trial = {**theta, **{k: theta[k] - over(length, theta[k]) * slope[k] for k in keys}}
             trial, _ = local.parameters.admissible(trial)
             after = local.solve(trial)
@@ -167,7 +167,7 @@ def _full(local: Local, i: int, any_part: bool = False) -> Tensor:
     keys = local.parameters.keys(local.parameters.arcs[i])
     if not keys:
         return torch.zeros(len(local.parameters), dtype=torch.bool)
-    full = torch.cat([rows(narrow(local.control[k]) > 0) for k in keys], 1)
+    full = torch.cat([by_run(narrow(local.control[k]) > 0) for k in keys], 1)
     return full.any(1) if any_part else full.all(1)
 
 

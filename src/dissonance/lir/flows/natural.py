@@ -13,7 +13,7 @@ from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.fisher import natural_gradient, of_softmax
 from dissonance.lir.flows.projection import approached
 from dissonance.lir.inner.base import Solved
-from dissonance.lir.local import MASS, Local, over, rows
+from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Parameters, Stacked
 
 
@@ -112,7 +112,7 @@ def _exactly(
     if len(arcs) == 1 and arc.cpd.can("approach"):
         return _approach(local, arcs[0], theta, found, solved.every(parameters, arc), soft, h)
     if alike and all(a.cpd.can("match") for a in tied):
-        chi = torch.cat([rows(local.control[k]) for k in parameters.keys(arc)], 1)
+        chi = torch.cat([by_run(local.control[k]) for k in parameters.keys(arc)], 1)
         one = (beta == 0) | (beta == beta.amax(1, keepdim=True))
         even = soft & (chi == chi[:, :1]).all(1) & one.all(1)
         runs = moves if any(a.cpd.density for a in tied) else even  # densities have no Fisher matrix here

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dissonance.lir.inner.base import Inner, Solved
-from dissonance.lir.local import Local, rows
+from dissonance.lir.local import Local, by_run
 from dissonance.lir.parameters import Stacked
 
 LARGEST = 512
@@ -85,4 +85,4 @@ def _newton(
 
 
 def _largest(slope: Stacked) -> Tensor:
-    return torch.stack([rows(g.abs()).amax(1).double() for g in slope.values()]).amax(0)
+    return torch.stack([by_run(g.abs()).amax(1).double() for g in slope.values()]).amax(0)

@@ -15,7 +15,6 @@ from dissonance.distributions.tree import Tree
 from dissonance.inconsistency import Inconsistency
 from dissonance.numerics import DTYPE
 from dissonance.solvers.convex.program import Structure
-from dissonance.solvers.extended import Extended
 
 LARGEST = 2**16
 """Joint states up to which total variation is taken over the joint; beyond, it is the largest over the clusters."""
@@ -72,7 +71,7 @@ def of_results(results: Sequence[Inconsistency]) -> Compromise:
         elif math.prod(v.size for v in mu.variables) <= LARGEST:
             flat.append(mu.joint().table.reshape(-1))
         else:
-            tables = [t for p in mu.parts for t in p.tables] if isinstance(mu, Extended) else mu.tables
+            tables = [t for p in getattr(mu, "parts", (mu,)) for t in p.tables]
             flat.append(torch.cat([torch.zeros(0, dtype=DTYPE), *(t.reshape(-1) for t in tables)]))
             sizes = torch.tensor([t.numel() for t in tables], dtype=torch.long)
             cluster = torch.repeat_interleave(torch.arange(len(tables)), sizes)

@@ -31,7 +31,7 @@ from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import check_bytes
-from dissonance.solvers.paper import Arcs, Dense, Paper
+from dissonance.solvers.paper import Dense, Paper, StackedArcs
 
 BYTES_PER_STATE = 400
 """What a joint state of a run takes, roughly: Adam has a few vectors of them, and each arc its index."""
@@ -158,9 +158,9 @@ class Unconverged:
         mu, _ = self.dense.descend(self.dense.uniform(len(log_p)), arcs, self.solver.iterations, self.rate)
         return self.dense.entries.sums(mu)[:, self.parameters.spans[arc.name]]
 
-    def _arcs(self, log_p: Tensor, a: Attentions) -> Arcs:
+    def _arcs(self, log_p: Tensor, a: Attentions) -> StackedArcs:
         hard = (a.beta == math.inf).any(0)
         if hard.any():
             odd = self.parameters.arcs[int(hard.nonzero()[0])]
             raise CapabilityError(f"{odd} is hard (beta = inf), and the paper's solver has no constraints.")
-        return Arcs(log_p, a.beta, a.alpha, a.gamma)
+        return StackedArcs(log_p, a.beta, a.alpha, a.gamma)

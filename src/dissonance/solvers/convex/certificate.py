@@ -36,9 +36,14 @@ def normalise(I: Ints, X: Floats, L: Ints) -> None:
                 for e in range(first, stop):
                     X[x_q + e] = X[x_p + e]
                 continue
-            total = 0.0
+            total, largest = 0.0, 0.0
             for e in range(first, stop):
-                X[x_q + e] = math.exp(min(X[x_y + e], 700.0))
+                largest = max(largest, X[x_y + e])
+            if largest > 700.0:  # the exponential would overflow
+                for e in range(first, stop):
+                    X[x_y + e] -= largest
+            for e in range(first, stop):
+                X[x_q + e] = math.exp(X[x_y + e])
                 total += X[x_q + e]
             shift, part = math.log(total) if total > 0.0 else -np.inf, 1.0 / total
             for e in range(first, stop):
