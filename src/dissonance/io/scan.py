@@ -6,8 +6,8 @@ import re
 
 from dissonance.errors import FormatError
 
-SKIPPED = re.compile(r"(?:\s++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
-"""Space and comments as in C."""
+SKIPPED = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+"""Space and comments as in C. Not possessive: Python 3.11.2 goes on behind a comment that does not end."""
 WORD = re.compile(r'(?:[^\s(){}\[\],;|"/]|/(?![/*]))++')
 STRING = re.compile(r'"([^"\n]*+)"')
 SHOWN = 30
