@@ -68,6 +68,8 @@ class Auto(Solver):
 
 def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
     """The solver of each component; raises CapabilityError for one that it is not for."""
+    if not hasattr(solver, "choose"):
+        raise DissonanceError(f"{type(solver).__name__} is no solver: have it inherit from dissonance.solvers.Solver.")
     found = [solver.choose(c) for c in components]
     for c, s in zip(components, found, strict=True):
         beyond = c.kinds - s.takes

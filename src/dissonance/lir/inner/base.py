@@ -167,14 +167,8 @@ class Slopes(NamedTuple):
     gradient: Stacked
 
 
-def refuse_contexts(contexts: Sequence[Theta]) -> None:
-    """Raise if a focus brings data for cpds that hold none."""
-    if any(contexts):
-        raise DissonanceError("a focus with a context needs cpds that hold data; these are tables.")
-
-
 class Inner(Protocol):
-    """Anything that can bound the inconsistency of P runs at theta."""
+    """Anything that can bound the inconsistency of P runs at theta: of tables, unless it says otherwise."""
 
     @property
     def parameters(self) -> Parameters:
@@ -183,8 +177,8 @@ class Inner(Protocol):
 
     @property
     def contexts(self) -> Sequence[Theta]:
-        """Values in the place of the buffers of the runs."""
-        ...
+        """Values in the place of the buffers of the runs; tables have none."""
+        return [{}] * len(self.parameters)
 
     def alone(self, k: int) -> Inner:
         """The same for run k by itself."""
@@ -193,17 +187,18 @@ class Inner(Protocol):
     @property
     def random(self) -> bool:
         """Whether answers are averages over samples."""
-        ...
+        return False
 
     @property
     def supports_varying(self) -> bool:
         """Whether attention may depend on the sample."""
-        ...
+        return False
 
     def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
         """What the runs are seen with from now on: values of their buffers, seeds of their samples, and the parameters
         in which derivatives will be asked for first (None: all)."""
-        ...
+        if any(contexts):
+            raise DissonanceError("a focus with a context needs cpds that hold data; these are tables.")
 
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
         """Bounds, mu(s,t), and derivatives."""
@@ -211,7 +206,7 @@ class Inner(Protocol):
 
     def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
         """Bounds and derivatives in these parameters where they are averages over samples; None where they are not."""
-        ...
+        return None
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """mu* at theta; at gamma = 0 the gamma -> 0+ selection, because the minimisers are many (erratum 24)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,12 +21,12 @@ from torch import Tensor
 from dissonance.attended import Attended
 from dissonance.distributions import Tree
 from dissonance.focus import Attention
-from dissonance.lir.inner.base import TENSORS, Attentions, Slopes, Solved, refuse_contexts
+from dissonance.lir.inner.base import TENSORS, Attentions, Inner, Solved
 from dissonance.lir.inner.compromise import Compromise, of_cells
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Arc, Theta
+from dissonance.pdg import Arc
 from dissonance.problem import Component, prepare
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.base import FEASIBLE
@@ -79,7 +79,7 @@ class Memory:
         return same & (self.log_p[runs] == log_p).all(1)
 
 
-class Batched:
+class Batched(Inner):
     """Interior points on the junction tree of the whole PDG, for all runs together; warm-started, certified to `tol`.
 
     A warm start that does not lead to a tight proof is forgotten and the problem solved afresh; one whose bounds still
@@ -101,29 +101,6 @@ class Batched:
     def alone(self, k: int) -> Batched:
         """The same for run k by itself."""
         return Batched(self.parameters.one(k), self.solver)
-
-    @property
-    def contexts(self) -> Sequence[Theta]:
-        """None: tables hold no data."""
-        return [{}] * len(self.parameters)
-
-    @property
-    def random(self) -> bool:
-        """No: tables are not sampled."""
-        return False
-
-    @property
-    def supports_varying(self) -> bool:
-        """No: one program has one attention a run."""
-        return False
-
-    def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
-        """Tables hold no data that a context could replace."""
-        refuse_contexts(contexts)
-
-    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
-        """None: nothing is sampled."""
-        return None
 
     def fork(self) -> Batched:
         """The same, knowing the same, with a memory of its own from here on."""

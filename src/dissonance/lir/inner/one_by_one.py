@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
-from dissonance.lir.inner.base import Attentions, Slopes, Solved, rows_of
+from dissonance.lir.inner.base import Attentions, Inner, Slopes, Solved, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
@@ -59,7 +59,7 @@ class _Asked:
         return unmoved and (attention is self.attention or bool(attention.same(self.attention).all()))
 
 
-class OneByOne:
+class OneByOne(Inner):
     """Any solver, through the front door: for what cannot be batched. It remembers its last few answers."""
 
     def __init__(self, parameters: Parameters, solver: Solver) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -26,10 +25,10 @@ from torch import Tensor
 
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.lir.inner.base import Attentions, Slopes, Solved, refuse_contexts
+from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.pdg import Arc, Theta
+from dissonance.pdg import Arc
 from dissonance.problem import check_bytes
 from dissonance.solvers.paper import Dense, Paper, StackedArcs
 
@@ -59,7 +58,7 @@ class Published(Paper):
         return cls(**{f.name: getattr(solver, f.name) for f in fields(solver) if f.name != "spread"})
 
 
-class Unconverged:
+class Unconverged(Inner):
     """Adam on the clipped, normalised joint of P runs; `mu` (P, joint states) is the best it passed last time.
 
     Its memory is the one of the resolving runs: looking at the global inconsistency in between starts from there and
@@ -88,29 +87,6 @@ class Unconverged:
         made = Unconverged(self.parameters.one(k), self.solver)
         made.mu = None if self.mu is None else self.mu[k : k + 1]
         return made
-
-    @property
-    def contexts(self) -> Sequence[Theta]:
-        """None: tables hold no data."""
-        return [{}] * len(self.parameters)
-
-    @property
-    def random(self) -> bool:
-        """No: tables are not sampled."""
-        return False
-
-    @property
-    def supports_varying(self) -> bool:
-        """No."""
-        return False
-
-    def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
-        """Tables hold no data that a context could replace."""
-        refuse_contexts(contexts)
-
-    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
-        """None: nothing is sampled."""
-        return None
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """The joint that was passed last."""
