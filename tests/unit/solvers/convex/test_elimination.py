@@ -175,3 +175,26 @@ def test_parts_that_have_nothing_in_common_have_a_root_each():
     assert (one.structure.layout.parent < 0).sum() == 3 == Dense(whole, one.structure).e.sum()
     check(whole, one, 9)
     check(whole, one, 10, refinements=1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_step_that_is_lengthened_still_solves_its_equations_and_can_be_taken_as_far(seed: int):
+    """Whichever corrector is the last to be kept: its right side and its target stand together."""
+    _, one = [*small(STYLES["soft"], 0.0)][seed]
+    work = odd_point(one, seed)
+    (row,) = work.rows()
+    _, _, _, gap, rest, _ = steps.measure(*row)
+    elimination.factor(*row, work.clusters)
+    steps.aim(*row, 0.0)
+    interior.solve_system(*row, work.clusters, 0, 0, 1.0)
+    tau = steps.correct(*row[1:], gap, rest, 1e-9, 0.3)
+    interior.solve_system(*row, work.clusters, 0, 0, 1.0)
+    before = np.minimum(steps.step_lengths(*row[1:]), 1.0).prod()
+    interior.lengthen(*row, work.clusters, tau)
+    assert np.minimum(steps.step_lengths(*row[1:]), 1.0).prod() >= before * (1 - 1e-12)
+    L = work.L
+    mu, r, g, target = (work.view(name, L.cells)[0] for name in ("mu", "r", "g", "target"))
+    np.testing.assert_allclose(g, target / mu - r, rtol=1e-12)
+    steps.residual(*row, 1.0)
+    assert np.abs(work.view("left", L.cells)[0]).max() < 1e-8 * max(1.0, np.abs(g).max())
+    assert np.abs(work.view("off", L.unknowns)[0]).max() < 1e-10

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import chain, component, inf, loop, nudged, program, spread
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dissonance import Attention, inconsistency
 from dissonance.solvers.convex import solve as solving
@@ -162,3 +163,18 @@ def test_the_number_of_threads_is_what_the_environment_asks_for(
         monkeypatch.undo()
         threads.allowed.cache_clear()
     assert found == wanted if wanted else found >= 1
+
+
+def blas_threads() -> set[int]:
+    """How many threads the BLAS libraries of this process may use."""
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_inside_and_what_it_had_outside_also_when_entered_twice():
+    with threadpool_limits(3, user_api="blas"):
+        before = blas_threads()
+        with threads.without_blas_threads():
+            with threads.without_blas_threads():
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == before != {1}
