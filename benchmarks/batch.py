@@ -96,7 +96,7 @@ def solved(program: Program, tol: float, device: str, near: np.ndarray | None = 
 def made(c: Component, arcs: Arcs) -> Program:
     """Numbered from nothing."""
     forget_structures()
-    s = structure(c, c.tree)
+    s = structure(c.shape, c.tree)
     return Program(s, s.numbers(arcs))
 
 

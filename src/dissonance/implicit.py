@@ -122,7 +122,7 @@ def input_gradients(
     from dissonance.solvers.convex.solve import adjoint as adjoint_step
 
     arcs = Arcs.of([component])
-    ((s, _),) = by_support(component, tree, arcs)
+    ((s, _),) = by_support(component.shape, tree, arcs)
     assert s is not None
     x, lam = adjoint_step(s, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
     parts = s.tables(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -17,13 +17,46 @@ from dissonance.collector import uncollected
 from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import Variable
+
+Bools = npt.NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps)
 
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What problems share that differ in their numbers only: the sizes of variables, the scopes of arcs (sources
+    first, as numbers), how many sources each has, which are hard, and whether gamma > 0."""
+
+    sizes: Mapping[str, int]
+    scopes: Lists
+    sources: Index
+    hard: Bools
+    structural: bool
+
+    @classmethod
+    def of(cls, variables: Iterable[Variable], arcs: Sequence[Arc], hard: Bools, structural: bool) -> Shape:
+        """That of arcs over some variables."""
+        sizes = {v.name: v.size for v in variables}
+        place = {name: i for i, name in enumerate(sizes)}
+        scopes = Lists.of([a.names for a in arcs], place.__getitem__)
+        return cls(sizes, scopes, np.array([len(a.sources) for a in arcs], dtype=np.int64), hard, structural)
+
+    @cached_property
+    def key(self) -> object:
+        """Equal if the shape is."""
+        arrays = *self.scopes, self.sources, self.hard
+        return tuple(self.sizes.items()), *(x.tobytes() for x in arrays), self.structural
+
+    @cached_property
+    def tree(self) -> Tree:
+        """A min-fill junction tree with a cluster for every arc."""
+        return decompose_numbered(self.sizes, self.scopes)
 
 
 @dataclass(frozen=True)
@@ -60,20 +93,14 @@ class Component:
         return not self.variables[0].is_finite and not self.is_drawn
 
     @cached_property
-    def sizes(self) -> dict[str, int]:
+    def shape(self) -> Shape:
+        """What it shares with those that differ in their numbers only."""
+        return Shape.of(self.variables, [a.arc for a in self.arcs], self.hard, self.gamma > 0)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
         """How many values each variable has."""
-        return {v.name: v.size for v in self.variables}
-
-    @cached_property
-    def scopes(self) -> Lists:
-        """The scopes of the arcs, a variable being its place among all."""
-        place = {v.name: i for i, v in enumerate(self.variables)}
-        return Lists.of([a.arc.names for a in self.arcs], place.__getitem__)
-
-    @cached_property
-    def sources(self) -> Index:
-        """How many sources each arc has: in its scope they come first."""
-        return np.array([len(a.arc.sources) for a in self.arcs], dtype=np.int64)
+        return self.shape.sizes
 
     @cached_property
     def beta(self) -> Array:
@@ -86,7 +113,7 @@ class Component:
         return np.array([a.alpha for a in self.arcs], dtype=np.float64)
 
     @cached_property
-    def hard(self) -> npt.NDArray[np.bool_]:
+    def hard(self) -> Bools:
         """Which arcs mu must satisfy."""
         return self.beta == math.inf
 
@@ -101,10 +128,10 @@ class Component:
         """These arcs alone."""
         return PDG(*(a.arc for a in self.arcs), variables=self.variables)
 
-    @cached_property
+    @property
     def tree(self) -> Tree:
         """A min-fill junction tree with a cluster for every arc."""
-        return decompose_numbered(self.sizes, self.scopes)
+        return self.shape.tree
 
     @cached_property
     def weights(self) -> dict[Mechanism, float]:

@@ -45,7 +45,7 @@ def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generato
         local.solve(state.theta)
     if not state.inner.random or local.first is None:  # tables may be infinite
         return
-    for k, upper in enumerate(torch.as_tensor(local.first[1], dtype=torch.float64).tolist()):
+    for k, upper in enumerate(local.first[1].tolist()):
         if not math.isfinite(upper):
             refuse_nonfinite(state)
             theta = {**state.parameters.of(k, state.theta), **foci[k].context}

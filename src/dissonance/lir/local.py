@@ -61,7 +61,7 @@ class Local:
     tol: float = 1e-7
     solves: Tensor | int = 0
     steps: Tensor | int = 0
-    first: tuple[Tensor | list[float], Tensor | list[float]] | None = None
+    first: tuple[Tensor, Tensor] | None = None
 
     @property
     def control(self) -> Stacked:
@@ -78,40 +78,29 @@ class Local:
             self.first = found.lower, found.upper
         return found
 
-    def resolved(self, solved: Solved, runs: Tensor | None = None) -> Tensor:
+    def resolved(self, solved: Solved) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
-        a = self.attention if runs is None else self.attention.take(runs)
-        if self.attention.varying or solved.drawn:  # densities, weights of any sign: 0 is nothing special
+        a = self.attention
+        if a.varying or solved.drawn:  # densities, weights of any sign: 0 is nothing special
             return torch.zeros_like(solved.upper, dtype=torch.bool)
         return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
 
     def gradient(self, theta: Stacked) -> tuple[Solved, Stacked]:
         """The inconsistency at theta, and its gradient there."""
         solved = self.solve(theta)
-        return solved, self.pull(theta, solved)
+        return solved, self.pull(solved)
 
     def slope(self, theta: Stacked) -> Stacked:
         """The gradient at theta in the parameters that may move, at least."""
-        found = self.inner.slopes(theta, self.attention, self.reach.free)
-        if found is None:
-            return self.pull(theta, self.solve(theta), only=self.reach.free)
-        self.solves, self.steps = self.solves + 1, self.steps + found.steps
-        self.first = self.first or (found.lower, found.upper)
-        return found.gradient
+        return self.pull(self.solve(theta), self.reach.free)
 
-    def pull(
-        self, theta: Stacked, solved: Solved, runs: Tensor | None = None, only: Sequence[str] | None = None
-    ) -> Stacked:
-        """The gradient at theta of what was solved there; `runs` if that was for some of the runs only."""
-        if solved.gradient is not None and solved.drawn:
-            return solved.gradient(only)
-        still = self.resolved(solved, runs)
-        if solved.gradient is not None:
-            still = still | ~torch.isfinite(solved.upper)
-            return {
-                k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in solved.gradient(only).items()
-            }
-        return self.parameters.pull(theta, torch.where(still[:, None], 0.0, solved.slope), runs)
+    def pull(self, solved: Solved, keys: Sequence[str] | None = None) -> Stacked:
+        """The gradient of what was solved, in these parameters at least: 0 where nothing is left to resolve."""
+        slope = solved.gradient(keys)
+        if solved.drawn:
+            return slope
+        still = self.resolved(solved) | ~torch.isfinite(solved.upper)
+        return {k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in slope.items()}
 
     def attended(self, i: int) -> bool:
         """Whether any run attends to arc i."""
@@ -142,7 +131,7 @@ class Local:
         firsts = [one.first for one in each if one.first is not None]
         if self.first is None and len(firsts) == len(each):
             lower, upper = zip(*firsts, strict=True)
-            self.first = torch.cat([torch.as_tensor(x) for x in lower]), torch.cat([torch.as_tensor(x) for x in upper])
+            self.first = torch.cat(lower), torch.cat(upper)
 
 
 def narrow(chi: Tensor) -> Tensor:

@@ -48,10 +48,7 @@ class Observer:
         """The rows that were begun, with what the step has done."""
         count, names = len(traces), ("local_lower", "local_upper", "solves", "steps", "projected", "residual")
         columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)
-        each = [
-            x.expand(count).tolist() if isinstance(x, Tensor) else x if isinstance(x, list) else [x] * count
-            for x in columns
-        ]
+        each = [x.expand(count).tolist() if isinstance(x, Tensor) else [x] * count for x in columns]
         found: list[Row] = []
         for k, trace in enumerate(traces):
             mine = {name: column[k] for name, column in zip(names, each, strict=True)}

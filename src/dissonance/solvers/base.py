@@ -129,9 +129,3 @@ class Solver(Protocol):
     def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
         """Solve components that have a key in common; `near`: solutions of almost the same ones to start from."""
         return [self.solve(c) for c in components]
-
-
-def structure_key(component: Component) -> object:
-    """A key that components have in common when they differ in their numbers only."""
-    arrays = *component.scopes, component.sources, component.hard
-    return tuple(component.sizes.items()), *(x.tobytes() for x in arrays), component.gamma > 0

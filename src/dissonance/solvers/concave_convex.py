@@ -66,7 +66,7 @@ class ConcaveConvex(Solver):
         from dissonance.solvers.convex.solve import value as total
 
         arcs = Arcs.of([component])
-        ((s, _),) = Newton(budget=self.budget).structures(component, component.tree, arcs)
+        ((s, _),) = Newton(budget=self.budget).structures(component.shape, component.tree, arcs)
         if s is None:
             return infinite(component, self.name)
         numbers = s.numbers(arcs)

@@ -14,8 +14,8 @@ from dissonance.attended import Array
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.problem import BUDGET, Component, check_bytes
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite, structure_key
+from dissonance.problem import BUDGET, Component, Shape, check_bytes
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
@@ -55,7 +55,7 @@ class Newton(Solver):
 
     def batch(self, component: Component) -> object:
         """Components that differ in their numbers only."""
-        return structure_key(component)
+        return component.shape.key
 
     def together(self, count: int) -> int:
         """All on a GPU; more than a few hundred do not fit the caches of a CPU."""
@@ -70,7 +70,7 @@ class Newton(Solver):
         return self.solve_many([component])[0]
 
     def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
-        """The same for components that differ in their numbers only, together: see `structure_key`.
+        """The same for components that differ in their numbers only, together: see `Shape`.
 
         `near`: solutions of almost the same components to start from. A start that does not lead to a tight proof is
         forgotten, and the problem solved afresh.
@@ -82,7 +82,7 @@ class Newton(Solver):
                 raise CapabilityError(_not_convex(c, self.name))
         tree, arcs = self.tree(components[0]), Arcs.of(components)
         found: dict[int, Solution] = {}
-        for s, some in self.structures(components[0], tree, arcs):
+        for s, some in self.structures(components[0].shape, tree, arcs):
             here = [components[k] for k in some.tolist()]
             if s is None:
                 found |= zip(some.tolist(), [infinite(c, self.name) for c in here], strict=True)
@@ -91,12 +91,12 @@ class Newton(Solver):
                 found |= zip(some.tolist(), self._solve(s, here, arcs.take(some), before), strict=True)
         return [found[k] for k in range(len(components))]
 
-    def structures(self, component: Component, tree: Tree, arcs: Arcs) -> Iterator[tuple[Structure | None, np.ndarray]]:
+    def structures(self, shape: Shape, tree: Tree, arcs: Arcs) -> Iterator[tuple[Structure | None, np.ndarray]]:
         """Problems by what can carry mass in them; SizeError before anything is allocated that would not fit."""
         from dissonance.solvers.convex.program import by_support
 
         check_bytes(tree, BYTES_PER_CELL * tree.cells, self.budget)
-        for s, some in by_support(component, tree, arcs):
+        for s, some in by_support(shape, tree, arcs):
             if s is not None:
                 check_bytes(tree, s.bytes, self.budget)
                 if s.work > MOST_WORK:

@@ -61,7 +61,7 @@ class Paper(Solver):
         from dissonance.solvers.convex.solve import lower_from
 
         tree, numbered = single(component.sizes), Numbered.of([component])
-        ((s, _),) = Newton(budget=self.budget).structures(component, tree, numbered)
+        ((s, _),) = Newton(budget=self.budget).structures(component.shape, tree, numbered)
         if s is None:
             return infinite(component, self.name)
         dense, arcs = Dense.of(component.variables, [a.arc for a in component.arcs]), StackedArcs.of(component)

@@ -55,9 +55,9 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
 
 def _loose(component: Component) -> list[str]:
     """The arcs that are loose ends to begin with, the last first."""
-    at, scope = component.scopes
+    at, scope = component.shape.scopes
     arc = np.repeat(np.arange(len(component.arcs)), np.diff(at))
-    target = np.arange(len(scope)) >= (at[:-1] + component.sources)[arc]
+    target = np.arange(len(scope)) >= (at[:-1] + component.shape.sources)[arc]
     mentions = np.bincount(scope, component.beta[arc] != 0)
     shared = np.bincount(arc, target & (mentions[scope] != 1))
     loose = np.flatnonzero((component.beta > 0) & (component.alpha == 1) & (shared == 0))

@@ -107,7 +107,7 @@ class FullControl:
             if parameters.tabular:
                 return self._without(local, i, theta, runs)
             sure = bool(((local.attention.gamma > 0) | (local.attention.beta[:, i] == math.inf))[runs].all())
-            if sure or any(s.component.is_drawn for r in solved.results for s in r.solutions):
+            if sure or solved.drawn:
                 least, trial = _dropped(local, [i], theta)
                 if sure or _attains(local, trial, least):
                     return trial
@@ -144,18 +144,18 @@ class FullControl:
         keys = local.parameters.keys(local.parameters.arcs[i])
         free = {k: (local.control[k] > 0) & over(runs, theta[k]) for k in keys}
         length = torch.where(runs, 1.0, 0.0).to(DTYPE)
-        off = torch.zeros_like(length)
+        off, upper = torch.zeros_like(length), solved.upper
         for _ in range(20 * self.sweeps):
-            slope = local.pull(theta, local.solve(theta), only=tuple(keys))
+            slope = local.pull(local.solve(theta), keys)
             slope = {k: torch.where(free[k], slope[k], 0.0) for k in keys}
             square = torch.stack([by_run(g * g).sum(1) for g in slope.values()]).sum(0)
             off = torch.stack([by_run(g.abs()).amax(1) for g in slope.values()]).amax(0)
             trial = {**theta, **{k: theta[k] - over(length, theta[k]) * slope[k] for k in keys}}
             trial, _ = local.parameters.admissible(trial)
             after = local.solve(trial)
-            better = after.upper <= solved.upper - 1e-4 * length * square
+            better = after.upper <= upper - 1e-4 * length * square
             theta = {k: torch.where(over(better, v), trial[k], v) for k, v in theta.items()}
-            solved = replace(solved, upper=torch.where(better, after.upper, solved.upper))
+            upper = torch.where(better, after.upper, upper)
             length = torch.where(better, 2 * length, length / 4)
             if bool(((off < 1e-7) | (length * off < 1e-10) | ~runs).all()):
                 break
@@ -188,9 +188,7 @@ def _separate(local: Local, i: int) -> bool:
 
 def _mu_is_pinned(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
     """Whether hard arcs that are not under control pin mu, so that nothing the controlled ones do can move it."""
-    if not solved.results or any(bool((local.attention.beta[:, i] == math.inf).any()) for i in arcs):
-        return False
-    return all(s.component.pinned is not None for r in solved.results for s in r.solutions)
+    return solved.pinned and not any(bool((local.attention.beta[:, i] == math.inf).any()) for i in arcs)
 
 
 def _attains(local: Local, trial: Stacked, least: Solved) -> bool:
@@ -207,12 +205,9 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
         beta[runs[i], i] = 0.0
     free = local.solve(theta, replace(local.attention, beta=beta))
     # Direct solvers know small masses as well as large ones.
-    least = 0.0 if all(s.steps == 0 for r in free.results for s in r.solutions) else MASS
+    least = MASS if bool(free.steps.any()) else 0.0
     for i in arcs:
-        nothing = torch.zeros(parameters.shapes[i], dtype=DTYPE)
-        each = [free.rows(k, parameters, parameters.arcs[i]) for k in range(len(parameters))]
-        found = [nothing if x is None else x for x in each]
-        joint = torch.stack(found) if len(found) > 1 else found[0][None]
+        joint = free.every(parameters.arcs[i])
         mass = joint.sum(-1)
         p = joint / torch.where(mass > 0, mass, 1.0)[..., None]
         theta = parameters.with_table(i, theta, p, (mass > least) & runs[i][:, None])

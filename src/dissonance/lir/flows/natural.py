@@ -64,8 +64,8 @@ class Natural:
                 found, done = _exactly(local, arcs, theta, found, solved, moves, h)
             rest = moves & ~done
             if rest.any():
-                joints = [solved.every(parameters, parameters.arcs[i]) for i in arcs]
-                slope = local.pull(theta, solved, only=moving)
+                joints = [solved.every(parameters.arcs[i]) for i in arcs]
+                slope = local.pull(solved, moving)
                 direction = _direction(parameters, arcs, theta, slope, joints, self.damping)
                 for k in keys:
                     step = torch.where(local.control[k] == 0, 0.0, h * local.control[k] * direction[k])
@@ -108,9 +108,9 @@ def _exactly(
     soft = ((beta >= 0) & (beta < math.inf)).all(1) & moves
     alike = all(parameters.keys(a) == parameters.keys(arc) for a in tied)
     if alike and all(a.cpd.saturated for a in tied):
-        return _table(local, arcs, theta, found, [solved.every(parameters, a) for a in tied], soft, h)
+        return _table(local, arcs, theta, found, [solved.every(a) for a in tied], soft, h)
     if len(arcs) == 1 and arc.cpd.can("approach"):
-        return _approach(local, arcs[0], theta, found, solved.every(parameters, arc), soft, h)
+        return _approach(local, arcs[0], theta, found, solved.every(arc), soft, h)
     if alike and all(a.cpd.can("match") for a in tied):
         chi = torch.cat([by_run(local.control[k]) for k in parameters.keys(arc)], 1)
         one = (beta == 0) | (beta == beta.amax(1, keepdim=True))

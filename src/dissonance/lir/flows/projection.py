@@ -30,7 +30,7 @@ def projected(local: Local, arc: Arc, theta: Stacked, solved: Solved, runs: Tens
     for k in torch.nonzero(runs)[:, 0].tolist():
         cpd = _at(parameters, k, arc, theta)
         if len(parameters.tied(arc)) == 1:
-            joint = solved.rows(k, parameters, arc)
+            joint = solved.rows(k, arc)
             if joint is None:
                 continue
             cpd.project(joint)
@@ -71,7 +71,7 @@ def _expected(local: Local, k: int, arc: Arc, theta: Stacked, solved: Solved) ->
     parameters, total = local.parameters, None
     for a in parameters.tied(arc):
         beta = float(local.attention.beta[k, parameters.arcs.index(a)])
-        joint = solved.rows(k, parameters, a) if beta not in (0.0, math.inf) else None
+        joint = solved.rows(k, a) if beta not in (0.0, math.inf) else None
         if joint is not None:
             part = beta * _at(parameters, k, a, theta).expectations(joint)
             total = part if total is None else total + part

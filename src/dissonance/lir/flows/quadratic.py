@@ -27,12 +27,10 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     Whether the inconsistency was quadratic shows in the gradient, which must be gone.
     """
     inner = local.inner
-    if not solved.results or solved.gradient is None:  # tables have closed forms of their own
-        return None
     parts = [s for r in solved.results for s in r.solutions]
-    if not all(s.sampled and s.component.pinned is not None and s.converged for s in parts):
+    if not parts or not all(s.sampled and s.component.pinned is not None and s.converged for s in parts):
         return None
-    before = solved.gradient(None)
+    before = solved.gradient()
     free = {k: local.control[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.control[k].any()}
     found = dict(theta)
     for k in range(len(local.parameters)):

@@ -12,7 +12,7 @@ from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.inner.published import Published, Unconverged
 from dissonance.lir.parameters import Parameters
-from dissonance.solvers import Newton, Solver
+from dissonance.solvers import Solver
 
 
 def inner_for(parameters: Parameters, solver: Solver, base: Attention) -> Inner:
@@ -22,12 +22,12 @@ def inner_for(parameters: Parameters, solver: Solver, base: Attention) -> Inner:
 
 
 def _newton(parameters: Parameters, solver: Any, base: Attention) -> Inner | None:
-    batched = Batched(parameters, Newton(solver.tol, solver.budget, solver.device))
+    batched = Batched(parameters, solver)
     return batched if batched.fits() else None
 
 
 def _auto(parameters: Parameters, solver: Any, base: Attention) -> Inner | None:
-    batched = Batched(parameters, Newton(solver.tol, solver.budget, solver.device))
+    batched = Batched(parameters, solver)
     return batched if batched.fits() and not batched.loose(base) else None
 
 

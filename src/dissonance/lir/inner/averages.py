@@ -99,7 +99,7 @@ class Surroundings:
     free: Sequence[str] | None = None
 
 
-class Averages:
+class Averages(Solved):
     """The averages of P runs at theta, and their derivatives.
 
     A graph gives derivatives once: in other parameters than those first asked for it is drawn anew, from the same seed.
@@ -126,41 +126,29 @@ class Averages:
         self._ready = ready
         asked = zip(ready, self.thetas, self._seeds, strict=True)
         self._found = [one.average(theta, seed) for one, theta, seed in asked]
-        self._fresh = True
-
-    @property
-    def bounds(self) -> tuple[list[float], list[float]]:
-        """The lower and the upper bound of every run, which are the value itself where all is averaged."""
-        return [x.lower for x in self._found], [x.upper for x in self._found]
-
-    @property
-    def steps(self) -> int:
-        """The steps that solvers took, the most of any run."""
-        return max(x.steps for x in self._found)
+        lower, upper, steps, _, _ = zip(*self._found, strict=True)
+        self.lower, self.upper = torch.tensor(lower, dtype=DTYPE), torch.tensor(upper, dtype=DTYPE)
+        self.steps, self._fresh = torch.tensor(steps), True
 
     @property
     def drawn(self) -> bool:
         """Whether some of it is an average over samples: where these are infinite the gradient is 0."""
         return any(one.drawn for one in self._ready)
 
-    @cached_property
-    def solved(self) -> Solved:
-        """The same in the shape of all other answers."""
-        lower, upper = (torch.tensor(x, dtype=DTYPE) for x in self.bounds)
-        none = torch.zeros(len(lower), 0, dtype=DTYPE)
-        steps = torch.tensor([x.steps for x in self._found])
-        return Solved(lower, upper, steps, none, none, self.gradient, self.drawn, lambda: self.results)
+    @property
+    def results(self) -> Sequence[Inconsistency]:
+        """The results themselves."""
+        return self._results
 
     @cached_property
-    def results(self) -> list[Inconsistency]:
-        """The results themselves."""
+    def _results(self) -> list[Inconsistency]:
         with torch.enable_grad():
             asked = zip(self._found, self._ready, self.thetas, self._seeds, strict=True)
             return [known.result or one.result(theta, seed) for known, one, theta, seed in asked]
 
-    def gradient(self, only: Sequence[str] | None = None) -> Stacked:
+    def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all, (P, ...) each."""
-        keys = tuple(self._leaves[0] if only is None else only)
+        keys = tuple(self._leaves[0] if keys is None else keys)
         if keys not in self._known:
             if not self._fresh or not all(leaves[key].requires_grad for leaves in self._leaves for key in keys):
                 self._mark(keys)

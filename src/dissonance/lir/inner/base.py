@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc, Theta
+from dissonance.solvers.stack import Answers
 from dissonance.variables import cells
 
 
@@ -82,49 +83,38 @@ class Attentions:
         return equal & ((self.alpha == other.alpha).all(1) | (self.gamma == 0))
 
 
-TENSORS = ("lower", "upper", "steps", "joint", "slope")
-
-
-@dataclass(frozen=True)
 class Solved:
-    """The inconsistency of P runs between bounds, (P,) each, and how it depends on the tables.
-
-    Runs that are solved together have it all: `joint` (P, entries) is mu(s,t) of every arc; `slope` (P, entries) the
-    derivative in log p: -beta mu(s,t) of a soft arc (envelope theorem), mu(s) p(t|s) lambda(s,t) of a hard one with
-    multipliers lambda. Others find what they are asked for: the `gradient` in theta, in these parameters (all if None),
-    and mu(s,t) of an arc from the results themselves, which `found` has. `drawn`: some is an average over samples.
-    """
+    """The inconsistency of P runs at theta between bounds, (P,) each, mu there, and how it depends on theta; `steps`
+    (P,): those that solvers took."""
 
     lower: Tensor
     upper: Tensor
     steps: Tensor
-    joint: Tensor
-    slope: Tensor
-    gradient: Callable[[Sequence[str] | None], Stacked] | None = None
-    drawn: bool = False
-    found: Callable[[], Sequence[Inconsistency]] = tuple
+
+    @property
+    def drawn(self) -> bool:
+        """Whether some of it is an average over samples: infinite where these are, and 0 is nothing special."""
+        return False
 
     @property
     def results(self) -> Sequence[Inconsistency]:
         """What the solver of each run says; nothing where runs are solved together."""
-        return self.found()
+        return ()
 
-    def rows(self, k: int, parameters: Parameters, arc: Arc) -> Tensor | None:
-        """mu(s,t) of one arc in run k, as `CPD.project` wants it."""
-        if self.gradient is not None:
-            return rows_of(self.results[k], arc)
-        return self.joint[k, parameters.spans[arc.name]].reshape(cells(arc.sources), cells(arc.targets))
+    @property
+    def pinned(self) -> bool:
+        """Whether hard arcs determine mu in all runs."""
+        return bool(self.results) and all(s.component.pinned is not None for r in self.results for s in r.solutions)
 
-    def every(self, parameters: Parameters, arc: Arc) -> Tensor:
+    def rows(self, k: int, arc: Arc) -> Tensor | None:
+        """mu(s,t) of one arc in run k, as `CPD.project` wants it; None if mu is not about all of its variables."""
+        return rows_of(self.results[k], arc)
+
+    def every(self, arc: Arc) -> Tensor:
         """The same in all runs, (P, ...); 0 where mu is not about all of the arc's variables."""
-        if self.gradient is None:
-            return self.joint[:, parameters.spans[arc.name]].reshape(-1, cells(arc.sources), cells(arc.targets))
-        each = [rows_of(result, arc) for result in self.results]
-        if arc.is_euclidean:
-            width = 1 + dimension(arc.scope)
-            nothing = torch.zeros(width, width, dtype=DTYPE)
-        else:
-            nothing = torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
+        each = [self.rows(k, arc) for k in range(len(self.upper))]
+        sides = (1 + dimension(arc.scope),) * 2 if arc.is_euclidean else (cells(arc.sources), cells(arc.targets))
+        nothing = torch.zeros(sides, dtype=DTYPE)
         return torch.stack([nothing if x is None else x for x in each])
 
     def loose(self, arc: Arc) -> bool:
@@ -133,38 +123,40 @@ class Solved:
 
     def joints(self, parameters: Parameters) -> Tensor:
         """mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
-        if self.gradient is None:
-            return self.joint
         found = torch.zeros(len(self.upper), len(parameters.arc_at), dtype=DTYPE)
         for arc in parameters.arcs:
             if not self.loose(arc):
-                found[:, parameters.spans[arc.name]] = self.every(parameters, arc).flatten(1)
+                found[:, parameters.spans[arc.name]] = self.every(arc).flatten(1)
         return found
 
-    def take(self, keep: Tensor) -> Solved:
-        """Some of the runs."""
-        return Solved(*(getattr(self, name)[keep] for name in TENSORS))
-
-    def put(self, where: Tensor, other: Solved) -> None:
-        """Overwrite some of the runs, in place."""
-        for name in TENSORS:
-            getattr(self, name)[where] = getattr(other, name)
-
-    @classmethod
-    def blank(cls, runs: int, entries: int) -> Solved:
-        """Nothing known."""
-        low, high = (torch.full((runs,), x, dtype=DTYPE) for x in (-math.inf, math.inf))
-        zeros = torch.zeros(runs, entries, dtype=DTYPE)
-        return cls(low, high, torch.zeros(runs, dtype=torch.long), zeros, zeros.clone())
+    def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
+        """The derivatives in theta, (P, ...) each: in these parameters at least, in all if None."""
+        raise NotImplementedError
 
 
-class Slopes(NamedTuple):
-    """Bounds of P runs that are averages over samples, the steps of a solver, and the derivatives in parameters."""
+class SolvedTables(Solved):
+    """Answers to problems of tables that were solved together, at theta."""
 
-    lower: list[float]
-    upper: list[float]
-    steps: int
-    gradient: Stacked
+    def __init__(self, parameters: Parameters, theta: Stacked, answers: Answers) -> None:
+        self.lower, self.upper, self.steps = answers.lower, answers.upper, answers.steps
+        self._parameters, self._theta, self._answers = parameters, theta, answers
+
+    def rows(self, k: int, arc: Arc) -> Tensor:
+        """mu(s,t) of one arc in run k."""
+        return self.every(arc)[k]
+
+    def every(self, arc: Arc) -> Tensor:
+        """The same in all runs."""
+        joint = self._answers.joint[:, self._parameters.spans[arc.name]]
+        return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
+
+    def joints(self, parameters: Parameters) -> Tensor:
+        """mu(s,t) of every arc, (P, entries)."""
+        return self._answers.joint
+
+    def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
+        """The derivatives in all parameters."""
+        return self._parameters.pull(self._theta, self._answers.slope)
 
 
 class Inner(Protocol):
@@ -203,10 +195,6 @@ class Inner(Protocol):
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
         """Bounds, mu(s,t), and derivatives."""
         ...
-
-    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
-        """Bounds and derivatives in these parameters where they are averages over samples; None where they are not."""
-        return None
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """mu* at theta; at gamma = 0 the gamma -> 0+ selection, because the minimisers are many (erratum 24)."""

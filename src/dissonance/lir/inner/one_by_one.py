@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
-from dissonance.lir.inner.base import Attentions, Inner, Slopes, Solved, rows_of
+from dissonance.lir.inner.base import Attentions, Inner, Solved, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc, Theta
+from dissonance.problem import Problem, prepare
 from dissonance.solvers import Solver
+from dissonance.solvers.stack import Answers
 from dissonance.variables import shape
 
 
@@ -51,12 +53,51 @@ class _Asked:
     theta: Stacked
     versions: dict[str, int]
     attention: Attentions
-    answer: Solved | Averages
+    answer: Solved
 
     def same(self, theta: Stacked, attention: Attentions) -> bool:
         """Whether the question is this one: the very same tensors, unchanged since."""
         unmoved = all(theta[k] is v and v._version == self.versions[k] for k, v in self.theta.items())
         return unmoved and (attention is self.attention or bool(attention.same(self.attention).all()))
+
+
+class SolvedOneByOne(Solved):
+    """The results of P runs at theta, each found by itself."""
+
+    def __init__(self, inner: OneByOne, theta: Stacked, results: Sequence[Inconsistency]) -> None:
+        self._parameters, self._contexts = inner.parameters, inner.contexts
+        self._theta, self._results = theta, results
+        self.lower = torch.tensor([r.lower for r in results], dtype=DTYPE)
+        self.upper = torch.tensor([r.upper for r in results], dtype=DTYPE)
+        self.steps = torch.tensor([int(r.stats["steps"]) for r in results])
+        self._gradients: dict[tuple[str, ...], Stacked] = {}
+
+    @property
+    def results(self) -> Sequence[Inconsistency]:
+        """What the solver of each run says."""
+        return self._results
+
+    def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
+        """The derivatives in these parameters, or in all; 0 where the inconsistency is infinite."""
+        asked = tuple(self._theta if keys is None else keys)
+        if asked not in self._gradients:
+            self._gradients[asked] = self._gradient(asked)
+        return self._gradients[asked]
+
+    def _gradient(self, keys: Sequence[str]) -> Stacked:
+        theta = self._theta
+        leaves = {**theta, **{k: theta[k].detach().requires_grad_() for k in keys}}
+        total = torch.zeros((), dtype=DTYPE)
+        with torch.enable_grad():
+            for k, result in enumerate(self.results):
+                if math.isfinite(result.upper):
+                    own = {**self._parameters.of(k, leaves), **self._contexts[k]}
+                    for s in result.solutions:
+                        total = total + s.surrogate(own)
+        if not total.requires_grad:
+            return {k: torch.zeros_like(theta[k]) for k in keys}
+        slopes = torch.autograd.grad(total, [leaves[k] for k in keys], allow_unused=True, materialize_grads=True)
+        return dict(zip(keys, slopes, strict=True))
 
 
 class OneByOne(Inner):
@@ -124,59 +165,26 @@ class OneByOne(Inner):
 
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
         """Bounds; mu(s,t) and derivatives where they are asked for."""
-        if self.random:
-            return self.draws(theta, attention).solved
         known = self._remembered(theta, attention)
         if known is None:
-            found = self.ask(theta, attention)
-            gradient = partial(self._gradient, theta, found)
-            known = replace(self._bounds(found, 0), gradient=cache(gradient), found=lambda: found)
+            if self.random:
+                known = Averages(theta, self.parameters.home, self.around)
+                known.average([self._ready(k, attention, own) for k, own in enumerate(known.thetas)])
+            else:
+                known = SolvedOneByOne(self, theta, self.ask(theta, attention))
             self._remember(theta, attention, known)
         return known
-
-    def slopes(self, theta: Stacked, attention: Attentions, keys: Sequence[str]) -> Slopes | None:
-        """Bounds and derivatives where they are averages over samples."""
-        if not self.random:
-            return None
-        with torch.enable_grad():
-            draws = self.draws(theta, attention)
-        return Slopes(*draws.bounds, draws.steps, draws.gradient(keys)) if draws.drawn else None
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """mu* as the solver finds it, run by run."""
         return of_results(self.ask(theta, attention) if self.random else self.solve(theta, attention).results)
 
-    def draws(self, theta: Stacked, attention: Attentions) -> Averages:
-        """The answer as averages over samples, where there is something to draw."""
-        known = self._remembered(theta, attention)
-        if known is None:
-            known = Averages(theta, self.parameters.home, self.around)
-            known.average([self._ready(k, attention, own) for k, own in enumerate(known.thetas)])
-            self._remember(theta, attention, known)
-        return known
-
-    def _remembered(self, theta: Stacked, attention: Attentions) -> Any:
+    def _remembered(self, theta: Stacked, attention: Attentions) -> Solved | None:
         return next((asked.answer for asked in self._asked if asked.same(theta, attention)), None)
 
-    def _remember(self, theta: Stacked, attention: Attentions, answer: Solved | Averages) -> None:
+    def _remember(self, theta: Stacked, attention: Attentions, answer: Solved) -> None:
         versions = {k: v._version for k, v in theta.items()}
         self._asked = [_Asked(dict(theta), versions, attention, answer), *self._asked[: REMEMBERED - 1]]
-
-    def _gradient(self, theta: Stacked, found: Sequence[Inconsistency], only: Sequence[str] | None = None) -> Stacked:
-        """The derivatives in these parameters, or in all, of what was found at theta."""
-        keys = list(theta if only is None else only)
-        leaves = {**theta, **{k: theta[k].detach().requires_grad_() for k in keys}}
-        total = torch.zeros((), dtype=DTYPE)
-        with torch.enable_grad():
-            for k, result in enumerate(found):
-                if math.isfinite(result.upper):
-                    own = {**self.parameters.of(k, leaves), **self.contexts[k]}
-                    for s in result.solutions:
-                        total = total + s.surrogate(own)
-        if not total.requires_grad:
-            return {k: torch.zeros_like(theta[k]) for k in keys}
-        slopes = torch.autograd.grad(total, [leaves[k] for k in keys], allow_unused=True, materialize_grads=True)
-        return dict(zip(keys, slopes, strict=True))
 
     def _ready(self, k: int, attention: Attentions, theta: Stacked) -> PreparedProblem:
         """The problem that an attention poses run k, whatever the parameters: foci come back, step after step."""
@@ -191,23 +199,29 @@ class OneByOne(Inner):
             _forget(self._known, PREPARED * len(self.parameters))
         return self._seen[attention, k]
 
-    def tables(self, log_p: Tensor, attention: Attentions) -> Solved:
+    def tables(self, log_p: Tensor, attention: Attentions) -> Answers:
         """The same from tables (P, entries) alone, mu(s,t) and derivatives of all of them."""
         leaf = log_p.detach().requires_grad_()
-        spans = self.parameters.spans
         with torch.enable_grad():
-            found = self._found(leaf, attention)
-        solved = self._bounds(found, log_p.shape[1])
-        total = torch.stack([r.value for r in found]).sum()
-        if total.requires_grad:
-            (slope,) = torch.autograd.grad(total, leaf)
-            solved.slope.copy_(torch.where(torch.isfinite(solved.upper)[:, None], slope.nan_to_num(0.0), 0.0))
-        for k, result in enumerate(found):
+            results = self._found(leaf, attention)
+        (slope,) = torch.autograd.grad(
+            torch.stack([r.value for r in results]).sum(), leaf, allow_unused=True, materialize_grads=True
+        )
+        found = Answers.blank(*log_p.shape)
+        for k, result in enumerate(results):
+            found.lower[k], found.upper[k], found.steps[k] = result.lower, result.upper, int(result.stats["steps"])
+            if math.isfinite(result.upper):
+                found.slope[k] = slope[k].nan_to_num(0.0)
             for arc in self.parameters.arcs:
                 rows = rows_of(result, arc)
                 if rows is not None:
-                    solved.joint[k, spans[arc.name]] = rows.reshape(-1)
-        return solved
+                    found.joint[k, self.parameters.spans[arc.name]] = rows.reshape(-1)
+        return found
+
+    def problems(self, log_p: Tensor, attention: Attentions) -> list[Problem]:
+        """What each run asks, from tables (P, entries) alone."""
+        thetas = self.thetas(log_p)
+        return [prepare(self.bare, attention.one(k, self.names), theta) for k, theta in enumerate(thetas)]
 
     def _found(self, log_p: Tensor, attention: Attentions) -> list[Inconsistency]:
         """The results for tables (P, entries)."""
@@ -238,12 +252,6 @@ class OneByOne(Inner):
         """Tables (P, entries) as the parameters of `bare`."""
         shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
         return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]
-
-    def _bounds(self, found: Sequence[Inconsistency], entries: int) -> Solved:
-        lower, upper = (torch.tensor(x, dtype=DTYPE) for x in ([r.lower for r in found], [r.upper for r in found]))
-        steps = torch.tensor([int(r.stats["steps"]) for r in found])
-        zeros = torch.zeros(len(found), entries, dtype=DTYPE)
-        return Solved(lower, upper, steps, zeros, zeros.clone())
 
 
 def _forget(memory: dict[Any, PreparedProblem], most: int) -> None:

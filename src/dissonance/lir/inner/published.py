@@ -25,12 +25,13 @@ from torch import Tensor
 
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.lir.inner.base import Attentions, Inner, Solved
+from dissonance.lir.inner.base import Attentions, Inner, SolvedTables
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.pdg import Arc
 from dissonance.problem import check_bytes
 from dissonance.solvers.paper import Dense, Paper, StackedArcs
+from dissonance.solvers.stack import Answers
 
 BYTES_PER_STATE = 400
 """What a joint state of a run takes, roughly: Adam has a few vectors of them, and each arc its index."""
@@ -111,7 +112,7 @@ class Unconverged(Inner):
         if known["resolving"] is not None:
             self.fork().mu = known["resolving"]
 
-    def solve(self, theta: Stacked, attention: Attentions) -> Solved:
+    def solve(self, theta: Stacked, attention: Attentions) -> SolvedTables:
         """The incompatibility of the best that Adam passes; at gamma = 0 and without disbelief, 0 is below it."""
         with torch.no_grad():
             arcs = self._arcs(self.parameters.log_tables(theta), attention)
@@ -126,7 +127,9 @@ class Unconverged(Inner):
         lower = torch.where(plain, 0.0, torch.full_like(value, -math.inf))
         followed = joint + 2 * passed if self.solver.accumulate else joint
         slope = -attention.beta[:, self.parameters.arc_at] * followed
-        return Solved(lower, torch.maximum(value, lower), torch.full((len(value),), count), joint, slope)
+        steps = torch.full((len(value),), count)
+        answers = Answers(lower, torch.maximum(value, lower), steps, joint, slope)
+        return SolvedTables(self.parameters, theta, answers)
 
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc after the iterations of a first solve, from the uniform joint."""

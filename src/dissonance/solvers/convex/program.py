@@ -26,8 +26,7 @@ from torch import Tensor
 
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Component
-from dissonance.solvers.base import structure_key
+from dissonance.problem import Component, Shape
 from dissonance.solvers.convex.fronts import Fronts, fronts
 from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, numbering
 from dissonance.solvers.convex.room import Offsets, offsets
@@ -304,13 +303,13 @@ MOST_STRUCTURES, MOST_CELLS = 256, 1_000_000
 """How many structures are kept for the next solve, and how many cells they may have together."""
 
 
-def structure(component: Component, tree: Tree, alive: Bools = EVERY, *, most: int = MOST_STRUCTURES) -> Structure:
-    """The structure of components on a tree that have this support; the `most` that were used last are remembered."""
-    key = structure_key(component), tree.clusters, alive.tobytes()
+def structure(shape: Shape, tree: Tree, alive: Bools = EVERY, *, most: int = MOST_STRUCTURES) -> Structure:
+    """The structure of problems on a tree that have this support; the `most` that were used last are remembered."""
+    key = shape.key, tree.clusters, alive.tobytes()
     found = _RECENT.pop(key, None)
     if found is None:
         expect(SECONDS_PER_CELL * tree.cells)
-        layout = numbering(scopes(component, tree), alive, component.gamma > 0)
+        layout = numbering(scopes(shape, tree), alive, shape.structural)
         found = Structure(tree, layout, fronts(layout))
     _RECENT[key] = found
     while len(_RECENT) > 1 and (len(_RECENT) > most or sum(len(x.layout.own) for x in _RECENT.values()) > MOST_CELLS):
@@ -323,9 +322,9 @@ def forget_structures() -> None:
     _RECENT.clear()
 
 
-def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
+def by_support(shape: Shape, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
     """Problems that are alike, by what can carry mass: their structure (None: nothing can) and which they are."""
-    whole = structure(component, tree)
+    whole = structure(shape, tree)
     zero = a.log_p == -np.inf
     if not zero.any():
         yield whole, np.arange(len(a.log_p))
@@ -340,13 +339,13 @@ def by_support(component: Component, tree: Tree, a: Arcs) -> Iterator[tuple[Stru
         if not possible:
             yield None, np.array(some)
         else:
-            yield whole if alive.all() else structure(component, tree, alive), np.array(some)
+            yield whole if alive.all() else structure(shape, tree, alive), np.array(some)
 
 
-def scopes(component: Component, tree: Tree) -> Scopes:
-    """A component, on a tree over its variables, as numbers."""
-    (at, arc), sources, hard = component.scopes, component.sources, component.hard
-    home = tree.numbered_homes(component.scopes)
+def scopes(shape: Shape, tree: Tree) -> Scopes:
+    """A shape, on a tree over its variables, as numbers."""
+    (at, arc), sources, hard = shape.scopes, shape.sources, shape.hard
+    home = tree.numbered_homes(shape.scopes)
     leader = leaders(at, arc, sources, hard, home, len(tree.clusters))
     _, size, cluster_at, cluster, parent = tree.arrays
     return Scopes(size, cluster_at, cluster, parent, at, arc, sources, hard, home, leader)

@@ -76,7 +76,7 @@ def near_zero(component: Component, solution: Solution, gamma: float, start: Flo
     assert solution.tree is not None
     curved = replace(component, gamma=gamma * _least_weight(component))
     arcs = Arcs.of([curved])
-    ((s, _),) = by_support(curved, solution.tree, arcs)
+    ((s, _),) = by_support(curved.shape, solution.tree, arcs)
     assert s is not None
     return extrapolate(s, arcs, start)
 

@@ -96,14 +96,14 @@ def component(pdg: PDG, attention: Attention | None = None) -> Component:
 
 def supported(c: Component, tree: Tree | None = None) -> Structure | None:
     """The structure of a component on a tree, without the cells that can carry no mass; None if none can."""
-    ((found, _),) = by_support(c, tree or c.tree, Arcs.of([c]))
+    ((found, _),) = by_support(c.shape, tree or c.tree, Arcs.of([c]))
     return found
 
 
 def program(components: Sequence[Component] | Component, tree: Tree | None = None) -> Program:
     """Components that share their support, as one program."""
     some = [components] if isinstance(components, Component) else components
-    ((found, _),) = by_support(some[0], tree or some[0].tree, arcs := Arcs.of(some))
+    ((found, _),) = by_support(some[0].shape, tree or some[0].tree, arcs := Arcs.of(some))
     assert found is not None
     return Program(found, found.numbers(arcs))
 

@@ -16,7 +16,6 @@ from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.problem import Component
 from dissonance.solvers import CliqueTreeSolver, Newton, Solution
-from dissonance.solvers.base import structure_key
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
 from dissonance.solvers.convex.program import Arcs, by_support, forget_structures, structure
@@ -55,7 +54,7 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(gamma: float, z
         for i, p in enumerate(pdgs)
     ]
     components = [component(p, a) for p, a in zip(pdgs, attentions, strict=True)]
-    assert len({structure_key(c) for c in components}) == 1
+    assert len({c.shape.key for c in components}) == 1
     for c, s in zip(components, Newton().solve_many(components), strict=True):
         alone = CliqueTreeSolver().solve(c)
         assert s.converged == alone.converged
@@ -89,7 +88,7 @@ def test_no_start_depends_on_its_company():
 
 def test_problems_with_different_zeros_are_solved_side_by_side():
     components = varied(22, 16, zeros=0.25)
-    groups = list(by_support(components[0], components[0].tree, Arcs.of(components)))
+    groups = list(by_support(components[0].shape, components[0].tree, Arcs.of(components)))
     assert len(groups) > 4 and sorted(np.concatenate([some for _, some in groups])) == list(range(16))
     for c, s in zip(components, Newton().solve_many(components), strict=True):
         reference = convex.solve(c.pdg, c.attention)
@@ -111,7 +110,7 @@ def test_an_arc_without_weight_counts_for_nothing_in_its_problem_alone():
     beta[::2, off] = 0.0
     arcs = Arcs(arcs.log_p, beta, 0.0 * arcs.alpha, arcs.gamma)
     bounds = np.zeros((8, 3))
-    for s, some in by_support(full[0], full[0].tree, arcs):
+    for s, some in by_support(full[0].shape, full[0].tree, arcs):
         assert s is not None
         part = remembering.Program(s, s.numbers(arcs.take(some)))
         bounds[some] = solving.solve(part, spread(part, 1e-10), spread(part, 1e-9)).bounds
@@ -229,17 +228,17 @@ def test_what_does_not_fit_is_refused_before_anything_is_made():
 def test_the_same_pdg_with_other_numbers_shares_its_structure():
     rng = np.random.default_rng(17)
     one, two = (component(chain(rng, 30)) for _ in range(2))
-    assert structure(one, one.tree) is structure(two, two.tree)
+    assert structure(one.shape, one.tree) is structure(two.shape, two.tree)
     forget_structures()
-    assert structure(one, one.tree) is structure(two, two.tree)
+    assert structure(one.shape, one.tree) is structure(two.shape, two.tree)
 
 
 def test_only_so_many_structures_are_remembered():
     rng = np.random.default_rng(19)
     forget_structures()
     chains = [component(chain(rng, n)) for n in range(3, 9)]
-    made = [structure(c, c.tree, most=3) for c in chains]
+    made = [structure(c.shape, c.tree, most=3) for c in chains]
     for c, s in list(zip(chains, made, strict=True))[3:]:
-        assert structure(c, c.tree, most=3) is s
-    assert structure(chains[0], chains[0].tree, most=3) is not made[0]
+        assert structure(c.shape, c.tree, most=3) is s
+    assert structure(chains[0].shape, chains[0].tree, most=3) is not made[0]
     forget_structures()

@@ -1,0 +1,188 @@
+"""Many problems over the same arcs, in arrays: solved together, without an object for any of them.
+
+Runs of LIR are such problems. All of them live on the junction tree of all the arcs: an arc out of attention has
+beta = 0 there, so that problems that attend to different arcs stay in one batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissonance.distributions import Tree
+from dissonance.numerics import DTYPE
+from dissonance.pdg import Arc
+from dissonance.problem import Bools, Shape
+from dissonance.solvers.base import FEASIBLE
+from dissonance.solvers.convex.layout import Ints
+from dissonance.solvers.convex.program import EVERY, Arcs, Floats, Program, Structure, structure
+from dissonance.solvers.convex.solve import Outcome, Work
+from dissonance.solvers.convex.support import support
+from dissonance.solvers.exact import Newton
+from dissonance.variables import Variable, cells
+
+Group = tuple[tuple[bool, ...], bool, str]
+"""Which arcs are hard, whether gamma > 0, and which table entries are impossible (bits, in hexadecimal; none: ""): what
+the structure of a problem depends on beside its arcs."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Of P problems: the inconsistency between bounds, Newton steps, (P,) each; mu(s,t) of every arc, (P, entries); and
+    the derivative of the inconsistency in log p, (P, entries).
+
+    The last is -beta mu(s,t) of a soft arc (envelope theorem) and mu(s) p(t|s) lambda(s,t) of a hard one with
+    multipliers lambda.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    steps: Tensor
+    joint: Tensor
+    slope: Tensor
+
+    @classmethod
+    def blank(cls, count: int, entries: int) -> Answers:
+        """Nothing known."""
+        low, high = (torch.full((count,), x, dtype=DTYPE) for x in (-math.inf, math.inf))
+        zeros = torch.zeros(count, entries, dtype=DTYPE)
+        return cls(low, high, torch.zeros(count, dtype=torch.long), zeros, zeros.clone())
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of it."""
+        return [getattr(self, f.name) for f in fields(self)]
+
+    def take(self, some: Tensor) -> Answers:
+        """Those of some of the problems."""
+        return Answers(*(x[some] for x in self.tensors))
+
+    def put(self, where: Tensor, other: Answers) -> None:
+        """Overwrite some of them, in place."""
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            mine[where] = theirs
+
+    def open(self, tol: float) -> Tensor:
+        """Which are neither proved to `tol` nor proved infinite, (P,)."""
+        return ~(self.upper - self.lower <= tol * self.upper.abs().clamp(min=1.0)) & (self.lower < math.inf)
+
+
+class Stack:
+    """Problems over some arcs, whatever their tables and weights; structures that were made are remembered."""
+
+    def __init__(self, variables: Sequence[Variable], arcs: Sequence[Arc]) -> None:
+        seen = {v.name for a in arcs for v in a.scope}
+        self.variables, self.arcs = tuple(v for v in variables if v.name in seen), tuple(arcs)
+        self._structures: dict[Group, Structure | None] = {}
+
+    @cached_property
+    def plain(self) -> Group:
+        """The group of problems without hard arcs and zeros at gamma = 0."""
+        return (False,) * len(self.arcs), False, ""
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The junction tree of all the arcs."""
+        return self._shape(self.plain).tree
+
+    @cached_property
+    def _row(self) -> Ints:
+        """The row (arc and source setting) of every table entry."""
+        rows = [(cells(a.sources), cells(a.targets)) for a in self.arcs]
+        widths = np.array([t for s, t in rows for _ in range(s)], dtype=np.int64)
+        return np.repeat(np.arange(len(widths)), widths)
+
+    def _shape(self, group: Group) -> Shape:
+        return Shape.of(self.variables, self.arcs, np.array(group[0], dtype=np.bool_), group[1])
+
+    def structure(self, group: Group) -> Structure | None:
+        """What all problems of a group share; None if nothing is possible."""
+        if group not in self._structures:
+            shape = self._shape(group)
+            found: Structure | None = structure(shape, self.tree)
+            if group[2]:
+                bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8))
+                alive, possible = support(found.layout, bits[: len(found.arc_of)].astype(np.bool_))
+                found = structure(shape, self.tree, EVERY if alive.all() else alive) if possible else None
+            self._structures[group] = found
+        return self._structures[group]
+
+    def possible(self, group: Group) -> Structure:
+        """The same of a group in which something is."""
+        found = self.structure(group)
+        assert found is not None
+        return found
+
+    def groups(self, a: Arcs) -> dict[Group, Ints]:
+        """Problems by group."""
+        hard, structural, zero = a.beta == math.inf, a.gamma > 0, a.log_p == -math.inf
+        if not hard.any() and not zero.any() and (not structural.any() or structural.all()):
+            return {(self.plain[0], bool(structural[:1].any()), ""): np.arange(len(structural))}
+        dead = [""] * len(structural)
+        if zero.any():
+            bits = np.packbits(zero & (a.beta > 0)[:, self.possible(self.plain).arc_of], axis=1)
+            dead = [row.tobytes().hex() if row.any() else "" for row in bits]
+        found: dict[Group, list[int]] = {}
+        for k, (h, g) in enumerate(zip(hard.tolist(), structural.tolist(), strict=True)):
+            found.setdefault((tuple(h), g, dead[k]), []).append(k)
+        return {group: np.array(some) for group, some in found.items()}
+
+    def convex(self, group: Group, a: Arcs) -> Bools:
+        """Which problems of a group are convex and bounded, (P,)."""
+        if not group[1] and (a.beta >= 0).all():
+            return np.ones(len(a.gamma), dtype=np.bool_)
+        whole = self.possible((*group[:2], ""))
+        scale = np.abs(np.where(whole.layout.hard, 0.0, a.beta)).max(1, keepdims=True)
+        unbounded = (a.log_p == -math.inf) & (a.beta < 0)[:, whole.arc_of]
+        return (whole.weights(a) >= -1e-12 * scale).all(1) & ~unbounded.any(1)
+
+    def solve(
+        self, group: Group, a: Arcs, solver: Newton, near: Floats | None = None, known: Bools | None = None
+    ) -> tuple[Answers, Floats | None]:
+        """Answers to convex problems of one group, and where they stopped, (P, point).
+
+        `near` (P, point): where nearby problems stopped, if that is `known` (P,). One that does not lead to a tight
+        proof is forgotten, and the problem solved afresh.
+        """
+        s = self.structure(group)
+        if s is None:
+            none = Answers.blank(*a.log_p.shape)
+            none.lower[...] = math.inf
+            return none, None
+        tol = 1e-2 * solver.tol  # mu is only as good as the root of the gap
+        outcome = solver.run(Program(s, s.numbers(a)), tol, 0.5 * solver.tol, near, known)
+        return self._read(s, a, outcome), outcome.at
+
+    def _read(self, s: Structure, a: Arcs, outcome: Outcome) -> Answers:
+        """Bounds, mu(s,t) and derivatives of what was solved."""
+        joint, hard = s.joint(outcome.mu), s.layout.hard[s.arc_of]
+        slope = -np.where(hard, 0.0, a.beta[:, s.arc_of]) * joint
+        if s.hard:
+            mass = np.add.reduceat(joint, np.flatnonzero(np.diff(self._row, prepend=-1)), axis=1)[:, self._row]
+            slope = np.where(hard, mass * np.exp(a.log_p) * s.spread_multipliers(s.y(outcome.at)), slope)
+        low, high, residual = outcome.bounds.T
+        upper = np.where(residual <= FEASIBLE, high, math.inf)
+        plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
+        lower = np.minimum(np.where(plain, np.maximum(low, 0.0), low), upper)
+        impossible = outcome.contradiction > FEASIBLE
+        lower, upper = (np.where(impossible, math.inf, x) for x in (lower, upper))
+        slope = np.where(np.isfinite(upper)[:, None], slope, 0.0)
+        return Answers(*map(torch.from_numpy, (lower, upper, outcome.steps, joint, slope)))
+
+    def settle(self, group: Group, a: Arcs, solver: Newton) -> tuple[Floats, Bools]:
+        """mu (P, cells) of problems of one group whose last step moved it by next to nothing; for which it is fine."""
+        s = self.possible(group)
+        work = Work(s, s.numbers(a))
+        work.settle(np.full(len(a.gamma), 1e-12), 1e-9, 30)
+        work.certify()
+        mu, bounds = work.proved, work.bounds
+        if not s.hard:  # mu is some distribution at least
+            return mu, np.ones(len(mu), dtype=np.bool_)
+        near = bounds[:, 1] - bounds[:, 0] <= solver.tol * np.maximum(1.0, np.abs(bounds[:, 1]))
+        return mu, near & (bounds[:, 2] <= FEASIBLE)
