@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BETA1 = 0.9
-EPSILON = 1e-8
+from dissonance.adam import Adam
 
 
 @dataclass(frozen=True)
@@ -33,29 +32,24 @@ class AdamW:
     """`torch.optim.AdamW` after `clip_grad_norm_`, on parameters (runs, size) of which the last is log Z."""
 
     rates: Rates
-    mean: Tensor
-    square: Tensor
+    adam: Adam
     steps: Tensor  # taken so far, on the device
 
     @classmethod
     def fresh(cls, rates: Rates, theta: Tensor) -> AdamW:
         """No steps taken yet."""
         steps = torch.zeros((), dtype=torch.float64, device=theta.device)
-        return cls(rates, torch.zeros_like(theta), torch.zeros_like(theta), steps)
+        return cls(rates, Adam(torch.zeros_like(theta), torch.zeros_like(theta), steps, rates.beta2), steps)
 
     @torch.no_grad()
     def step(self, theta: Tensor, gradient: Tensor, share: Tensor | float) -> Tensor:
         """Move theta in place, at this share of the learning rates; return which runs could (finite gradients)."""
-        self.steps += 1
         rates = self.rates
         norm = gradient.norm(dim=1, keepdim=True)
         fine = norm.isfinite()
         gradient = torch.where(fine, gradient * (rates.clip / (norm + 1e-6)).clamp(max=1), 0)
-        self.mean.lerp_(gradient, 1 - BETA1)
-        self.square.mul_(rates.beta2).add_(gradient.square() * (1 - rates.beta2))
         rate = (rates.learning * share).expand_as(theta).clone()
         rate[:, -1:] *= rates.log_z
-        bias1, bias2 = 1 - BETA1**self.steps, 1 - rates.beta2.double() ** self.steps
-        change = self.mean / bias1 / (self.square.div(bias2.float()).sqrt_().add_(EPSILON)) + rates.decay * theta
+        change = self.adam.direction(gradient) + rates.decay * theta
         theta.sub_(torch.where(fine, rate * change, 0))
         return fine.squeeze(1)

@@ -109,7 +109,8 @@ class Trainer:
         self.kinds = Kinds.of([loss_named(r.loss) for r in runs], [Clamp.named(r.clamp) for r in runs], self.device)
         self.theta = self.shape.fresh([run.seed for run in runs]).to(self.device)
         self.parts = self.shape.split(self.theta)
-        self.adam = AdamW.fresh(self._rates(), self.theta)
+        self.optimiser = AdamW.fresh(self._rates(), self.theta)
+        self.adam = self.optimiser.adam
         self.generators = [torch.Generator(self.device).manual_seed(run.seed) for run in runs]
         self.replay = Replay.empty(len(runs), self.plan.capacity, self.walk.longest, self.device)
         self.visited = torch.zeros(len(runs), self.walk.states, dtype=torch.bool, device=self.device)
@@ -175,8 +176,8 @@ class Trainer:
     def _move(self, rows: int) -> Tensor:
         """Move the policies against their gradients on the trajectories drawn; the losses."""
         loss, gradient = self.gradient(self.tau, rows)
-        share = 1 - (1 - LEAST) * self.adam.steps / self.plan.iterations
-        self.stuck += ~self.adam.step(self.theta, gradient, share)
+        share = 1 - (1 - LEAST) * self.optimiser.steps / self.plan.iterations
+        self.stuck += ~self.optimiser.step(self.theta, gradient, share)
         return loss
 
     def rollout(self, uniform: Tensor) -> Trajectories:
@@ -263,7 +264,7 @@ class Trainer:
             if state[what] != value:
                 raise FormatError(f"the checkpoint was written with other {what}; give the same, or another folder.")
         self.iteration = state["iteration"]
-        self.adam.steps.fill_(self.iteration)
+        self.optimiser.steps.fill_(self.iteration)
         for name, to in (("theta", self.theta), ("mean", self.adam.mean), ("square", self.adam.square)):
             to.copy_(state[name])
         self.replay.restore(state["replay"], self.walk)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.adam import Adam
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
@@ -168,8 +169,8 @@ class Dense:
         x = torch.where(kept.sum(1, keepdim=True) > 0, kept, alive.to(DTYPE))
         x = x / x.sum(1, keepdim=True).clamp(min=1e-300)
         best, lowest = x, torch.full((len(x), 1), math.inf, dtype=DTYPE)
-        passed, first, second = torch.zeros_like(a.log_p), torch.zeros_like(x), torch.zeros_like(x)
-        for t in range(1, iterations + 1):
+        passed, adam = torch.zeros_like(a.log_p), Adam.fresh(x)
+        for _ in range(iterations):
             clipped = x.clamp(min=0)
             total = clipped.sum(1, keepdim=True)
             mu = clipped / total
@@ -178,10 +179,7 @@ class Dense:
             best, lowest = torch.where(cost <= lowest, mu, best), torch.minimum(cost, lowest)
             passed += m
             inward = (slope - (slope * mu).sum(1, keepdim=True)) / BIT / total + 2 * (total - 1)
-            g = torch.where((x >= 0) & alive, inward, 0.0)
-            first = 0.9 * first + 0.1 * g
-            second = 0.999 * second + 0.001 * g * g
-            x = x - rate * first / (1 - 0.9**t) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
+            x = x - rate * adam.direction(torch.where((x >= 0) & alive, inward, 0.0))
         return best, passed
 
 

@@ -129,14 +129,14 @@ def test_log_z_learns_at_its_own_rate():
 def test_a_gradient_that_is_not_finite_is_passed_over():
     columns = {"learning": [1e-2] * 2, "beta2": [0.9] * 2, "clip": [1.0] * 2, "log_z": [1.0] * 2, "decay": [0.1] * 2}
     theta = torch.ones(2, 3)
-    adam = AdamW.fresh(Rates.of(columns, "cpu"), theta)
+    optimiser = AdamW.fresh(Rates.of(columns, "cpu"), theta)
     for k, last in enumerate((1.0, float("inf"), float("nan"), 1.0)):
         before = theta.clone()
-        moved = adam.step(theta, torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, last]]), 1.0)
+        moved = optimiser.step(theta, torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, last]]), 1.0)
         assert moved.tolist() == [True, k in (0, 3)]
         assert (theta[1] != before[1]).any() == (k in (0, 3))
         assert (theta[0] != before[0]).all()
-    assert theta.isfinite().all() and adam.mean.isfinite().all() and adam.square.isfinite().all()
+    assert theta.isfinite().all() and optimiser.adam.mean.isfinite().all() and optimiser.adam.square.isfinite().all()
 
 
 def test_the_learning_rate_falls_like_that_of_torch(monkeypatch: pytest.MonkeyPatch):

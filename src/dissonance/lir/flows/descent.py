@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dissonance.adam import Adam
 from dissonance.errors import DissonanceError, suggest
 from dissonance.lir.flows.base import Movement
 from dissonance.lir.local import Local
@@ -24,23 +25,18 @@ class Stepper(Protocol):
         ...
 
 
-class _Adam:
-    """m <- .9 m + .1 g, v <- .999 v + .001 g^2, x <- x - rate m^ / (sqrt v^ + eps), with ^ unbiased."""
+class Renewed:
+    """Adam on some tensors, for one step of LIR."""
 
     def __init__(self, leaves: list[Tensor], rate: float, eps: float = 1e-8) -> None:
-        self.leaves, self.rate, self.eps, self.count = leaves, rate, eps, 0
-        self.moments = [(torch.zeros_like(x), torch.zeros_like(x)) for x in leaves]
+        self.rate, self.leaves = rate, [(x, Adam.fresh(x, eps)) for x in leaves]
 
     @torch.no_grad()
     def step(self) -> None:
         """Move the tensors."""
-        self.count += 1
-        for x, (m, v) in zip(self.leaves, self.moments, strict=True):
+        for x, adam in self.leaves:
             assert x.grad is not None
-            m.lerp_(x.grad, 0.1)
-            v.mul_(0.999).addcmul_(x.grad, x.grad, value=0.001)
-            spread = (v / (1 - 0.999**self.count)).sqrt_().add_(self.eps)
-            x.addcdiv_(m, spread, value=-self.rate / (1 - 0.9**self.count))
+            x.sub_(adam.direction(x.grad), alpha=self.rate)
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Descent:
     so that `steps=1` is training as torch.optim does it, moments and all. Adam is no gradient flow: it goes as fast
     where the inconsistency is flat as where it is steep. `optimizer`: a name in torch.optim, or a function that makes
     an optimiser of a list of tensors; it must treat components apart, as all but LBFGS do. Plain "Adam" that is renewed
-    is written out here: importing torch.optim takes seconds.
+    is the library's own: importing torch.optim takes seconds.
     """
 
     optimizer: str | Callable[[list[Tensor]], Stepper] = "Adam"
@@ -75,7 +71,7 @@ class Descent:
         if not isinstance(self.optimizer, str):
             return self.optimizer(leaves)
         if self.optimizer.lower() == "adam" and set(self.options) <= {"eps"} and not self.keep:
-            return _Adam(leaves, self.rate, **self.options)
+            return Renewed(leaves, self.rate, **self.options)
         known = {n.lower(): n for n in dir(torch.optim) if n[0].isupper() and n not in ("Optimizer", "LBFGS")}
         if self.optimizer.lower() not in known:
             raise DissonanceError(
