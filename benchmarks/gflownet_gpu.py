@@ -52,7 +52,7 @@ def timed(runs: int, height: int, seconds: float = 5.0) -> tuple[float, float, f
     grid = hyper_grid(4, height, "original")
     trainer = Trainer([TrainingRun(seed=i) for i in range(runs)], [grid] * runs, TrainingPlan(), "cuda")
     trainer.parts["heads_bias"][:, grid.actions] = EXIT_BIAS
-    trainer.adam.rates.learning.zero_()
+    trainer.optimiser.rates.learning.zero_()
     for _ in range(20):  # kernels are compiled, launches recorded
         trainer.step()
     torch.cuda.synchronize()

@@ -175,7 +175,7 @@ def clarabel(pdg: PDG, known: bool) -> tuple[float, float]:
 
 def made(component: Component) -> Program:
     """The program of a component, on its junction tree."""
-    s = program.structure(component, component.tree)
+    s = program.structure(component.shape, component.tree)
     return Program(s, s.numbers(Arcs.of([component])))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,7 @@ class Attended:
     """An arc that matters: its table of log p over (sources..., targets...) as numbers, and its two weights.
 
     An arc without a table has an empty one: it is linear-Gaussian, or else it can only be drawn from and scored.
+    `scope` are the names of the `sources`, then of the `targets`; `hard`: mu must satisfy the cpd.
     """
 
     arc: Arc
@@ -32,36 +33,18 @@ class Attended:
     beta: float
     alpha: float
     varying: Varying | None = None
+    name: str = field(init=False, repr=False, compare=False)
+    scope: Scope = field(init=False, repr=False, compare=False)
+    sources: Scope = field(init=False, repr=False, compare=False)
+    targets: Scope = field(init=False, repr=False, compare=False)
+    hard: bool = field(init=False, repr=False, compare=False)
 
     def __init__(self, arc: Arc, log_p: Array, beta: float, alpha: float, varying: Varying | None = None) -> None:
         """What dataclasses do, without the detour that freezing takes: a large PDG has many of these."""
         known = self.__dict__
         known["arc"], known["log_p"], known["beta"], known["alpha"], known["varying"] = arc, log_p, beta, alpha, varying
-
-    @property
-    def name(self) -> str:
-        """The arc's name."""
-        return self.arc.name
-
-    @property
-    def sources(self) -> Scope:
-        """Names of the sources."""
-        return self.arc.source_names
-
-    @property
-    def targets(self) -> Scope:
-        """Names of the targets."""
-        return self.arc.target_names
-
-    @property
-    def scope(self) -> Scope:
-        """Names of the sources, then of the targets."""
-        return self.arc.names
-
-    @property
-    def hard(self) -> bool:
-        """Whether mu must satisfy the cpd."""
-        return self.beta == math.inf
+        known["name"], known["scope"], known["hard"] = arc.name, arc.names, beta == math.inf
+        known["sources"], known["targets"] = arc.source_names, arc.target_names
 
     @cached_property
     def deterministic(self) -> bool:

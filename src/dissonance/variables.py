@@ -91,7 +91,8 @@ Domain = Finite | Euclidean | Opaque
 class Variable:
     """A name with a domain.
 
-    The domain may be given as a number of values, as their labels, or as a domain object:
+    The domain may be given as a number of values, as their labels, or as a domain object; `is_finite` if it is one of
+    finitely many values:
 
     >>> Variable("Coin", 2), Variable("Smokes", ["no", "yes"]), Variable("Height", Euclidean(1))
     (Coin{0, 1}, Smokes{no, yes}, Height: Euclidean(1))
@@ -99,6 +100,7 @@ class Variable:
 
     name: str
     domain: Domain = field(default=Finite((0, 1)))
+    is_finite: bool = field(init=False, repr=False, compare=False)
 
     def __init__(self, name: str, domain: Domain | int | Sequence[Hashable]) -> None:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -107,7 +109,7 @@ class Variable:
             domain = Finite(tuple(range(domain)))
         elif not isinstance(domain, Finite | Euclidean | Opaque):
             domain = Finite(tuple(domain))
-        self.__dict__.update(name=name, domain=domain)
+        self.__dict__.update(name=name, domain=domain, is_finite=isinstance(domain, Finite))
 
     @property
     def size(self) -> int:
@@ -121,11 +123,6 @@ class Variable:
         if isinstance(self.domain, Finite):
             return self.domain
         raise CapabilityError(f"variable {self.name!r} is {self.domain}, not finite: it has no number of values.")
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether the domain is finite."""
-        return isinstance(self.domain, Finite)
 
     def __repr__(self) -> str:
         return f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}"

@@ -17,7 +17,7 @@ Parts = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Shape:
+class PolicyShape:
     """The network: k-hot inputs, hidden layers of one width with ReLU, and a head for P_F beside one for P_B."""
 
     inputs: int
@@ -33,7 +33,7 @@ class Shape:
             )
 
     @classmethod
-    def of(cls, dag: Dag, width: int = 256, depth: int = 3) -> Shape:
+    def of(cls, dag: Dag, width: int = 256, depth: int = 3) -> PolicyShape:
         """The network that fits this graph."""
         return cls(dag.inputs, dag.actions + 1, dag.before.shape[1], width, depth)
 

@@ -83,7 +83,7 @@ class ModLPVGFlowNet(ByLength, LogPartitionVarianceGFlowNet):  # pyright: ignore
 
 
 def theta_of(gflownet: TrajectoryBasedGFlowNet, *, gradient: bool = False) -> Tensor:
-    """The parameters of a GFlowNet of torchgfn in the order of `policy.Shape`, or their gradients.
+    """The parameters of a GFlowNet of torchgfn in the order of `policy.PolicyShape`, or their gradients.
 
     P_F and P_B must be MLPs with ReLU on one trunk, as `MLP(..., trunk=forward.trunk)` makes them. A GFlowNet without
     log Z has 0 there.

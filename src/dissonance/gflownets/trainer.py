@@ -22,7 +22,7 @@ from dissonance.gflownets.dag import Dag
 from dissonance.gflownets.exact import Fit, Terminating
 from dissonance.gflownets.losses import Clamp, Kinds, loss_named
 from dissonance.gflownets.optimiser import AdamW, Rates
-from dissonance.gflownets.policy import Parts, Shape
+from dissonance.gflownets.policy import Parts, PolicyShape
 from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows, padded
@@ -105,7 +105,7 @@ class Trainer:
             raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
         self.dags = tuple(dags)
         self.walk = Walk.of(dags, self.device)
-        self.shape = Shape.of(dags[0], self.plan.width, self.plan.depth)
+        self.shape = PolicyShape.of(dags[0], self.plan.width, self.plan.depth)
         self.kinds = Kinds.of([loss_named(r.loss) for r in runs], [Clamp.named(r.clamp) for r in runs], self.device)
         self.theta = self.shape.fresh([run.seed for run in runs]).to(self.device)
         self.parts = self.shape.split(self.theta)

@@ -17,7 +17,7 @@ from dissonance.cpds import Data, Distributed, Function, NeuralCategorical, Neur
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
-from dissonance.instances.classification import QUIET, Rows, network, variables
+from dissonance.instances.classification import QUIET, Rows, trained_network, variables
 from dissonance.lir import Cycle, Run, Trace
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Euclidean, Variable
@@ -132,7 +132,7 @@ def adversarial_training(
     refocus = Attacks(x, y, pdg.variable("Y").size, (near, attack, patch), batch, attacks, weight < 0)
 
     def read(run: Run) -> nn.Module:
-        return network(run.pdg.implicit("p") if prior else run.pdg)
+        return trained_network(run.pdg.implicit("p") if prior else run.pdg)
 
     return Instance(pdg, refocus, read, blue, patch.control, "step", QUIET)
 

@@ -39,7 +39,7 @@ class Classification:
 
     def training(self, rate: float) -> Instance[nn.Module]:
         """Move theta: a step of LIR is a step of gradient descent with this rate."""
-        return self._moving("p", rate, lambda run: network(run.pdg))
+        return self._moving("p", rate, lambda run: trained_network(run.pdg))
 
     def inference(self, control: float = inf) -> Instance[Tensor]:
         """Move the label; with full control it becomes p(Y|x)."""
@@ -117,7 +117,7 @@ def stochastic_gradient_descent(
         attention = Attention({"d": inf, "x": inf, "y": confidence, "p": 1.0})
         columns = {"x.f.rows": x, "y.p": y.to(torch.float64)}
     refocus = Batches([Focus(attention, control)], columns, batch)
-    return Instance(pdg, refocus, lambda run: network(run.pdg), attention, control, "step", QUIET)
+    return Instance(pdg, refocus, lambda run: trained_network(run.pdg), attention, control, "step", QUIET)
 
 
 class Rows(nn.Module):
@@ -144,7 +144,7 @@ def variables(p: nn.Module, x: Tensor) -> tuple[Variable, Variable]:
     return Variable("X", Euclidean(x.shape[1])), Variable("Y", logits.shape[-1])
 
 
-def network(pdg: PDG) -> nn.Module:
+def trained_network(pdg: PDG) -> nn.Module:
     """The module of the classifier p."""
     found = pdg["p"].cpd
     assert isinstance(found, NeuralCategorical)

@@ -18,7 +18,7 @@ REMEMBERED = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class StackedFocus:
     """(phi, chi) of P runs, and what the rows of their traces say about it."""
 
     of: tuple[tuple[Attention, Control], ...]
@@ -33,13 +33,13 @@ class Foci:
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         self.names = [a.name for a in parameters.arcs]
-        self._known: dict[tuple[int, ...], Stack] = {}
+        self._known: dict[tuple[int, ...], StackedFocus] = {}
 
-    def stack(self, foci: Sequence[Focus]) -> Stack:
+    def stack(self, foci: Sequence[Focus]) -> StackedFocus:
         """As arrays."""
         key = tuple(id(x) for f in foci for x in (f.attention, f.control))  # a stack keeps its objects alive
         if key not in self._known:
-            self._known[key] = Stack(
+            self._known[key] = StackedFocus(
                 tuple((f.attention, f.control) for f in foci),
                 Attentions.of([f.attention for f in foci], self.names),
                 StackedControl(self.parameters.control([f.control for f in foci])),

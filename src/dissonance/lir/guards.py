@@ -15,12 +15,12 @@ from dissonance.inconsistency import inconsistency
 from dissonance.pdg import PDG, Theta
 
 if TYPE_CHECKING:
-    from dissonance.lir.foci import Stack
+    from dissonance.lir.foci import StackedFocus
     from dissonance.lir.local import Local
     from dissonance.lir.run import Algorithm
 
 
-def surround(state: Algorithm, foci: Sequence[Focus], focus: Stack) -> None:
+def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> None:
     """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""
     inner, contexts = state.inner, [f.context for f in foci]
     if focus.attention.varying and not inner.supports_varying:

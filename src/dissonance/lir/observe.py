@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dissonance import numerics, scores
 from dissonance.lir.flows.base import Movement
-from dissonance.lir.foci import Stack
+from dissonance.lir.foci import StackedFocus
 from dissonance.lir.inner import Attentions, Compromise, Inner, Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
@@ -44,7 +44,9 @@ class Observer:
             if keep:
                 trace.snapshots[step] = {key: v.clone() for key, v in trace.theta.items()}
 
-    def rows(self, traces: Sequence[Trace], focus: Stack, local: Local, moved: Movement, seconds: float) -> list[Row]:
+    def rows(
+        self, traces: Sequence[Trace], focus: StackedFocus, local: Local, moved: Movement, seconds: float
+    ) -> list[Row]:
         """The rows that were begun, with what the step has done."""
         count, names = len(traces), ("local_lower", "local_upper", "solves", "steps", "projected", "residual")
         columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)

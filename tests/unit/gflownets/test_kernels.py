@@ -9,7 +9,7 @@ from dissonance.errors import CapabilityError
 from dissonance.gflownets import plain
 from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
-from dissonance.gflownets.policy import Shape
+from dissonance.gflownets.policy import PolicyShape
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 from dissonance.gflownets.trajectories import TransitionRows, padded
 from dissonance.gflownets.walk import Walk
@@ -31,7 +31,7 @@ def uniform(runs: int, count: int, longest: int) -> torch.Tensor:
 @pytest.mark.parametrize(("dags", "depth"), CASES)
 def test_a_rollout_in_one_launch_walks_like_the_plain_one(dags, depth: int):
     walk = Walk.of(dags, DEVICE)
-    shape = Shape.of(dags[0], width=32, depth=depth)
+    shape = PolicyShape.of(dags[0], width=32, depth=depth)
     parts = shape.split(shape.fresh([0, 1]).to(DEVICE) * 2)
     numbers = uniform(2, 50, walk.longest)  # not a multiple of a block
     expected, found = plain.rollout(parts, walk, numbers), kernels.rollout(parts, walk, numbers)
@@ -44,7 +44,7 @@ def test_a_rollout_in_one_launch_walks_like_the_plain_one(dags, depth: int):
 @pytest.mark.parametrize(("dags", "depth"), CASES)
 def test_scores_and_their_gradients_are_the_plain_ones_within_float16(dags, depth: int):
     walk = Walk.of(dags, DEVICE)
-    shape = Shape.of(dags[0], width=32, depth=depth)
+    shape = PolicyShape.of(dags[0], width=32, depth=depth)
     parts = shape.split(shape.fresh([0, 1]).to(DEVICE) * 2)
     tau = plain.rollout(parts, walk, uniform(2, 40, walk.longest))
     rows = TransitionRows.of(walk, tau, padded(int(tau.most())) + 256)  # whole blocks of padding
@@ -89,7 +89,7 @@ def test_recorded_launches_do_what_fresh_ones_do():
 
 def test_huge_policies_saturate_and_never_leave_the_graph():
     walk = Walk.of(GRIDS, DEVICE)
-    shape = Shape.of(GRIDS[0], width=32)
+    shape = PolicyShape.of(GRIDS[0], width=32)
     parts = shape.split(shape.fresh([0, 1]).to(DEVICE) * 1e4)
     tau = kernels.rollout(parts, walk, uniform(2, 30, walk.longest))
     assert bool((tau.length >= 1).all()) and bool((tau.length <= walk.longest).all())

@@ -27,7 +27,7 @@ from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.gflownets.exact import Terminating
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LIMIT, Clamp, loss_named
-from dissonance.gflownets.policy import Shape
+from dissonance.gflownets.policy import PolicyShape
 from dissonance.gflownets.torchgfn import ModLPVGFlowNet, ModTBGFlowNet, theta_of, trajectories_of
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 from dissonance.gflownets.walk import Walk
@@ -171,7 +171,7 @@ def test_the_trainer_has_the_gradient_of_torchgfn(name: str, env: HyperGrid, dra
 
 def test_a_policy_of_torchgfn_ends_where_its_samples_do(env: HyperGrid):
     gflownet, dag = make("ModTB"), hyper_grid(DIMENSIONS, HEIGHT)
-    shape = Shape.of(dag, WIDTH, DEPTH)
+    shape = PolicyShape.of(dag, WIDTH, DEPTH)
     exact = Terminating.of(dag, Walk.of([dag], "cpu"))(shape.split(theta_of(gflownet).unsqueeze(0)))[0]
     torch.manual_seed(3)
     n = 10_000

@@ -12,7 +12,7 @@ from dissonance.gflownets.bits import bit_strings
 from dissonance.gflownets.grids import hyper_grid
 from dissonance.gflownets.losses import LOSSES
 from dissonance.gflownets.optimiser import AdamW, Rates
-from dissonance.gflownets.policy import Shape, logits
+from dissonance.gflownets.policy import PolicyShape, logits
 from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 from dissonance.gflownets.training import train
@@ -263,7 +263,7 @@ def test_the_policies_of_every_loss_approach_the_reward():
 
 
 def test_the_whole_network_is_evaluated_where_states_are_few_and_at_rows_where_they_are_many():
-    shape = Shape.of(GRID, 16, 2)
+    shape = PolicyShape.of(GRID, 16, 2)
     parts = shape.split(shape.fresh([0, 1]))
     everywhere = logits(parts, GRID.active.expand(2, -1, -1))
     some = torch.tensor([[3, 5], [7, 0]])

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from dissonance.gflownets import hyper_grid, plain
-from dissonance.gflownets.policy import Shape
+from dissonance.gflownets.policy import PolicyShape
 from dissonance.gflownets.trajectories import TransitionRows
 from dissonance.gflownets.walk import Walk
 
 DAG = hyper_grid(2, 20)
 WALK = Walk.of([DAG] * 3, "cpu")
-PARTS = Shape.of(DAG, width=8, depth=2).split(Shape.of(DAG, width=8, depth=2).fresh([0, 1, 2]))
+PARTS = PolicyShape.of(DAG, width=8, depth=2).split(PolicyShape.of(DAG, width=8, depth=2).fresh([0, 1, 2]))
 
 
 @pytest.mark.parametrize("n", [1, 300, 400, 500])
