@@ -96,7 +96,7 @@ def _machine_code(function: Any) -> Any:
     """
     config, before = _numba.config, _numba.config.CACHE_DIR
     config.CACHE_DIR = str(_folder())
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # nobody calls them from C
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
     try:
         return _numba.njit(cache=True, **options)(function)
     except (OSError, RuntimeError):  # nowhere to keep it

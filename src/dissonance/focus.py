@@ -116,7 +116,7 @@ class Attention:
         )
 
     def without(self, *names: str) -> Attention:
-        """The same attention with these arcs out of mind."""
+        """The same attention with these arcs out of attention (beta = alpha = 0)."""
         return self.replace(beta=dict.fromkeys(names, 0.0), alpha=dict.fromkeys(names, 0.0))
 
     def __repr__(self) -> str:

@@ -115,7 +115,7 @@ class Inconsistency:
         return parts[0] if len(parts) == 1 else Product(self.pdg.variables, parts), error
 
     def _parts(self) -> tuple[list[Distribution], float]:
-        """mu* over the finite variables and over the Euclidean ones, as far as there are any."""
+        """mu* over the finite variables and over the Euclidean ones, if there are any."""
         drawn = [s.mu for s in self.solutions if isinstance(s, SampledSolution)]
         known = {v.name for x in drawn for v in x.variables}
         euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean) and v.name not in known]

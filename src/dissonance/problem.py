@@ -171,7 +171,7 @@ class Component:
         """Whether the objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
         if self.beta.min(initial=0.0) < 0 and any(a.beta < 0 and np.isneginf(a.log_p).any() for a in self.arcs):
             return False
-        if (self.beta >= self.gamma * self.alpha).all():  # whoever shares a mechanism
+        if (self.beta >= self.gamma * self.alpha).all():  # then so do the sums over mechanisms
             return True
         scale = np.abs(self.beta[~self.hard]).max(initial=0.0)
         return all(w >= -1e-12 * scale for w in self.weights.values())
@@ -188,8 +188,8 @@ class Component:
         return moved
 
     def without(self, name: str) -> Component:
-        """The same variables with one arc out of mind: it stays with weight 0 (a hard one goes), so that components
-        without one soft arc or another still look alike."""
+        """The same variables without one arc: it stays with weight 0 (a hard one goes), so that components without one
+        soft arc or another still have the same shape."""
         arcs = (
             replace(a, beta=0.0, alpha=0.0) if a.name == name else a for a in self.arcs if a.name != name or not a.hard
         )
@@ -238,7 +238,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Problem:
-    """Components to solve, variables nobody mentions, and what those cost: -gamma log|V| each (V is infinite if
+    """Components to solve, variables that no arc mentions, and what those cost: -gamma log|V| each (V is infinite if
     Euclidean)."""
 
     components: tuple[Component, ...]

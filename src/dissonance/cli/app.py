@@ -107,7 +107,7 @@ def run(args: Sequence[str]) -> int:
         say(str(stopped))
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; nor shall the exit complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone; do not fail again at exit
         return 1
     except Exception as error:
         if debug:

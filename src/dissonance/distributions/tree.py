@@ -19,7 +19,7 @@ Index = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 MOST = 10**100
-"""Cells from which on nobody counts."""
+"""Numbers of cells from here on are reported as this many or more."""
 
 
 SECONDS = 3e-4
@@ -182,7 +182,7 @@ def decompose(sizes: Mapping[str, int], scopes: Iterable[Scope]) -> Tree:
     """The junction forest of a min-fill elimination of the graph in which every scope is a clique.
 
     Ties go to the smaller table, then to the variable that comes first. An elimination that takes long, at cliques
-    whose tables nobody could hold, is given up: all that is left is one cluster then, and who needs tables refuses it.
+    whose tables no machine could hold, is given up: what is left becomes one cluster, which solvers refuse by its size.
     The forests made last are remembered: the same PDG is asked about again and again, with other numbers.
     """
     return decompose_numbered(sizes, Lists.of(tuple(scopes), _places(sizes).__getitem__))

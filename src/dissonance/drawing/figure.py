@@ -119,7 +119,7 @@ def _letters(mark: Writing, colours: dict[str, str], page: Any) -> list[Any]:
 
 
 def _installed() -> list[str]:
-    """The families of our list that there are, so that nobody is warned about the others."""
+    """The font families of the list that are installed, so that matplotlib does not warn about the others."""
     from matplotlib import font_manager
 
     known = {f.name for f in font_manager.fontManager.ttflist}

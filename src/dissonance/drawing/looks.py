@@ -94,7 +94,7 @@ def foci_by_name(focus: Foci | None) -> dict[str, Focus]:
 
 
 def shown_attention(pdg: PDG, foci: Mapping[str, Focus], blame: Blame | None) -> Attention:
-    """What the widths mean if nobody says: the attention blame was found with, the most of any focus, or 1."""
+    """What the widths mean by default: the attention blame was found with, the most of any focus, or 1."""
     if isinstance(blame, Inconsistency):
         return blame.attention
     if not foci:

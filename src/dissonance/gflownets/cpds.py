@@ -30,7 +30,7 @@ class Choices(CPD):
     def choose(self, states: Tensor) -> Tensor:
         """log p of every column, (n, columns): -inf where there is none."""
         allowed = self.options[states] >= 0
-        allowed = allowed | ~allowed.any(1, keepdim=True)  # where nobody ever is, anything goes
+        allowed = allowed | ~allowed.any(1, keepdim=True)  # states that are never reached: any action
         if self.net is not None:
             hot = torch.zeros(len(states), self.dag.inputs, dtype=next(self.net.parameters()).dtype)
             logits = self.net(hot.scatter_(1, self.dag.active[states], 1.0))

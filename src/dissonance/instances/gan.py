@@ -47,7 +47,7 @@ class Adversaries:
 
     @property
     def jensen_shannon(self) -> Inconsistency:
-        """JS(p_data, G) exactly, for finite X: the inconsistency with D out of mind and e believed."""
+        """JS(p_data, G) exactly, for finite X: the inconsistency with D out of attention and e believed."""
         return inconsistency(self.pdg, belief(0.0, 1.0))
 
     @torch.no_grad()

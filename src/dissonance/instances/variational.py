@@ -80,7 +80,7 @@ class Variational:
 
     @cached_property
     def log_evidence(self) -> float:
-        """log p(evidence), exactly: the inconsistency with q out of mind, by sum-product. For models that allow it."""
+        """log p(evidence), exactly, by sum-product: the inconsistency without q. For models that allow it."""
         model, evidence = self._asked
         return float(query(model, evidence).log_partition)
 

@@ -109,7 +109,7 @@ def _parse(content: bytes) -> Element:
         raise FormatError(f"is not well-formed XML: {expat.ErrorString(error.code)}.", error.lineno) from None
     except FormatError:
         raise
-    except (ValueError, LookupError) as error:  # an encoding that nobody knows
+    except (ValueError, LookupError) as error:  # an unknown encoding
         raise FormatError(f"is not XML that can be read: {error}.") from None
     _check_text(open_elements[0])
     return open_elements[0]

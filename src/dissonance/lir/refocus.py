@@ -1,7 +1,7 @@
 """REFOCUS: procedures that pick the next focus. Anything callable as (pdg, step, generator, trace) -> Focus is one.
 
 Those here scale the base focus of the run, `trace.base`: an arc of weight w is attended with w beta and w alpha, so
-that convexity (beta >= gamma alpha) is kept; weight 0 puts it out of mind and out of control.
+that convexity (beta >= gamma alpha) is kept; weight 0 puts it out of attention and out of control.
 """
 
 from __future__ import annotations

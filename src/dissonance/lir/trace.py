@@ -86,7 +86,7 @@ FIELDS = tuple(f.name for f in fields(Row))
 
 
 BLANK = Row(0)
-"""A row that knows nothing."""
+"""A row in which nothing is filled in."""
 
 
 @dataclass

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dissonance.solvers.moments import Belief, Mean, Reduction
 
 PRIOR = 1e-9
-"""Precision that stands for none in directions nobody bounds, when mu is asked for (scaled coordinates)."""
+"""The precision given to directions that no arc bounds, when mu is asked for (scaled coordinates)."""
 
 Multiplier = tuple[Array, Array, Array]
 """Omega, Phi and eta of a hard arc: see `GaussianSolution.surrogate`."""
@@ -53,7 +53,7 @@ class GaussianSolution(Solution):
 
     @cached_property
     def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """mu*; where nobody bounds a direction, a mu with unit variance there (in units of the arcs' noise)."""
+        """mu*; where no arc bounds a direction, a mu with unit variance there (in units of the arcs' noise)."""
         from dissonance.solvers.covariance import minimise
 
         assert self.reduction is not None

@@ -1,4 +1,4 @@
-"""Large components with loose ends: arcs whose targets nobody else speaks of cost nothing, and are left out."""
+"""Large components with loose ends: arcs whose targets no other arc mentions cost nothing, and are left out."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Edges = dict[tuple[int, int], Tensor]
 class Flooded:
     """Messages after so many sweeps, normalised: `told` from factors, `asked` from regions, by block and slot.
 
-    `change` is the largest change of a message in the last sweep, NaN if nobody asked.
+    `change` is the largest change of a message in the last sweep, NaN if it was not asked for.
     """
 
     plan: SumProduct
@@ -152,7 +152,7 @@ class SumProduct:
 
     @cached_property
     def apart(self) -> frozenset[int]:
-        """Blocks of one slot: they always say the same, so that nobody need ask them in every sweep."""
+        """Blocks of one slot: their messages are always the same, so that they are not recomputed in every sweep."""
         return frozenset(b for b, x in enumerate(self.blocks) if len(x.axes) == 1)
 
     @cached_property

@@ -70,7 +70,7 @@ def begin(flow: Flow) -> Flow:
 
 @contextlib.contextmanager
 def uninterrupted() -> Generator[None]:
-    """Ctrl-C waits until this is done: half a step in place would be neither here nor there."""
+    """Ctrl-C waits until this is done: a step that moves theta in place must not stop half way."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

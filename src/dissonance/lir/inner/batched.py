@@ -29,7 +29,7 @@ WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster that is solved in a batch, and in a batch of one."""
 
 FEW = 0.25
-"""The share of the cells below which the arcs that matter are better off without the others."""
+"""The share of the cells below which the arcs that matter are solved faster without the others."""
 
 
 @dataclass
@@ -73,8 +73,8 @@ class Memory:
 class Batched(Inner):
     """Interior points on the junction tree of the whole PDG, for all runs together; warm-started, certified to `tol`.
 
-    Problems that are not convex, that hard arcs determine, or whose bounds do not meet go through the front door, each
-    by itself.
+    Problems that are not convex, that hard arcs determine, or whose bounds do not meet are solved run by run: see
+    `OneByOne`.
     """
 
     def __init__(self, parameters: Parameters, solver: Newton | Auto) -> None:
@@ -123,7 +123,7 @@ class Batched(Inner):
     def fits(self) -> bool:
         """Whether the junction tree of the whole PDG is one for batches.
 
-        A single run whose clusters are not small is better off with what its foci attend to.
+        A single run whose clusters are not small is solved faster with only the arcs that its foci attend to.
         """
         wide = WIDE if len(self.parameters) > 1 else WIDE_ALONE
         if max(math.prod(s) for s in self.stack.tree.shapes) > wide:

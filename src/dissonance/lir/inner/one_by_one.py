@@ -1,4 +1,4 @@
-"""The inner problem by any solver, through the front door: for what cannot be batched."""
+"""The inner problem by any solver, run by run through `inconsistencies`: for what cannot be batched."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SolvedOneByOne(Solved):
 
 
 class OneByOne(Inner):
-    """Any solver, through the front door: for what cannot be batched. It remembers its last few answers."""
+    """Any solver, through `inconsistencies`: for what cannot be batched. It remembers its last few answers."""
 
     def __init__(self, parameters: Parameters, solver: Solver) -> None:
         self._parameters, self.solver = parameters, solver
