@@ -36,10 +36,10 @@ class Paper(Solver):
     """The best of `iterations` iterates of Adam on the clipped, normalised joint, from the uniform one.
 
     The published runs took 50 iterations for the first mu, then 20 warm-started ones an outer step (see `Published`),
-    at learning rate 1e-3. Their joint also had variables that no attended arc mentions: with `spread` settings of those, every cell
-    is one of `spread` equal ones, and Adam, which ignores scale, moves their sum `spread` times faster. The
-    result's lower bound is proved, but from mu's own conditionals it is loose: `converged` is False unless Adam
-    happened to arrive.
+    at learning rate 1e-3. Their joint also had variables that no attended arc mentions: with `spread` settings of
+    those, every cell is one of `spread` equal ones, and Adam, which ignores scale, moves their sum `spread` times
+    faster. The result's lower bound is proved, but loose: it comes from mu's own conditionals. `converged` is False
+    unless Adam happened to arrive.
     """
 
     iterations: int = 50
