@@ -15,7 +15,7 @@ from dissonance.solvers.convex.layout import ZERO, Floats
 SMALL, PANEL = 12, 4
 """Rows up to which a matrix is eliminated column by column, and columns that are eliminated together in others."""
 
-LARGE, DEEP, ROWS = 48, 32, 64
+LARGE, DEEP, ROWS = 48, 32, 128
 """An update of more columns than that, by so many rows or more, is left to BLAS, so many of its rows at a time."""
 
 TILE = 32
