@@ -306,14 +306,19 @@ def _functions(sources: Scope, makers: Sequence[Attended]) -> set[str]:
     return known
 
 
-def check_bytes(tree: Tree, need: int, budget: int) -> None:
-    """Raise SizeError if something that needs so many bytes would not fit."""
+def check_bytes(
+    tree: Tree,
+    need: int,
+    budget: int,
+    what: str = "the attended part",
+    instead: str = "Attend to fewer arcs (set beta to 0), or give the solver a larger budget.",
+) -> None:
+    """Raise SizeError if something that needs so many bytes would not fit, and say what to do instead."""
     if need > budget:
         size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
         raise SizeError(
-            f"the attended part has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
-            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. "
-            "Attend to fewer arcs (set beta to 0), or give the solver a larger budget."
+            f"{what} has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
+            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. {instead}"
         )
 
 

@@ -36,7 +36,8 @@ class Solution:
 
     `tables` are mu's cluster marginals on `tree` (empty if the inconsistency is infinite); `multipliers` the Lagrange
     multipliers of the hard arcs, shaped like their tables. `memory`: bytes the solve was allowed for, in all;
-    `method`: which of its methods the solver took; `near`: where it stopped, for the next one to start from.
+    `method`: which of its methods the solver took; `near`: where it stopped and where its gap was
+    still broad, for the next one to start from.
     """
 
     component: Component
@@ -51,7 +52,7 @@ class Solution:
     residual: float = 0.0
     memory: int = 0
     method: str = ""
-    near: tuple[Structure, Array] | None = field(default=None, repr=False)
+    near: tuple[Structure, Array, Array] | None = field(default=None, repr=False)
 
     @property
     def parts(self) -> Sequence[Solution]:

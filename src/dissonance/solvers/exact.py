@@ -180,7 +180,7 @@ class Newton(Solver):
             residual=residual,
             memory=s.bytes * len(outcome.steps),
             method="newton",
-            near=(s, outcome.at[k]),
+            near=(s, outcome.at[k], outcome.broad[k]),
         )
         return self._judged(found)
 

@@ -13,6 +13,7 @@ from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError, suggest
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
+from dissonance.problem import BUDGET, check_bytes
 from dissonance.variables import Variable, cells, shape
 
 Scoped = tuple[Sequence[Variable] | Variable, object]
@@ -93,13 +94,20 @@ class FactorGraph:
         return cls(known, tuple(regions))
 
     @classmethod
-    def clique_tree(cls, factors: FactorGraph | PDG | Mapping[str, Scoped] | Iterable[Scoped]) -> FactorGraph:
-        """The cluster graph of a min-fill junction tree, on which belief propagation is exact."""
+    def clique_tree(
+        cls, factors: FactorGraph | PDG | Mapping[str, Scoped] | Iterable[Scoped], budget: int = BUDGET
+    ) -> FactorGraph:
+        """The cluster graph of a min-fill junction tree, on which belief propagation is exact.
+
+        SizeError if its tables, and a copy that is made of them, need more bytes than the budget.
+        """
         graph = cls.of(factors)
         variables = {v.name: v for v in graph.variables}
         tree = decompose(
             {n: v.size for n, v in variables.items()}, [tuple(v.name for v in phi.scope) for phi in graph.factors]
         )
+        instead = "Let the factors themselves exchange messages (FactorGraph.of), or give a larger budget."
+        check_bytes(tree, 2 * DTYPE.itemsize * tree.cells, budget, "the junction tree", instead)
         scopes = [tuple(variables[n] for n in c) for c in tree.clusters]
         tables = [torch.ones(shape(s), dtype=DTYPE) for s in scopes]
         for phi in graph.factors:

@@ -1,7 +1,8 @@
 """Dense symmetric matrices, compiled: partial factorisations and the solves that go with them.
 
 Matrices are flat: entry (i, j) of the (n, n) matrix from `at` on is F[at + i n + j]. Of a symmetric one the upper
-triangle is given.
+triangle is given. Inner loops run over slices: an index that might be negative, as far as the compiler knows, keeps it
+from using vector instructions.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from dissonance.solvers.convex.layout import ZERO, Floats
 SMALL, PANEL = 12, 4
 """Rows up to which a matrix is eliminated column by column, and columns that are eliminated together in others."""
 
-LARGE, DEEP, ROWS = 48, 16, 128
+LARGE, DEEP, ROWS = 48, 32, 128
 """An update of more columns than that, by so many rows or more, is left to BLAS, so many of its rows at a time."""
+
+TILE = 32
+"""Rows and columns of a matrix that are copied together."""
 
 TINY = 1e-300
 
@@ -31,51 +35,55 @@ def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, leas
     negative: minus the diagonal of an equation, which is left out where it repeats others.
     """
     for j in range(first, last):
-        row = at + j * n
-        pivot = F[row + j]
+        row = F[at + j * n : at + (j + 1) * n]
+        pivot = row[j]
         inverse = 0.0
         if least[j] >= 0:
             inverse = 1.0 / max(pivot, least[j])
         elif pivot > -DEPENDENT * least[j]:
             inverse = 1.0 / pivot
-        F[row + j] = inverse
+        row[j] = inverse
         for i in range(j + 1, end):
-            f = F[row + i] * inverse
+            f = row[i] * inverse
             if f != 0.0:
-                below = at + i * n
-                for b in range(i, n):
-                    F[below + b] -= f * F[row + b]
+                below, right = F[at + i * n + i : at + (i + 1) * n], row[i:]
+                for b in range(len(below)):
+                    below[b] -= f * right[b]
 
 
 @compiled
 def update(F: Floats, at: int, n: int, start: int, end: int, R: Floats, r_at: int, weight: Floats, count: int) -> None:
     """F[i, b] -= sum_j weight_j R[j, i] R[j, b] for b >= i and start <= i < end, over `count` rows of R."""
     if n - start > LARGE and count >= DEEP:
-        whole = R[r_at : r_at + count * n].reshape(count, n)
+        rights, lefts, products = np.empty(count * (n - start)), np.empty(count * ROWS), np.empty(ROWS * (n - start))
         for i in range(start, end, ROWS):
-            right = np.ascontiguousarray(whole[:, i:])
-            left = np.empty((min(ROWS, end - i), count))
+            wide, high = n - i, min(ROWS, end - i)
+            right, left = rights[: count * wide].reshape(count, wide), lefts[: count * high].reshape(count, high)
             for j in range(count):
-                for x in range(len(left)):
-                    left[x, j] = weight[j] * right[j, x]
-            product = np.dot(left, right)
-            for x in range(len(left)):
-                for y in range(n - i):
-                    F[at + (i + x) * n + i + y] -= product[x, y]
+                right[j] = R[r_at + j * n + i : r_at + (j + 1) * n]
+                left[j] = weight[j] * right[j, :high]
+            product = products[: high * wide].reshape(high, wide)
+            np.dot(left.T, right, product)
+            for x in range(high):
+                row, less = F[at + (i + x) * n + i + x : at + (i + x + 1) * n], product[x, x:]
+                for y in range(len(row)):
+                    row[y] -= less[y]
         return
     for i in range(start, end):
-        row = at + i * n
+        row = F[at + i * n + i : at + (i + 1) * n]
         for j in range(0, count - count % 4, 4):
-            p, q, r, s = r_at + j * n, r_at + (j + 1) * n, r_at + (j + 2) * n, r_at + (j + 3) * n
-            a, b = weight[j] * R[p + i], weight[j + 1] * R[q + i]
-            c, d = weight[j + 2] * R[r + i], weight[j + 3] * R[s + i]
-            for x in range(i, n):
-                F[row + x] -= (a * R[p + x] + b * R[q + x]) + (c * R[r + x] + d * R[s + x])
+            here = r_at + j * n + i
+            p, q = R[here : here + n - i], R[here + n : here + 2 * n - i]
+            r, s = R[here + 2 * n : here + 3 * n - i], R[here + 3 * n : here + 4 * n - i]
+            a, b = weight[j] * p[0], weight[j + 1] * q[0]
+            c, d = weight[j + 2] * r[0], weight[j + 3] * s[0]
+            for x in range(len(row)):
+                row[x] -= (a * p[x] + b * q[x]) + (c * r[x] + d * s[x])
         for j in range(count - count % 4, count):
-            p = r_at + j * n
-            a = weight[j] * R[p + i]
-            for x in range(i, n):
-                F[row + x] -= a * R[p + x]
+            p = R[r_at + j * n + i : r_at + (j + 1) * n]
+            a = weight[j] * p[0]
+            for x in range(len(row)):
+                row[x] -= a * p[x]
 
 
 @compiled
@@ -106,30 +114,41 @@ def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
 def forward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
     """v, from o on, is the right side: eliminate the first `count` unknowns from it."""
     for j in range(count):
-        row = at + j * n
-        f = v[o + j] * F[row + j]
+        row, rest = F[at + j * n + j : at + (j + 1) * n], v[o + j : o + n]
+        f = rest[0] * row[0]
         if f != 0.0:
-            for i in range(j + 1, n):
-                v[o + i] -= f * F[row + i]
+            for i in range(1, len(row)):
+                rest[i] -= f * row[i]
 
 
 @compiled
 def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
     """The first `count` unknowns where the others are known; sums in four parts, always in the same order."""
     for j in range(count - 1, -1, -1):
-        row = at + j * n
+        row, known = F[at + j * n + j + 1 : at + (j + 1) * n], v[o + j + 1 : o + n]
         p = q = r = s = 0.0
-        i = j + 1
-        while i + 3 < n:
-            p += F[row + i] * v[o + i]
-            q += F[row + i + 1] * v[o + i + 1]
-            r += F[row + i + 2] * v[o + i + 2]
-            s += F[row + i + 3] * v[o + i + 3]
-            i += 4
-        while i < n:
-            p += F[row + i] * v[o + i]
-            i += 1
-        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[row + j]
+        for i in range(len(row) // 4):
+            p += row[4 * i] * known[4 * i]
+            q += row[4 * i + 1] * known[4 * i + 1]
+            r += row[4 * i + 2] * known[4 * i + 2]
+            s += row[4 * i + 3] * known[4 * i + 3]
+        for i in range(len(row) - len(row) % 4, len(row)):
+            p += row[i] * known[i]
+        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[at + j * n + j]
+
+
+@compiled
+def symmetric(F: Floats, at: int, n: int, A: Floats, into: int, size: int) -> None:
+    """Copy the last `size` rows and columns of a matrix, of which the upper triangle is given, into a whole matrix.
+
+    Tile by tile: a column of a large matrix is spread all over the memory.
+    """
+    start = at + (n - size) * (n + 1)
+    for first in range(0, size, TILE):
+        for second in range(first, size, TILE):
+            for i in range(first, min(first + TILE, size)):
+                for j in range(max(i, second), min(second + TILE, size)):
+                    A[into + i * size + j] = A[into + j * size + i] = F[start + i * n + j]
 
 
 @compiled

@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from dissonance.compiled import compiled
-from dissonance.solvers.convex.dense import backward, forward, inverse, partial
+from dissonance.solvers.convex.dense import backward, forward, inverse, partial, symmetric
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints
 from dissonance.solvers.convex.multipliers import apply, by_multipliers, sums, times_inverse
 from dissonance.solvers.convex.room import AT
@@ -47,11 +47,8 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
         else:
             by_multipliers(I, X, L, k)
         n, own = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k]
-        start, at = x_front + I[i_front_at + k] + (n - own) * n + n - own, x_message + I[i_message_at + k]
-        for i in range(own):
-            for j in range(i, own):
-                X[at + i * own + j] = X[start + i * n + j]
-                X[at + j * own + i] = X[start + i * n + j]
+        at = x_message + I[i_message_at + k]
+        symmetric(X, x_front + I[i_front_at + k], n, X, at, own)
         if I[i_by_cells + k] != (I[i_parent + k] < 0 or I[i_by_cells + I[i_parent + k]]):
             inverse(X, at, own)
 
@@ -100,8 +97,7 @@ def _by_cells(
         i = place[a]
         partner[a] = place[e + I[i_own + at + i] - first]
         least[a] = X[x_z + at + i] / X[x_mu + at + i]
-    for x in range(n * n):
-        H[h + x] = 0.0
+    H[h : h + n * n] = 0.0
     for a in range(e):
         state = I[i_own + at + place[a]] - first
         under = least[e + state]
@@ -116,8 +112,7 @@ def _by_cells(
         if X[x_W + t] != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
             size = I[i_entry_at + I[i_row_at + t + 1]] - base
-            for x in range(size * size):
-                B[x] = 0.0
+            B[: size * size] = 0.0
             for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
                 stop, total = I[i_entry_at + r + 1], 0.0
                 W = X[x_W + t]
@@ -164,19 +159,20 @@ def _lay(
     for a in range(n):
         mine[a], theirs[a] = index[index_at + place[a]] - base, index[index_at + partner[a]] - base
     for u in range(size):
-        row, into = at + u * size, u * n
+        row, into = B[at + u * size : at + (u + 1) * size], C[u * n : (u + 1) * n]
         for a in range(e):
-            C[into + a] = B[row + mine[a]] - B[row + theirs[a]]  # 0 if that is the same
+            into[a] = row[mine[a]] - row[theirs[a]]  # 0 if that is the same
         for a in range(e, n):
-            C[into + a] = B[row + mine[a]]
+            into[a] = row[mine[a]]
     for a in range(n):
         x, y = mine[a] * n, theirs[a] * n
+        into, more, less = H[h + a * n + a : h + (a + 1) * n], C[x + a : x + n], C[y + a : y + n]
         if a >= e:
-            for c in range(a, n):
-                H[h + a * n + c] += C[x + c]
+            for c in range(n - a):
+                into[c] += more[c]
         elif x != y:
-            for c in range(a, n):
-                H[h + a * n + c] += C[x + c] - C[y + c]
+            for c in range(n - a):
+                into[c] += more[c] - less[c]
 
 
 @compiled

@@ -54,11 +54,15 @@ PATIENCE = 15
 REFINEMENTS = 2
 """How often a step of a problem with wide clusters is refined."""
 
-CORRECTORS, LONG, MORE = 3, 0.9, 1.05
+CORRECTORS, LONG, MORE = 8, 0.9, 1.01
 """Correctors of such a step at most; the part of it that is enough; and the factor by which each must lengthen it."""
 
 ROUGH = 1e-3
 """What rounding alone may move mu by."""
+
+BROAD = 1e-4
+"""The gap at which a point is kept, to start from for a slightly different problem: further on, it would be too close
+to the boundary."""
 
 RUNAWAY = 1e11
 """Only contradictory hard arcs push their multipliers that far, in units of 1 + max |c|."""
@@ -124,7 +128,7 @@ def newton(
     the end the system is so ill-conditioned that steps may make the point worse: the best point is returned, and one
     that is within 100 `tol` and did not improve twice is final.
     """
-    n_cells, x_mu, x_best, x_bounds = L[AT.cells], L[AT.mu], L[AT.best], L[AT.bounds]
+    n_cells, x_mu, x_best, x_broad, x_bounds = L[AT.cells], L[AT.mu], L[AT.best], L[AT.broad], L[AT.bounds]
     following = 1 if start == FOLLOWING else 0
     for b in which:
         X = rows[b]
@@ -139,9 +143,13 @@ def newton(
         stalled = step = 0
         best = -1
         arrived = left = done = False
+        narrow = following == 1
         while True:
             merit, off, scale, gap, rest, away = measure(I, X, L)
             target, score = tol[b] * scale, merit + off
+            if not narrow and gap + rest < BROAD * scale:
+                narrow = True
+                copy(X, L, x_mu, x_broad)
             better = score < least
             if following:
                 done = (merit < target and off < 1e-7) or step == most
@@ -172,7 +180,7 @@ def newton(
             if not following:
                 if careful:
                     bend(I, X, L)
-                tau = correct(X, L, gap, rest, tol[b], 1.0 - 0.7 * careful)
+                tau = correct(X, L, gap, rest, tol[b], careful)
                 solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
                 if careful:
                     lengthen(I, X, L, clusters, tau)

@@ -133,8 +133,7 @@ def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
     weight = X[x_W + absorbed] if absorbed >= 0 else 0.0
     _invert(I, X, L, weight, k, absorbed)
     columns = _columns(I, L, k)
-    for x in range(size * size):
-        F[h + x] = 0.0
+    F[h : h + size * size] = 0.0
     for x in range(len(columns)):
         for y in range(x, len(columns)):
             for i in range(n):
@@ -154,8 +153,9 @@ def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
             j = column + e - base
             for i in range(j + 1):
                 F[h + i * size + j] *= scale
-            for i in range(j, size):
-                F[h + j * size + i] *= scale
+            row = F[h + j * size + j : h + (j + 1) * size]
+            for i in range(size - j):
+                row[i] *= scale
             if hard:
                 least[j] = -max(F[h + j * size + j], TINY)
             else:
@@ -173,10 +173,11 @@ def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
         c = I[i_child + j]
         states = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
         for x in range(states):
-            row = h + (column + x) * size + column
-            for y in range(x, states):
-                F[row + y] += X[x_message + I[i_message_at + c] + x * states + y]
-            least[column + x] = -max(F[row + x], TINY)
+            start, there = h + (column + x) * (size + 1), x_message + I[i_message_at + c] + x * (states + 1)
+            row, more = F[start : start + states - x], X[there : there + states - x]
+            for y in range(states - x):
+                row[y] += more[y]
+            least[column + x] = -max(row[0], TINY)
         column += states
     partial(F, h, size, column, least)
 
@@ -192,16 +193,18 @@ def _centre(F: Floats, h: int, n: int, shift: int, first: int, last: int, Q: Flo
     for e in range(start, stop):
         for i in range(e):
             total[i] += F[h + i * n + e]
-        for i in range(e, n):
-            total[i] += F[h + e * n + i]
+        row, right = F[h + e * n + e : h + (e + 1) * n], total[e:]
+        for i in range(n - e):
+            right[i] += row[i]
     for e in range(start, stop):
         inner += total[e]
     for e in range(start, stop):
         w = Q[q + e - shift]
         for i in range(start):
             F[h + i * n + e] -= w * total[i]
-        for i in range(stop, n):
-            F[h + e * n + i] -= w * total[i]
+        row, right = F[h + e * n + stop : h + (e + 1) * n], total[stop:]
+        for i in range(n - stop):
+            row[i] -= w * right[i]
         for x in range(e, stop):
             F[h + e * n + x] += w * Q[q + x - shift] * inner - w * total[x] - Q[q + x - shift] * total[e]
 

@@ -367,7 +367,7 @@ class Program:
 
 
 def point_of(
-    s: Structure, count: int, near: Sequence[tuple[Structure, Floats] | None]
+    s: Structure, count: int, near: Sequence[tuple[Structure, Floats, Floats] | None]
 ) -> tuple[Floats | None, npt.NDArray[np.bool_]]:
     """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
     old = [x[1] if x is not None and x[0] is s else None for x in near]

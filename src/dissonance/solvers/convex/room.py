@@ -62,6 +62,7 @@ class Offsets(NamedTuple):
     y: int
     d: int
     best: int  # another point
+    broad: int  # the point where the gap was BROAD (see `interior.py`); 0 if it never was
     # the proof
     proved: int  # cells: the mu of the upper bound
     bounds: int  # lower, upper, how far hard arcs are from holding
@@ -117,8 +118,8 @@ def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
     cells, entries, terms, unknowns = (counts[name] for name in ("cells", "entries", "terms", "unknowns"))
     wide = 0 if f.by_cells.all() else cells
     point = 2 * cells + entries + unknowns
-    sizes = [cells, terms, entries, cells, cells, entries, unknowns, point, cells, 3, *[cells] * 6, *[entries] * 7]
-    sizes += [unknowns] * 4 + [cells, wide, wide, wide, entries]
+    sizes = [cells, terms, entries, cells, cells, entries, unknowns, point, point, cells, 3]
+    sizes += [cells] * 6 + [entries] * 7 + [unknowns] * 4 + [cells, wide, wide, wide, entries]
     sizes += [int(x[-1]) for x in (f.vector_at, f.front_at, f.message_at)]
     starts = np.cumsum([0, *sizes]).tolist()
     at = np.cumsum([0, *(len(x) for x in ints)]).tolist()

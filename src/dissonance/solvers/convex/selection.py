@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dissonance.problem import Component
 from dissonance.solvers.base import Solution
+from dissonance.solvers.convex.layout import STRUCTURAL
 from dissonance.solvers.convex.program import Arcs, Structure, by_support
 from dissonance.solvers.convex.solve import Work, agreeing, satisfied
 
@@ -78,7 +79,26 @@ def near_zero(component: Component, solution: Solution, gamma: float, start: Flo
     arcs = Arcs.of([curved])
     ((s, _),) = by_support(curved.shape, solution.tree, arcs)
     assert s is not None
-    return extrapolate(s, arcs, start)
+    return extrapolate(s, arcs, _start(s, solution) if start is None else start)
+
+
+def _start(s: Structure, solution: Solution) -> Floats | None:
+    """Where the gap of the solution was broad, (1, point), and in the terms that gamma > 0 adds mu(rest | separator).
+
+    None if that is not known, or of other cells.
+    """
+    if solution.near is None or not solution.near[2][0] > 0.0:
+        return None
+    flat, _, broad = solution.near
+    lay, structural = s.layout, s.kind == STRUCTURAL
+    if not np.array_equal(flat.layout.full, lay.full) or len(flat.kind) != np.count_nonzero(~structural):
+        return None
+    mu = broad[: len(lay.own)]
+    conditional = mu / np.bincount(lay.own, mu)[lay.own]
+    y = np.empty(len(structural))
+    y[~structural] = flat.y(broad)
+    y[lay.entry[np.repeat(lay.kind == STRUCTURAL, np.diff(lay.term_cell))]] = np.log(conditional)
+    return np.concatenate([broad[: 2 * len(mu)], y, broad[2 * len(mu) + len(flat.kind) :]])[None]
 
 
 def _least_weight(component: Component) -> float:

@@ -17,7 +17,7 @@ from dissonance.solvers.convex import steps, threads
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.elimination import factor
-from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS, newton, solve_system
+from dissonance.solvers.convex.interior import BROAD, COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS, newton, solve_system
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL
 from dissonance.solvers.convex.program import Numbers, Program, Structure
 
@@ -31,8 +31,8 @@ SECONDS_PER_CELL = 1e-3
 KEPT = 1e-12
 """How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
 
-BROAD, ANY = 1e-4, 1e300
-"""The gap at which a solution is a start for other gammas; and any move of mu will do there."""
+NARROW, ANY = 1e-7, 1e300
+"""The gap at which a point is a start for other gammas; and any move of mu will do there."""
 
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""
@@ -51,10 +51,12 @@ SHARING = Sharing()
 
 @dataclass
 class Outcome:
-    """P problems: where the iteration stopped (P, point), the mu (P, cells) that proves the upper bound, lower, upper
-    and how far hard arcs are from holding (P, 3), steps (P,), and by how much the multipliers contradict (P,)."""
+    """P problems: where the iteration stopped and where its gap was BROAD (P, point), the mu (P, cells) that proves the
+    upper bound, lower, upper and how far hard arcs are from holding (P, 3), steps (P,), and by how much the multipliers
+    contradict (P,)."""
 
     at: Floats
+    broad: Floats
     mu: Floats
     bounds: Floats
     steps: Ints
@@ -85,6 +87,11 @@ class Work:
     def at(self) -> Floats:
         """Where the iteration stands, (P, point)."""
         return self.view("mu", self.L.point)
+
+    @property
+    def broad(self) -> Floats:
+        """Where it stood when the gap was BROAD, (P, point); 0 if it never was."""
+        return self.view("broad", self.L.point)
 
     @property
     def mu(self) -> Floats:
@@ -136,14 +143,16 @@ class Work:
         return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
 
     def settle(self, tol: Floats, mu_tol: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
-        """Until mu stands still, from a cold start or a start of other gammas: how far it moved last (P,), the start.
+        """Until mu stands still, from a cold start or one given: how far it moved last (P,), a start for other gammas.
 
-        A start (P, point) is where the gap fell below BROAD: from there on gamma matters.
+        A start (P, point) is where the gap is BROAD, for from there on gamma matters; for other gammas, NARROW.
         """
         if start is None:
             self.newton(np.full(len(self.X), BROAD), COLD, most, mu_tol=ANY)
-            start = self.at.copy()
-        self.at[...] = start
+        else:
+            self.at[...] = start
+        self.newton(np.maximum(tol, NARROW), HERE, most, mu_tol=ANY)
+        start = self.at.copy()
         return self.newton(tol, HERE, most, mu_tol=mu_tol), start
 
     def certify(self) -> None:
@@ -209,7 +218,8 @@ def solve(
             some = slice(first, first + size)
             w = Work(s, program.take(some).numbers, None if near is None else near[some], sharing)
             _stages(w, known[some], tol[some], enough[some], found.steps[some])
-            found.at[some], found.mu[some], found.bounds[some] = w.at, w.proved, w.bounds
+            found.at[some], found.broad[some] = w.at, w.broad
+            found.mu[some], found.bounds[some] = w.proved, w.bounds
             if s.hard:
                 _satisfy(w, found, some)
 
@@ -237,7 +247,8 @@ def unsolved(program: Program) -> Outcome:
     count, L = len(program), program.structure.flat_layout[1]
     bounds = np.tile([-math.inf, math.inf, math.inf], (count, 1))
     steps, none = np.zeros(count, dtype=np.int64), np.full(count, -math.inf)
-    return Outcome(np.zeros((count, L.point)), np.zeros((count, L.cells)), bounds, steps, none)
+    at, broad = np.zeros((2, count, L.point))
+    return Outcome(at, broad, np.zeros((count, L.cells)), bounds, steps, none)
 
 
 def prove(program: Program, at: Floats, polish: float | None = None) -> Outcome:

@@ -20,7 +20,7 @@ from dissonance.solvers.convex.room import AT
 SLACK = 0.2
 """The slack of every cell at a cold start."""
 
-LONGER, FAR = 0.3, 10.0
+LONGER, FAR = 0.1, 10.0
 """How much longer a step shall become by a corrector, and the factor by which mu z may be off."""
 
 
@@ -129,10 +129,11 @@ def aim(I: Ints, X: Floats, L: Ints, tau: float) -> None:
 
 
 @compiled
-def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, most: float) -> float:
+def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, careful: int) -> float:
     """From the predictor's mu+ in w.x to the right side of the corrector: tau' = tau - the product of its steps.
 
-    Mehrotra's tau, which is returned: from how far the predictor gets, at most that part of what it is now.
+    Mehrotra's tau, which is returned: from how far the predictor gets, at most what it is now. Where more correctors
+    follow (`careful`), it may be lower, and the product larger: they put right what is too much.
     """
     n_cells, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
     x_target = L[AT.target]
@@ -142,6 +143,7 @@ def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, most: float
         x = X[x_x + i] / X[x_mu + i]
         primal, dual = max(primal, 1.0 - x), max(dual, x)
     ahead, mean = 0.0, gap / n
+    most, largest = 1.0 - 0.7 * careful, (1.0 + 4.0 * careful) * mean
     for i in range(n):
         x = X[x_x + i] / X[x_mu + i]
         ahead += X[x_mu + i] * X[x_z + i] * (1.0 + (x - 1.0) / primal) * (1.0 - x / dual)
@@ -149,7 +151,7 @@ def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, most: float
     tau = max(min((ahead / mean) * (ahead / mean) * (ahead / mean), most) * mean, max(0.1 * rest, 0.1 * tol) / n)
     for i in range(n):
         x = X[x_x + i] / X[x_mu + i]
-        X[x_target + i] = tau - min(max(X[x_mu + i] * X[x_z + i] * x * (1.0 - x), -mean), mean)
+        X[x_target + i] = tau - min(max(X[x_mu + i] * X[x_z + i] * x * (1.0 - x), -largest), largest)
         X[x_g + i] = X[x_target + i] / X[x_mu + i] - X[x_r + i]
     return tau
 

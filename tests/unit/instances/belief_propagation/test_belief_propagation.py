@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import PDG, Attention, DissonanceError, Focus, Variable, full_control, inconsistency, lir
+from dissonance import PDG, Attention, DissonanceError, Focus, SizeError, Variable, full_control, inconsistency, lir
 from dissonance.bp import FactorGraph, belief_propagation
 from dissonance.solvers.tied import Tied
 from reference.belief_propagation import Textbook, brute_force, same
@@ -239,3 +239,15 @@ def test_a_factor_that_says_nothing_leaves_beliefs_uniform_without_a_warning():
     assert given == []
     assert found.marginals["A"].tolist() == pytest.approx([1 / 2] * 2)
     assert found.marginals["B"].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_a_junction_tree_that_would_not_fit_is_refused_before_it_is_made():
+    """Every pair of 60 variables shares a factor: one cluster of 4^60 cells."""
+    many = [Variable(f"X{i}", 4) for i in range(60)]
+    pairs = [((a, b), np.ones((4, 4))) for i, a in enumerate(many) for b in many[:i]]
+    with pytest.raises(SizeError, match=r"the junction tree has treewidth 59 .*FactorGraph\.of"):
+        FactorGraph.clique_tree(pairs)
+    few = pairs[:3]
+    assert len(FactorGraph.clique_tree(few, budget=2 * 8 * 4**3).factors) == 1
+    with pytest.raises(SizeError, match="the junction tree"):
+        FactorGraph.clique_tree(few, budget=2 * 8 * 4**3 - 1)

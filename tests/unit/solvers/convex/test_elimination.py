@@ -187,7 +187,7 @@ def test_a_step_that_is_lengthened_still_solves_its_equations_and_can_be_taken_a
     elimination.factor(*row, work.clusters)
     steps.aim(*row, 0.0)
     interior.solve_system(*row, work.clusters, 0, 0, 1.0)
-    tau = steps.correct(*row[1:], gap, rest, 1e-9, 0.3)
+    tau = steps.correct(*row[1:], gap, rest, 1e-9, 1)
     interior.solve_system(*row, work.clusters, 0, 0, 1.0)
     before = np.minimum(steps.step_lengths(*row[1:]), 1.0).prod()
     interior.lengthen(*row, work.clusters, tau)

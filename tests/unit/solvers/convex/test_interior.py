@@ -150,7 +150,7 @@ def test_a_start_that_leads_nowhere_is_forgotten():
     c = component(chain(np.random.default_rng(13), 60))
     found = Newton().solve_many([c])[0]
     assert found.near is not None
-    lost = replace(found, near=(found.near[0], np.full_like(found.near[1], np.nan)))
+    lost = replace(found, near=(found.near[0], np.full_like(found.near[1], np.nan), found.near[2]))
     again = Newton().solve_many([c], [lost])[0]
     assert again.converged and again.upper == pytest.approx(found.upper, abs=1e-8)
 

@@ -20,6 +20,7 @@ from dissonance.scores import structural_deficiency
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex import solve
+from dissonance.solvers.convex.interior import COLD
 from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.convex.selection import CLOSE, SETTLED, extrapolate, near_zero, select
 from reference import convex
@@ -285,3 +286,36 @@ def test_problems_at_once_are_extrapolated_as_one_by_one(beta: dict[str, float])
         alone = extrapolate(s, Arcs.of([c]))
         np.testing.assert_array_equal(together.mu[k], alone.mu[0])
         assert together.error[k] == alone.error[0]
+
+
+@pytest.mark.parametrize("beta", [{}, {"cd": math.inf}], ids=["soft", "hard"])
+def test_mu_is_selected_from_where_the_solution_came_by(beta: dict[str, float], monkeypatch: pytest.MonkeyPatch):
+    """No cold start, and the mu that one leads to."""
+    starts: list[int] = []
+    newton = solve.Work.newton
+
+    def noted(self: solve.Work, tol: Any, start: int = COLD, *args: Any, **kwargs: Any) -> Any:
+        starts.append(start)
+        return newton(self, tol, start, *args, **kwargs)
+
+    for seed in range(10):
+        pdg = loop(np.random.default_rng(seed))
+        s = inconsistency(pdg, Attention.uniform(pdg).replace(beta=beta)).solutions[0]
+        with monkeypatch.context() as spied:
+            spied.setattr(solve.Work, "newton", noted)
+            found, error = select(s)
+        assert COLD not in starts
+        again, other = select(replace(s, near=None))
+        for a, b in zip(found, again, strict=True):
+            assert 0.5 * float((a - b).abs().sum()) <= error + other
+
+
+def test_a_path_over_other_cells_is_no_start():
+    """Of a solution whose point belongs to another structure nothing is used."""
+    first, second = (inconsistency(loop(np.random.default_rng(seed))).solutions[0] for seed in (0, 1))
+    elsewhere = inconsistency(PDG(Arc("p", X, Y, rows(0, 3, 4)), Arc("q", Y, X, rows(1, 4, 3)))).solutions[0]
+    assert elsewhere.near is not None
+    for s in (first, second):
+        lost, kept = select(replace(s, near=elsewhere.near)), select(replace(s, near=None))
+        for a, b in zip(lost[0], kept[0], strict=True):
+            np.testing.assert_array_equal(a, b)
