@@ -105,11 +105,12 @@ def synthetic(
         hub_weight=hub_weight,
     )
     folder = SyntheticFolder(out, study)
-    with resumable(), progress("runs") as show:
-        compute(folder, jobs=jobs or _cores(), progress=show)
-    outcomes = folder.outcomes()
-    if not publish(folder, outcomes, draw=draw) and draw:
-        log.warning(figures.MISSING)
+    with folder.alone():
+        with resumable(), progress("runs") as show:
+            compute(folder, jobs=jobs or _cores(), progress=show)
+        outcomes = folder.outcomes()
+        if not publish(folder, outcomes, draw=draw) and draw:
+            log.warning(figures.MISSING)
     seconds = time.perf_counter() - began
     if as_json:
         write_json(_record(outcomes) | {"report": str(out / "report.md"), "seconds": seconds})

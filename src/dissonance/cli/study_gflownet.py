@@ -109,18 +109,19 @@ def gflownet(
     settings = _settings(out, preset, given)
     machine = Machine(_device(device), together, storage)
     folder = GflownetFolder(out, settings)
-    with resumable():
-        if not folder.finished:
-            if machine.device == "cpu" and settings.trajectories > LONG:
-                log.info(
-                    f"{settings.trajectories:.1e} trajectories take very long without a GPU; --preset tiny does not."
-                )
-            with progress("search") as show:
-                folder.search(machine, show)
-            with progress("confirmation") as show:
-                folder.confirm(machine, show)
-    if not publish_gflownet(folder, draw=draw) and draw:
-        log.warning(figures.MISSING)
+    with folder.alone():
+        with resumable():
+            if not folder.finished:
+                if machine.device == "cpu" and settings.trajectories > LONG:
+                    log.info(
+                        "%.1e trajectories take very long without a GPU; --preset tiny does not.", settings.trajectories
+                    )
+                with progress("search") as show:
+                    folder.search(machine, show)
+                with progress("confirmation") as show:
+                    folder.confirm(machine, show)
+        if not publish_gflownet(folder, draw=draw) and draw:
+            log.warning(figures.MISSING)
     runs, seconds = len(folder.outcomes()), time.perf_counter() - began
     if as_json:
         l1 = [{k: json_number(v) if isinstance(v, float) else v for k, v in row.items()} for row in _medians(folder)]

@@ -95,16 +95,20 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
     >>> load(path)[0].variables
     (X{no, yes},)
     """
+    files.write(path, encode(path, pdg, focus, format=format))
+
+
+def encode(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, format: str | None = None) -> bytes:
+    """What `save` would write to the path; an error if the format cannot hold it."""
     named = None if format is None else _named(format)
     try:
         chosen = named or _by_suffix(path) or FORMATS["json"]
         if focus is None:
             factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
             focus = Focus(Attention.uniform(pdg, gamma=1.0 if factors else 0.0))
-        content = chosen.write(pdg, focus)
+        return chosen.write(pdg, focus)
     except (DissonanceError, UnicodeEncodeError) as error:
         raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
-    files.write(path, content)
 
 
 def load_evidence(source: files.Source, pdg: PDG) -> dict[str, Hashable]:
