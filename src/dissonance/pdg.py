@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dissonance import pictures
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
-from dissonance.errors import CapabilityError, DissonanceError, suggest
+from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
 from dissonance.variables import Euclidean, Variable, as_tuple
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Arc:
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)
-        return f"arc {self.name!r} ({left + ' ' if left else ''}-> {', '.join(v.name for v in self.targets)})"
+        return visible(f"arc {self.name!r} ({left + ' ' if left else ''}-> {', '.join(v.name for v in self.targets)})")
 
     def __repr__(self) -> str:
         return f"<{self}: {type(self.cpd).__name__}>"
@@ -323,7 +323,7 @@ class PDG:
         for a in self.arcs[:20]:
             left = "".join(f"{v.name}, " for v in a.sources)[:-2]
             right = ", ".join(v.name for v in a.targets)
-            lines.append(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}")
+            lines.append(visible(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}"))
         return "\n".join(lines + ["  ..."] * (m > 20))
 
     def plot(self, **options: Any) -> pictures.Picture:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from dissonance.errors import CapabilityError, DissonanceError, suggest
+from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
 
 __all__ = ["Euclidean", "Finite", "Opaque", "Variable"]
 
@@ -128,7 +128,7 @@ class Variable:
         return isinstance(self.domain, Finite)
 
     def __repr__(self) -> str:
-        return f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}"
+        return visible(f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}")
 
 
 def as_tuple(variables: Variable | Iterable[Variable]) -> tuple[Variable, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
-from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, write_json
+from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -94,7 +94,7 @@ def resolve(
     with locked(out.with_name(f".{out.name}.lock"), str(out)):
         if not resume:
             remove(checkpoint)
-        with progress("resolving") as shown:
+        with progress("resolving") as bar:
             run = lir(
                 pdg,
                 refocus,
@@ -105,7 +105,7 @@ def resolve(
                 control=focus.control,
                 seed=seed,
                 checkpoint=str(checkpoint),
-                callbacks=[lambda done, _: shown(done, steps), _log_step],
+                callbacks=[lambda done, _: bar(done, steps), _log_step],
                 progress=False,
             )
         if trace is not None:
@@ -219,14 +219,14 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     table.add_column("moved by at most (total variation)", justify="right")
     moves = sorted((m for m in _moves(pdg, run.pdg) if m[1] > 0), key=lambda m: -m[1])
     for name, distance in moves[:MAX_ARCS]:
-        table.add_row(Text(name), f"{distance:.4f}")
+        table.add_row(shown(name), f"{distance:.4f}")
     if len(moves) > MAX_ARCS:
         table.caption = f"{len(moves) - MAX_ARCS} more arcs not shown"
     if moves:
         to.print(Text("\nWhat moved", style="bold"), table)
     if not math.isnan(run.distortion_tv):
         to.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
-    to.print(Text(f"The resolved beliefs are in {out}."))
+    to.print(shown(f"The resolved beliefs are in {out}."))
 
 
 def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:

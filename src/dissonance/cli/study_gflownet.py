@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
-from dissonance.errors import DissonanceError
+from dissonance.errors import DissonanceError, visible
 
 if TYPE_CHECKING:
     from dissonance.studies.gflownet.folder import GflownetFolder
@@ -129,7 +129,7 @@ def gflownet(
         write_json(record | {"report": str(out / "report.md"), "seconds": seconds})
     else:
         _show(folder)
-        sys.stdout.write(f"\n{runs} runs, {seconds:.3g} s; {out / 'report.md'} has it all\n")
+        sys.stdout.write(f"\n{runs} runs, {seconds:.3g} s; {visible(str(out / 'report.md'))} has it all\n")
 
 
 def _settings(out: Path, preset: Preset | None, given: dict[str, Any]) -> Settings:
