@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dissonance.collector import uncollected
 from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.focus import Attention, Focus
-from dissonance.io import files
+from dissonance.io import files, limits
 from dissonance.lazy import lazily
 from dissonance.pdg import PDG
 
@@ -74,6 +74,7 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
     chosen = None if format is None else _named(format)
     content, where = files.read(source)
     try:
+        limits.check_parts(content)
         with uncollected():
             return (chosen or _format_of(source, content)).read(content, learnable)
     except DissonanceError as error:
