@@ -42,8 +42,8 @@ class Arc:
         """`cpd` may be a CPD or anything a fixed `Table` can be made of."""
         sources, targets = as_tuple(sources), as_tuple(targets)
         self.__dict__.update(name=name, sources=sources, targets=targets)
-        if not name:
-            raise DissonanceError("an arc needs a non-empty name.")
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
         if not targets:
             raise DissonanceError(f"{self} needs at least one target.")
         names = self.names
@@ -175,6 +175,8 @@ class PDG:
 
     def __init__(self, *arcs: Arc, variables: Iterable[Variable] = ()) -> None:
         """`variables` fixes their order and may name some that no arc mentions."""
+        if odd := [a for a in arcs if not isinstance(a, Arc)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"a PDG is made of arcs, found {odd[0]!r}.")
         known: dict[str, Variable] = {}
         for v in (*variables, *(v for a in arcs for v in a.scope)):
             if (other := known.setdefault(v.name, v)) is not v and other != v:

@@ -185,6 +185,8 @@ def dimension(variables: Sequence[Variable]) -> int:
 def _numbers(values: object, what: str) -> Tensor:
     try:
         found = numerics.real(values).detach().clone()
+    except DissonanceError:
+        raise
     except (TypeError, ValueError) as error:
         raise DissonanceError(f"{what} is an array of numbers: {error}.") from None
     if found.dim() > 2:

@@ -11,7 +11,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.cpds import LinearGaussian
 from dissonance.cpds.gaussian import dimension
-from dissonance.distributions.base import Distribution, Names
+from dissonance.distributions.base import Distribution, Names, sample_count
 from dissonance.errors import CapabilityError, DissonanceError, SizeError
 from dissonance.variables import Variable
 
@@ -123,7 +123,7 @@ class Gaussian(Distribution):
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Independent samples, one tensor (count, dim) a variable."""
-        return self._sample(count, generator)
+        return self._sample(sample_count(count), generator)
 
     def _sample(self, count: int, generator: torch.Generator | None) -> dict[str, Tensor]:
         values, vectors = torch.linalg.eigh(self.covariance.detach())
