@@ -55,6 +55,7 @@ class Replicate(msgspec.Struct):
 
 def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
+    content = strict.text(content)
     replicate = strict.decode(content, Replicate)
     strict.check_keys(content, _keys(msgspec.json.decode(content)))
     made = (Variable(v.name, v.domain) for v in replicate.graph.variables)
