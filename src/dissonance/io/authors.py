@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
@@ -57,7 +58,7 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
     content = strict.text(content)
     replicate = strict.decode(content, Replicate)
-    strict.check_keys(content, _keys(msgspec.json.decode(content)))
+    strict.check_keys(content, _keys(strict.decode(content, Any)))
     made = (Variable(v.name, v.domain) for v in replicate.graph.variables)
     known = strict.variables_by_name(content, ["graph", "variables"], made)
     tables = {c.label: c.values for c in replicate.cpds}
