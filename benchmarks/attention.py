@@ -92,7 +92,7 @@ def training(task: str, steps: int, rate: float, count: int) -> None:
     x, y = sequences(task, count, 1)
     fresh, wanted = sequences(task, 2000, 2)
     g, d = torch.Generator().manual_seed(0), x.shape[-1]
-    K, Q, V = (torch.randn(1, N, d, generator=g, dtype=torch.float64) / d**0.5 for _ in range(3))  # noqa: N806
+    K, Q, V = (torch.randn(1, N, d, generator=g, dtype=torch.float64) / d**0.5 for _ in range(3))
     layer = SelfAttention(K, Q, V, scale=N**-0.5)
 
     def controlled(kind: Kind, names: tuple[str, ...] = ALL, chi: float = 1.0) -> SelfAttention:
@@ -129,7 +129,7 @@ def speed(device: str, tokens: int, heads: int, batch: int) -> None:
     """The compiled layer against torch's fused attention from the same keys, queries and values."""
     g, width = torch.Generator().manual_seed(0), 64
     x = torch.randn(batch, tokens, heads * width, generator=g)
-    K, Q, V = (torch.randn(heads, width, heads * width, generator=g) / (heads * width) ** 0.5 for _ in range(3))  # noqa: N806
+    K, Q, V = (torch.randn(heads, width, heads * width, generator=g) / (heads * width) ** 0.5 for _ in range(3))
     print(f"\n{batch} x {tokens} tokens, {heads} heads of {width}, {device}")
     for dtype in (torch.float32, torch.float64):
         for causal in (False, True):

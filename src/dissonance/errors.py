@@ -11,7 +11,10 @@ MAX_LINE = 600
 
 
 class DissonanceError(ValueError):
-    """Base of every error the library raises on purpose."""
+    """Base of every error the library raises on purpose; names in it cannot act on a terminal."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__("\n".join(map(visible, message.split("\n"))))
 
 
 class CapabilityError(DissonanceError):
@@ -39,8 +42,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f" Known: {', '.join(names)}." if 0 < len(names) <= 12 else ""
 
 
+def visible(text: str) -> str:
+    """The text with everything escaped that is not to be seen: control characters, bidirectional marks, line breaks."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def one_line(message: str) -> str:
     """The message without line breaks or control characters, and not too long to read."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in message)
+    line = visible(message)
     half = MAX_LINE // 2 - 3
     return line if len(line) <= MAX_LINE else f"{line[:half]} ... {line[-half:]}"

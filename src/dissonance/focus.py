@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError, suggest
@@ -18,8 +19,19 @@ __all__ = ["Attention", "Control", "Focus", "Varying", "full_control"]
 Weights = Mapping[str, float]
 
 
-def _frozen(weights: Mapping[str, float]) -> Weights:
-    return MappingProxyType(dict(zip(map(str, weights), map(float, weights.values()), strict=True)))
+def _frozen(weights: Mapping[str, float], what: str = "a weight") -> Weights:
+    if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DissonanceError(f"{what} is given arc by arc, as {{'arc': 1.0}}; found {weights!r}.")
+    return MappingProxyType({str(name): _number(value, f"{what}[{name!r}]") for name, value in weights.items()})
+
+
+def _number(value: object, what: str) -> float:
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        return float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, RuntimeError):
+        raise DissonanceError(f"{what} must be a number, found {value!r}.") from None
 
 
 class Seen(Protocol):
@@ -75,9 +87,9 @@ class Attention:
     varying: Mapping[str, Varying] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "beta", _frozen(self.beta))
-        object.__setattr__(self, "alpha", _frozen(self.alpha))
-        object.__setattr__(self, "gamma", float(self.gamma))
+        object.__setattr__(self, "beta", _frozen(self.beta, "beta"))
+        object.__setattr__(self, "alpha", _frozen(self.alpha, "alpha"))
+        object.__setattr__(self, "gamma", _number(self.gamma, "gamma"))
         object.__setattr__(self, "varying", MappingProxyType(dict(self.varying)))
         if not (0 <= self.gamma < math.inf):
             raise DissonanceError(f"gamma must be a finite number >= 0, found {self.gamma}.")
@@ -144,9 +156,12 @@ class Control:
     chi: Mapping[str, float | Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.chi, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"control is given arc by arc, as {{'arc': 1.0}}; found {self.chi!r}.")
         object.__setattr__(self, "chi", MappingProxyType(dict(self.chi)))
         for name, value in self.chi.items():
-            low = float(value.min()) if isinstance(value, Tensor) else float(value)
+            low = min(value.flatten().tolist(), default=0.0) if isinstance(value, Tensor) else value
+            low = _number(low, f"control[{name!r}]")
             if not low >= 0:
                 raise DissonanceError(f"control[{name!r}] must be >= 0, found {low}.")
 
@@ -160,11 +175,26 @@ class Control:
         return self.chi.get(name, 0.0)
 
     def check(self, pdg: PDG) -> None:
-        """Raise if a weight names an arc or parameter the PDG does not have."""
+        """Raise if a weight names an arc or parameter the PDG does not have, or has not the shape of a parameter."""
         parameters = pdg.theta
-        for name in self.chi:
+        for name, value in self.chi.items():
             if name not in parameters:
                 pdg[name]
+            if not isinstance(value, Tensor):
+                continue
+            for key, p in parameters.items():
+                if key == name or (name not in parameters and key.startswith(f"{name}.")):
+                    _check_shape(name, value, key, p)
+
+
+def _check_shape(name: str, chi: Tensor, key: str, parameter: Tensor) -> None:
+    try:
+        fits = torch.broadcast_shapes(chi.shape, parameter.shape) == parameter.shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        found, wanted = tuple(chi.shape), tuple(parameter.shape)
+        raise DissonanceError(f"control[{name!r}] has the shape {found}; the parameter {key!r} has {wanted}.")
 
 
 def full_control(*names: str) -> Control:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from dissonance import numerics, pictures
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
-from dissonance.errors import DissonanceError
+from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import Problem, prepare
@@ -65,6 +67,13 @@ class Inconsistency:
     asked: Solver = field(repr=False)
     theta: Theta | None = field(default=None, repr=False)
     seconds: float = 0.0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inconsistency:
+        """The same result, cut off from the graph that its value hangs on."""
+        made = object.__new__(type(self))
+        memo |= {id(self): made, id(self.value): self.value.detach().clone()}
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
 
     @property
     def gamma(self) -> float:
@@ -249,6 +258,18 @@ def inconsistency(
     return inconsistencies([pdg], [attention], solver=solver, thetas=[theta], near=results)[0]
 
 
+def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> None:
+    if not isinstance(pdg, PDG):
+        raise DissonanceError(f"expected a PDG, found {pdg!r}.")
+    if not isinstance(attention, Attention | None):
+        raise DissonanceError(f"expected an Attention, found {attention!r}.")
+    if any(is_functorch_wrapped_tensor(x) for x in (theta or {}).values()):
+        raise CapabilityError(
+            "torch.func transforms (grad, vmap, jacrev, ...) cannot look into a solver: use result.value.backward(), "
+            "and inconsistencies(..., thetas=...) for many at once."
+        )
+
+
 def inconsistencies(
     pdgs: Sequence[PDG],
     attentions: Sequence[Attention | None] | None = None,
@@ -266,6 +287,8 @@ def inconsistencies(
     """
     began = time.perf_counter()
     chosen = solver_named(solver) if isinstance(solver, str) else solver
+    for pdg, a, theta in zip(pdgs, attentions or repeat(None), thetas or repeat(None), strict=False):
+        _check_arguments(pdg, a, theta)
     nothing = [None] * len(pdgs)
     given = zip(pdgs, attentions or nothing, strict=True)
     attended = [Attention.uniform(p) if a is None else a for p, a in given]

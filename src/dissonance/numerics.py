@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from dissonance.errors import DissonanceError
 
 DTYPE = torch.float64
 
 
 def real(values: object) -> Tensor:
-    """The values as a float64 tensor, sharing memory and graph where possible."""
+    """The values as a float64 tensor, sharing memory and graph where possible; what would lose something is refused."""
+    if isinstance(values, Tensor):
+        if values.is_complex() or values.layout is not torch.strided or values.is_quantized or values.is_meta:
+            kind = f"{'complex, ' * values.is_complex()}{values.layout}".removesuffix(", torch.strided")
+            raise DissonanceError(f"a dense tensor of real numbers is needed, found {values.dtype} ({kind}).")
+    elif isinstance(values, np.ndarray | np.generic) and np.iscomplexobj(values):
+        raise DissonanceError("real numbers are needed, found complex ones: take their real part.")
+    elif isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DissonanceError("a masked array has numbers that are not there: fill them in first.")
     return torch.as_tensor(values, dtype=DTYPE)
 
 

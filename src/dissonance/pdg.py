@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dissonance import pictures
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
-from dissonance.errors import CapabilityError, DissonanceError, suggest
+from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
 from dissonance.variables import Euclidean, Variable, as_tuple
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Arc:
         """`cpd` may be a CPD or anything a fixed `Table` can be made of."""
         sources, targets = as_tuple(sources), as_tuple(targets)
         self.__dict__.update(name=name, sources=sources, targets=targets)
-        if not name:
-            raise DissonanceError("an arc needs a non-empty name.")
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
         if not targets:
             raise DissonanceError(f"{self} needs at least one target.")
         names = self.names
@@ -152,7 +152,7 @@ class Arc:
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)
-        return f"arc {self.name!r} ({left + ' ' if left else ''}-> {', '.join(v.name for v in self.targets)})"
+        return visible(f"arc {self.name!r} ({left + ' ' if left else ''}-> {', '.join(v.name for v in self.targets)})")
 
     def __repr__(self) -> str:
         return f"<{self}: {type(self.cpd).__name__}>"
@@ -175,6 +175,8 @@ class PDG:
 
     def __init__(self, *arcs: Arc, variables: Iterable[Variable] = ()) -> None:
         """`variables` fixes their order and may name some that no arc mentions."""
+        if odd := [a for a in arcs if not isinstance(a, Arc)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"a PDG is made of arcs, found {odd[0]!r}.")
         known: dict[str, Variable] = {}
         for v in (*variables, *(v for a in arcs for v in a.scope)):
             if (other := known.setdefault(v.name, v)) is not v and other != v:
@@ -323,7 +325,7 @@ class PDG:
         for a in self.arcs[:20]:
             left = "".join(f"{v.name}, " for v in a.sources)[:-2]
             right = ", ".join(v.name for v in a.targets)
-            lines.append(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}")
+            lines.append(visible(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}"))
         return "\n".join(lines + ["  ..."] * (m > 20))
 
     def plot(self, **options: Any) -> pictures.Picture:

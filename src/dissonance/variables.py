@@ -6,8 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from numbers import Integral
 
-from dissonance.errors import CapabilityError, DissonanceError, suggest
+from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
 
 __all__ = ["Euclidean", "Finite", "Opaque", "Variable"]
 
@@ -21,7 +22,11 @@ class Finite:
     def __post_init__(self) -> None:
         if not self.labels:
             raise DissonanceError("a finite domain needs at least one value.")
-        if len(set(self.labels)) != len(self.labels):
+        try:
+            different = len(set(self.labels))
+        except TypeError as error:
+            raise DissonanceError(f"a finite domain needs values that can be told apart: {error}.") from None
+        if different != len(self.labels):
             raise DissonanceError(f"a finite domain needs distinct values, found {list(self.labels)}.")
 
     @cached_property
@@ -57,8 +62,8 @@ class Euclidean:
     dim: int
 
     def __post_init__(self) -> None:
-        if self.dim < 1:
-            raise DissonanceError(f"a Euclidean domain needs dim >= 1, found {self.dim}.")
+        if not isinstance(self.dim, Integral) or self.dim < 1:
+            raise DissonanceError(f"a Euclidean domain needs a whole number dim >= 1, found {self.dim!r}.")
 
     @property
     def measure(self) -> str:
@@ -105,9 +110,11 @@ class Variable:
     def __init__(self, name: str, domain: Domain | int | Sequence[Hashable]) -> None:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"a variable needs a non-empty name, found {name!r}.")
-        if isinstance(domain, int):
-            domain = Finite(tuple(range(domain)))
+        if isinstance(domain, Integral) and type(domain) is not bool:
+            domain = Finite(tuple(range(int(domain))))
         elif not isinstance(domain, Finite | Euclidean | Opaque):
+            if not isinstance(domain, Iterable):
+                raise DissonanceError(f"variable {name!r}: its values, or how many there are; found {domain!r}.")
             domain = Finite(tuple(domain))
         self.__dict__.update(name=name, domain=domain, is_finite=isinstance(domain, Finite))
 
@@ -125,12 +132,16 @@ class Variable:
         raise CapabilityError(f"variable {self.name!r} is {self.domain}, not finite: it has no number of values.")
 
     def __repr__(self) -> str:
-        return f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}"
+        return visible(f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}")
 
 
 def as_tuple(variables: Variable | Iterable[Variable]) -> tuple[Variable, ...]:
     """One variable or several, as a tuple."""
-    return (variables,) if isinstance(variables, Variable) else tuple(variables)
+    found = (variables,) if isinstance(variables, Variable) else tuple(variables)
+    for v in found:
+        if not isinstance(v, Variable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"expected a variable, found {v!r}.")
+    return found
 
 
 def shape(variables: Iterable[Variable]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dissonance import inconsistency
+from dissonance import Control, inconsistency, lir
 from dissonance.cli.app import run
 from dissonance.io import load
 
@@ -195,7 +195,54 @@ def test_an_interrupted_run_goes_on(resolved, tmp_path: Path):
     assert not checkpoint.exists()
 
 
+def test_a_second_command_on_the_same_file_is_refused_while_the_first_runs_and_not_after_its_death(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out, lock = tmp_path / "r.json", tmp_path / ".r.json.lock"
+    command = [sys.executable, "-m", "dissonance", "resolve", SMOKING, "--out", str(out), "--steps", "100000"]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "r.json.checkpoint").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert "another command is at work on it" in refused(capsys, SMOKING, "--out", str(out), "--resume")
+    finally:
+        first.kill()
+        first.communicate()
+    assert lock.exists()  # what is left of a kill is in nobody's way
+    assert run(["resolve", SMOKING, "--out", str(out), "--steps", "1", "--json"]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.json"]
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("out", [".", "/", "", "..", "examples"])
+def test_a_folder_is_no_place_for_a_model(out: str, capsys: pytest.CaptureFixture[str]):
+    assert "expected a file, found a folder" in refused(capsys, SMOKING, "--out", out)
+
+
+def test_a_format_that_cannot_hold_the_model_is_refused_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    two = str(EXAMPLES / "two-experts.json")
+    said = refused(capsys, two, "--out", str(tmp_path / "r.bif"), "--steps", "100000")
+    assert "are both about Rain; BIF holds Bayesian networks only: use .json" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_place_of_a_checkpoint_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "r.json.checkpoint").mkdir()
+    assert "cannot be removed" in refused(capsys, SMOKING, "--out", str(tmp_path / "r.json"))
+    assert "cannot be read" in refused(capsys, SMOKING, "--out", str(tmp_path / "r.json"), "--resume")
+
+
+def test_fewer_steps_than_were_done_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pdg, given = load(SMOKING, learnable=True)
+    chi = given.control if given.control.chi else Control({a.name: 1.0 for a in pdg})
+    lir(pdg, steps=8, attention=given.attention, control=chi, checkpoint=tmp_path / "r.json.checkpoint")
+    said = refused(capsys, SMOKING, "--out", str(tmp_path / "r.json"), "--resume", "--steps", "3")
+    assert "has done 8 steps, and 3 are asked for" in said
 
 
 @pytest.mark.parametrize(
@@ -211,6 +258,7 @@ def test_an_interrupted_run_goes_on(resolved, tmp_path: Path):
         (["--attend", "survey=nan"], "must be a number"),
         (["--steps", "-1"], "Invalid value for '--steps'"),
         (["--steps", "few"], "Invalid value for '--steps'"),
+        (["--seed", str(2**70)], "Invalid value for '--seed'"),
     ],
 )
 def test_bad_options_are_one_line(

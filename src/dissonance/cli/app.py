@@ -18,7 +18,7 @@ import typer
 from dissonance import __version__
 from dissonance.cli import convert, doctor, draw, resolve, score, study
 from dissonance.cli.output import InterruptedRunError, log, messages, say
-from dissonance.errors import DissonanceError
+from dissonance.errors import DissonanceError, visible
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -111,7 +111,7 @@ def run(args: Sequence[str]) -> int:
         return 1
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            sys.stderr.write("\n".join(map(visible, traceback.format_exc().split("\n"))))
         message, status = _verdict(error)
         say(message)
         return status

@@ -28,11 +28,14 @@ def one_of(names: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def arcs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The arcs of the model named before, each with the = that a number follows; none if it is no JSON file."""
+    """The arcs of the model named before, each with the = that a number follows; none if it is no JSON file.
+
+    A name that would act on the terminal is left out.
+    """
     model = ctx.params.get("model") or next(iter(ctx.args), "")  # not taken apart while an option has no value yet
     try:
         content = json.loads(Path(model).read_text(encoding="utf-8"))
         names = [str(arc["name"]) for arc in content["arcs"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
-    return [f"{n}=" for n in names if f"{n}=".startswith(incomplete)]
+    return [f"{n}=" for n in names if f"{n}=".startswith(incomplete) and n.isprintable()]

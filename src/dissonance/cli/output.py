@@ -15,10 +15,11 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from dissonance.errors import one_line
+from dissonance.errors import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 WIDTH = 120
 """Columns when the output is not a terminal."""
@@ -79,6 +80,13 @@ def console(*, stderr: bool = False) -> Console:
         color_system="auto" if _coloured(stream) else None,
         width=None if stream.isatty() else WIDTH,
     )
+
+
+def shown(text: str) -> Text:
+    """Text for a table: names in it are printed, not obeyed."""
+    from rich.text import Text
+
+    return Text(visible(text))
 
 
 def _coloured(stream: TextIO) -> bool:

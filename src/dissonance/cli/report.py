@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from dissonance.cli.output import console
+from dissonance.cli.output import console, shown
 
 if TYPE_CHECKING:
     from dissonance.cli.score import Marginals, Unit
@@ -60,7 +60,7 @@ def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
     for r in ranked[:MAX_ARCS]:
         saved = math.nan if r.saved_if_dropped is None else r.saved_if_dropped
         cost = (_shown(x, unit, digits=4) for x in (r.divergence, r.contribution, saved))
-        table.add_row(Text(r.name), Text(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost)
+        table.add_row(shown(r.name), shown(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost)
     _count(table, len(ranked) - MAX_ARCS, "arc")
     return table
 
@@ -81,11 +81,11 @@ def _compromise(result: Inconsistency, marginals: Marginals) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False)
     table.add_column("variable", style="bold", overflow="fold")
     rows = {name: _values(result, name, p) for name, p in marginals.items()}
-    for _ in range(max(min(len(shown), MAX_VALUES + 1) for shown in rows.values())):
+    for _ in range(max(min(len(values), MAX_VALUES + 1) for values in rows.values())):
         table.add_column(overflow="fold")
-    for name, shown in list(rows.items())[:MAX_VARIABLES]:
-        more = [f"... {len(shown) - MAX_VALUES} more"] if len(shown) > MAX_VALUES else []
-        table.add_row(Text(name), *map(Text, shown[:MAX_VALUES] + more))
+    for name, values in list(rows.items())[:MAX_VARIABLES]:
+        more = [f"... {len(values) - MAX_VALUES} more"] if len(values) > MAX_VALUES else []
+        table.add_row(shown(name), *map(shown, values[:MAX_VALUES] + more))
     _count(table, len(marginals) - MAX_VARIABLES, "variable")
     return table
 

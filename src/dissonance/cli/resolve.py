@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
-from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, write_json
+from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dissonance.pdg import PDG
 
 STEPS = 20
+MAX_SEED = 2**63 - 1
 MAX_ARCS = 40
 
 
@@ -35,7 +36,9 @@ def resolve(
         ),
     ] = "uniform",
     steps: Annotated[int, typer.Option(help="How many steps.", metavar="N", min=0)] = STEPS,
-    seed: Annotated[int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0, max=MAX_SEED)
+    ] = 0,
     solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
     flow: Annotated[
         str | None,
@@ -75,40 +78,42 @@ def resolve(
     The control values of the file say which arcs may move; if it has none and --control is not given, all may.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
-    from dissonance.errors import DissonanceError
-    from dissonance.io import load, save
+    from dissonance.io import encode, load, save
+    from dissonance.io.files import remove
+    from dissonance.io.locked import locked
     from dissonance.lir import lir
 
     began = time.perf_counter()
-    if str(out) == "-":
-        raise DissonanceError("--out -: expected a file; standard output is for what was resolved.")
+    _check_out(out)
     if plot is not None:
         _check_plot(plot)
     pdg, given = load(model, learnable=True)
     focus = _focus(pdg, given, control or (), attend or ())
+    encode(out, pdg, given)  # what the format cannot hold is refused before the work is done
     checkpoint = out.with_name(f"{out.name}.checkpoint")
-    if not resume:
-        checkpoint.unlink(missing_ok=True)
-    with progress("resolving") as shown:
-        run = lir(
-            pdg,
-            refocus,
-            steps=steps,
-            flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
-            solver=solver,
-            attention=focus.attention,
-            control=focus.control,
-            seed=seed,
-            checkpoint=str(checkpoint),
-            callbacks=[lambda done, _: shown(done, steps), _log_step],
-            progress=False,
-        )
-    if trace is not None:
-        run.trace.save(trace)
-    if run.interrupted:
-        raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
-    save(out, run.pdg, given)
-    checkpoint.unlink(missing_ok=True)
+    with locked(out.with_name(f".{out.name}.lock"), str(out)):
+        if not resume:
+            remove(checkpoint)
+        with progress("resolving") as bar:
+            run = lir(
+                pdg,
+                refocus,
+                steps=steps,
+                flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
+                solver=solver,
+                attention=focus.attention,
+                control=focus.control,
+                seed=seed,
+                checkpoint=str(checkpoint),
+                callbacks=[lambda done, _: bar(done, steps), _log_step],
+                progress=False,
+            )
+        if trace is not None:
+            run.trace.save(trace)
+        if run.interrupted:
+            raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
+        save(out, run.pdg, given)
+        remove(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
     _warn(run, focus)
@@ -117,6 +122,16 @@ def resolve(
         write_json(_record(run, out, seconds))
     else:
         _show(run, pdg, out, seconds)
+
+
+def _check_out(out: Path) -> None:
+    """Before the work is done: whether the model can go there."""
+    from dissonance.errors import DissonanceError
+
+    if str(out) == "-":
+        raise DissonanceError("--out -: expected a file; standard output is for what was resolved.")
+    if not out.name or out.is_dir():
+        raise DissonanceError(f"--out {out}: expected a file, found a folder.")
 
 
 def _check_plot(path: Path) -> None:
@@ -204,14 +219,14 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     table.add_column("moved by at most (total variation)", justify="right")
     moves = sorted((m for m in _moves(pdg, run.pdg) if m[1] > 0), key=lambda m: -m[1])
     for name, distance in moves[:MAX_ARCS]:
-        table.add_row(Text(name), f"{distance:.4f}")
+        table.add_row(shown(name), f"{distance:.4f}")
     if len(moves) > MAX_ARCS:
         table.caption = f"{len(moves) - MAX_ARCS} more arcs not shown"
     if moves:
         to.print(Text("\nWhat moved", style="bold"), table)
     if not math.isnan(run.distortion_tv):
         to.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
-    to.print(Text(f"The resolved beliefs are in {out}."))
+    to.print(shown(f"The resolved beliefs are in {out}."))
 
 
 def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:

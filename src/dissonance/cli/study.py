@@ -15,6 +15,7 @@ import typer
 
 from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
 from dissonance.cli.study_gflownet import gflownet
+from dissonance.errors import visible
 
 if TYPE_CHECKING:
     from dissonance.studies.outcomes import StrategyOutcome
@@ -105,17 +106,18 @@ def synthetic(
         hub_weight=hub_weight,
     )
     folder = SyntheticFolder(out, study)
-    with resumable(), progress("runs") as show:
-        compute(folder, jobs=jobs or _cores(), progress=show)
-    outcomes = folder.outcomes()
-    if not publish(folder, outcomes, draw=draw) and draw:
-        log.warning(figures.MISSING)
+    with folder.alone():
+        with resumable(), progress("runs") as show:
+            compute(folder, jobs=jobs or _cores(), progress=show)
+        outcomes = folder.outcomes()
+        if not publish(folder, outcomes, draw=draw) and draw:
+            log.warning(figures.MISSING)
     seconds = time.perf_counter() - began
     if as_json:
         write_json(_record(outcomes) | {"report": str(out / "report.md"), "seconds": seconds})
     else:
         _show(outcomes)
-        sys.stdout.write(f"\n{len(outcomes)} runs, {seconds:.3g} s; {out / 'report.md'} has it all\n")
+        sys.stdout.write(f"\n{len(outcomes)} runs, {seconds:.3g} s; {visible(str(out / 'report.md'))} has it all\n")
 
 
 def _record(outcomes: Sequence[StrategyOutcome]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
-from dissonance.errors import DissonanceError
+from dissonance.errors import DissonanceError, visible
 
 if TYPE_CHECKING:
     from dissonance.studies.gflownet.folder import GflownetFolder
@@ -109,18 +109,19 @@ def gflownet(
     settings = _settings(out, preset, given)
     machine = Machine(_device(device), together, storage)
     folder = GflownetFolder(out, settings)
-    with resumable():
-        if not folder.finished:
-            if machine.device == "cpu" and settings.trajectories > LONG:
-                log.info(
-                    f"{settings.trajectories:.1e} trajectories take very long without a GPU; --preset tiny does not."
-                )
-            with progress("search") as show:
-                folder.search(machine, show)
-            with progress("confirmation") as show:
-                folder.confirm(machine, show)
-    if not publish_gflownet(folder, draw=draw) and draw:
-        log.warning(figures.MISSING)
+    with folder.alone():
+        with resumable():
+            if not folder.finished:
+                if machine.device == "cpu" and settings.trajectories > LONG:
+                    log.info(
+                        "%.1e trajectories take very long without a GPU; --preset tiny does not.", settings.trajectories
+                    )
+                with progress("search") as show:
+                    folder.search(machine, show)
+                with progress("confirmation") as show:
+                    folder.confirm(machine, show)
+        if not publish_gflownet(folder, draw=draw) and draw:
+            log.warning(figures.MISSING)
     runs, seconds = len(folder.outcomes()), time.perf_counter() - began
     if as_json:
         l1 = [{k: json_number(v) if isinstance(v, float) else v for k, v in row.items()} for row in _medians(folder)]
@@ -128,7 +129,7 @@ def gflownet(
         write_json(record | {"report": str(out / "report.md"), "seconds": seconds})
     else:
         _show(folder)
-        sys.stdout.write(f"\n{runs} runs, {seconds:.3g} s; {out / 'report.md'} has it all\n")
+        sys.stdout.write(f"\n{runs} runs, {seconds:.3g} s; {visible(str(out / 'report.md'))} has it all\n")
 
 
 def _settings(out: Path, preset: Preset | None, given: dict[str, Any]) -> Settings:

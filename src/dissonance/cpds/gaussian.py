@@ -19,6 +19,9 @@ WIDTHS = 14.0
 FAR = 1e15
 """How large other numbers of a linear-Gaussian cpd may be."""
 
+NARROW, BROAD = 1e-15, 1e15
+"""Between which standard deviations lie: beyond, squares of ratios leave double precision."""
+
 
 class LinearGaussian(CPD):
     """p(t | s) = N(A s + b, Sigma), the values of several variables laid end to end in the order of the arc.
@@ -182,12 +185,16 @@ def dimension(variables: Sequence[Variable]) -> int:
 def _numbers(values: object, what: str) -> Tensor:
     try:
         found = numerics.real(values).detach().clone()
+    except DissonanceError:
+        raise
     except (TypeError, ValueError) as error:
         raise DissonanceError(f"{what} is an array of numbers: {error}.") from None
-    if not torch.isfinite(found).all() or found.dim() > 2:
-        raise DissonanceError(
-            f"{what} holds a number that is not finite." if found.dim() <= 2 else f"{what} is no matrix."
-        )
+    if found.dim() > 2:
+        raise DissonanceError(f"{what} is no matrix.")
+    if not torch.isfinite(found).all():
+        raise DissonanceError(f"{what} holds a number that is not finite.")
+    if what != "Sigma" and found.numel() and float(found.abs().max()) > FAR:
+        raise DissonanceError(f"{what} holds {float(found.abs().max()):g}; numbers up to {FAR:g} are supported.")
     return found
 
 
@@ -200,4 +207,10 @@ def _scale(covariance: Tensor) -> Tensor:
             "Sigma must be symmetric and positive definite; a deterministic map has no density "
             "(give it a small variance instead)."
         )
-    return L.tril(-1) + torch.diag(L.diagonal().log())
+    sd = L.diagonal()
+    if sd.numel() and not NARROW <= float(sd.min()) <= float(sd.max()) <= BROAD:
+        raise DissonanceError(
+            f"Sigma has a standard deviation of {float(sd.min()):.3g} to {float(sd.max()):.3g} given the dimensions "
+            f"before; {NARROW:g} to {BROAD:g} is supported: choose other units."
+        )
+    return L.tril(-1) + torch.diag(sd.log())

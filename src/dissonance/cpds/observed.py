@@ -40,6 +40,8 @@ class Sample:
 class _Last:
     """The last table and the parameters it was made at; copies of a cpd begin without."""
 
+    forgettable = True  # and is no part of what a cpd is
+
     def __init__(self) -> None:
         self.at: list[Tensor] = []
         self.table: Tensor | None = None

@@ -24,10 +24,12 @@ EPSILON = sys.float_info.epsilon
 
 def own(values: object) -> Tensor:
     """A detached float64 copy of the values."""
-    if isinstance(values, np.ndarray):
-        return torch.from_numpy(np.array(values, np.float64, order="C"))
     try:
+        if isinstance(values, np.ndarray) and values.dtype == np.float64 and not isinstance(values, np.ma.MaskedArray):
+            return torch.from_numpy(np.array(values, order="C"))
         return numerics.real(values).detach().clone()
+    except DissonanceError:
+        raise
     except (TypeError, ValueError) as error:
         raise DissonanceError(f"a table is an array of numbers: {error}.") from None
 

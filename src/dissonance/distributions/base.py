@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -18,6 +19,13 @@ Names = str | Iterable[str]
 
 def _names(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def sample_count(count: int) -> int:
+    """How many samples are asked for, if that is a number of samples."""
+    if not isinstance(count, Integral) or count < 0:
+        raise DissonanceError(f"a number of samples is a whole number >= 0, found {count!r}.")
+    return int(count)
 
 
 class Distribution(ABC):
@@ -68,6 +76,8 @@ class Distribution(ABC):
         """mu(targets | given), axes: given in order, then targets in order; uniform where `given` has no mass."""
         sources = [self.variable(n) for n in _names(given)]
         wanted = [self.variable(n) for n in _names(targets)]
+        if len({v.name for v in (*sources, *wanted)}) < len(sources) + len(wanted):
+            raise DissonanceError(f"a conditional is over distinct variables, found {targets!r} given {given!r}.")
         table = numerics.conditional(self.rows(sources, wanted))
         return table.reshape(shape((*sources, *wanted)))
 
@@ -82,5 +92,5 @@ class Distribution(ABC):
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> dict[str, list[Hashable]]:
         """Independent samples as labels, one list a variable."""
-        drawn = self._sample(count, generator)
+        drawn = self._sample(sample_count(count), generator)
         return {v.name: [v.finite.labels[i] for i in drawn[v.name].tolist()] for v in self.variables}

@@ -11,11 +11,13 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.cpds import LinearGaussian
 from dissonance.cpds.gaussian import dimension
-from dissonance.distributions.base import Distribution, Names
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.distributions.base import Distribution, Names, sample_count
+from dissonance.errors import CapabilityError, DissonanceError, SizeError
 from dissonance.variables import Variable
 
 LOG_2PI = math.log(2 * math.pi)
+ROOM = 4 * 2**30
+"""Bytes that a covariance may take."""
 
 
 class Gaussian(Distribution):
@@ -121,7 +123,7 @@ class Gaussian(Distribution):
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Independent samples, one tensor (count, dim) a variable."""
-        return self._sample(count, generator)
+        return self._sample(sample_count(count), generator)
 
     def _sample(self, count: int, generator: torch.Generator | None) -> dict[str, Tensor]:
         values, vectors = torch.linalg.eigh(self.covariance.detach())
@@ -142,10 +144,21 @@ def gaussian_entropy(covariance: Tensor) -> Tensor:
     return 0.5 * covariance.shape[0] * (1 + LOG_2PI) + L.diagonal().log().sum()
 
 
+def check_covariance(dimensions: int, budget: int = ROOM) -> None:
+    """Refuse a covariance that would not fit, before it is made."""
+    need = 8 * 8 * dimensions**2  # with what is made on the way to it
+    if need > budget:
+        raise SizeError(
+            f"a covariance of {dimensions} dimensions takes about {need / 2**30:.3g} GiB; the budget is "
+            f"{budget / 2**30:.3g} GiB. Use fewer dimensions."
+        )
+
+
 def combined(variables: Iterable[Variable], parts: Iterable[Gaussian]) -> Gaussian:
     """Independent Gaussians as one over these variables, each standard normal that no part mentions."""
     variables = tuple(variables)
     n = dimension(variables)
+    check_covariance(n)
     mean, covariance = torch.zeros(n, dtype=numerics.DTYPE), torch.eye(n, dtype=numerics.DTYPE)
     whole = Gaussian(variables, mean, covariance)
     for p in parts:

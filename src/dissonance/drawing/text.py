@@ -56,7 +56,6 @@ class Label:
 @lru_cache(maxsize=4096)
 def label(name: str) -> Label:
     """The name with its index lowered and Greek letters in Greek; long names are cut."""
-    name = "".join(c if c.isprintable() else "�" for c in name)
     found = _NAME.fullmatch(name)
     if found is None:
         return plain(name)
@@ -75,7 +74,8 @@ def label(name: str) -> Label:
 
 
 def plain(text: str, longest: int = MAX_CHARACTERS) -> Label:
-    """The text as it is, cut if it is long."""
+    """The text as it is, cut if it is long; what is not to be seen is a box."""
+    text = "".join(c if c.isprintable() else "�" for c in text)
     shown = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return Label((Span(shown, 0.0, 0.0, 1.0, text_width(shown)),), text_width(shown))
 

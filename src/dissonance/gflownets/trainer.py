@@ -27,6 +27,7 @@ from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows, padded
 from dissonance.gflownets.walk import Walk
+from dissonance.io.fingerprint import Fingerprint
 
 ALL = slice(None)
 ENTRIES = 1 << 27  # of P_F, tabulated at once
@@ -252,26 +253,34 @@ class Trainer:
 
     def _identity(self) -> dict[str, Any]:
         """What a checkpoint is a checkpoint of."""
+        known = {id(dag): Fingerprint(dag).hex() for dag in {id(dag): dag for dag in self.dags}.values()}
         return {
             "runs": [asdict(run) | {"clamp": str(run.clamp)} for run in self.runs],
-            "graphs": [dag.name for dag in self.dags],
+            "graphs": [known[id(dag)] for dag in self.dags],
             "plan": asdict(self.plan),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from this state of the same runs."""
         for what, value in self._identity().items():
-            if state[what] != value:
+            if state.get(what) != value:
                 raise FormatError(f"the checkpoint was written with other {what}; give the same, or another folder.")
         self.iteration = state["iteration"]
         self.optimiser.steps.fill_(self.iteration)
         for name, to in (("theta", self.theta), ("mean", self.adam.mean), ("square", self.adam.square)):
-            to.copy_(state[name])
+            filled(to, state[name], name)
         self.replay.restore(state["replay"], self.walk)
         for generator, known in zip(self.generators, state["generators"], strict=True):
             generator.set_state(known)
-        self.visited.copy_(state["visited"])
-        self.stuck.copy_(state["stuck"])
+        filled(self.visited, state["visited"], "visited")
+        filled(self.stuck, state["stuck"], "stuck")
+
+
+def filled(to: Tensor, kept: Tensor, what: str) -> None:
+    """Put what was kept in its place, if it has the same shape: one run's numbers are not those of all."""
+    if to.shape != kept.shape:
+        raise FormatError(f"the checkpoint has {what} of shape {tuple(kept.shape)}, for {tuple(to.shape)}: delete it.")
+    to.copy_(kept)
 
 
 def _kernels(parts: Parts, walk: Walk, wanted: bool | None) -> ModuleType | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dissonance.errors import DissonanceError, FormatError
+from dissonance.errors import DissonanceError
 from dissonance.gflownets.dag import Dag
-from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
-from dissonance.io import files
+from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun, filled
+from dissonance.io import sealed
 
 
 @dataclass
@@ -74,20 +72,15 @@ def train(
 def _keep(path: Path, trainer: Trainer, record: TrainingRecord) -> None:
     """Write the checkpoint, all or nothing: a kill leaves the former one whole."""
     state = trainer.state() | {"losses": record.losses.cpu(), "at": record.iterations, "fits": record.fits}
-    content = io.BytesIO()
-    torch.save(state, content)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DissonanceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
-    files.write(path, content.getvalue())
+    sealed.write_state(path, state)
 
 
 def _restore(path: Path, trainer: Trainer, record: TrainingRecord) -> None:
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise FormatError(f"{path} is not a checkpoint of a training ({error}); remove it to start anew.") from error
+    state = sealed.read_state(path, "a checkpoint of a training")
     trainer.restore(state)
-    record.losses.copy_(state["losses"])
+    filled(record.losses, state["losses"], "losses")
     record.iterations, record.fits = list(state["at"]), list(state["fits"])

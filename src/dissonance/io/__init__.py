@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dissonance.collector import uncollected
 from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.focus import Attention, Focus
-from dissonance.io import files
+from dissonance.io import files, limits
 from dissonance.lazy import lazily
 from dissonance.pdg import PDG
 
@@ -74,6 +74,7 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
     chosen = None if format is None else _named(format)
     content, where = files.read(source)
     try:
+        limits.check_parts(content)
         with uncollected():
             return (chosen or _format_of(source, content)).read(content, learnable)
     except DissonanceError as error:
@@ -95,16 +96,20 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
     >>> load(path)[0].variables
     (X{no, yes},)
     """
+    files.write(path, encode(path, pdg, focus, format=format))
+
+
+def encode(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, format: str | None = None) -> bytes:
+    """What `save` would write to the path; an error if the format cannot hold it."""
     named = None if format is None else _named(format)
     try:
         chosen = named or _by_suffix(path) or FORMATS["json"]
         if focus is None:
             factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
             focus = Focus(Attention.uniform(pdg, gamma=1.0 if factors else 0.0))
-        content = chosen.write(pdg, focus)
+        return chosen.write(pdg, focus)
     except (DissonanceError, UnicodeEncodeError) as error:
         raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
-    files.write(path, content)
 
 
 def load_evidence(source: files.Source, pdg: PDG) -> dict[str, Hashable]:

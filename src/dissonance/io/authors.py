@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
@@ -55,7 +56,9 @@ class Replicate(msgspec.Struct):
 
 def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     """The PDG of a replicate, attended with the file's alpha and beta at gamma = 0."""
+    content = strict.text(content)
     replicate = strict.decode(content, Replicate)
+    strict.check_keys(content, _keys(strict.decode(content, Any)))
     made = (Variable(v.name, v.domain) for v in replicate.graph.variables)
     known = strict.variables_by_name(content, ["graph", "variables"], made)
     tables = {c.label: c.values for c in replicate.cpds}
@@ -68,6 +71,13 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     pdg = PDG(*arcs, variables=known.values())
     edges = replicate.graph.edges
     return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
+
+
+def _keys(part: object) -> int:
+    """How many different keys the objects in it have."""
+    if isinstance(part, dict):
+        return len(part) + sum(map(_keys, part.values()))
+    return sum(map(_keys, part)) if isinstance(part, list) else 0
 
 
 def to_bytes(pdg: PDG, focus: Focus) -> bytes:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Focus
 from dissonance.io import strict
-from dissonance.io.network import MAX_CELLS, Definition, check_scope, counted, known, network_pdg, parts, value_names
+from dissonance.io.limits import MAX_FILLED, check_count
+from dissonance.io.network import Definition, check_scope, counted, known, network_pdg, parts, value_names
 from dissonance.io.scan import WORD, Scanner, numbers
 from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells
@@ -35,6 +36,7 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     scanner = Scanner(strict.text(content).decode())
     variables: dict[str, Variable] = {}
     definitions: list[Definition] = []
+    filled = [0]
     while not scanner.ended:
         at = scanner.at
         word = scanner.take(WORD)
@@ -45,8 +47,10 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             if v.name in variables:
                 raise scanner.fail(f"two variables are named {v.name!r}.", at)
             variables[v.name] = v
+            check_count(len(variables), "variables", scanner.line(at))
         elif word is not None and word[0] == "probability":
-            definitions.append(_probability(scanner, at, variables))
+            definitions.append(_probability(scanner, at, variables, filled))
+            check_count(len(definitions), "probabilities", scanner.line(at))
         else:
             scanner.at = at
             hint = "" if word is None else suggest(word[0], ("network", "variable", "probability"))
@@ -125,7 +129,8 @@ def _type(scanner: Scanner, name: str, where: str) -> list[tuple[str, bool]]:
     return values
 
 
-def _probability(scanner: Scanner, at: int, variables: dict[str, Variable]) -> Definition:
+def _probability(scanner: Scanner, at: int, variables: dict[str, Variable], filled: list[int]) -> Definition:
+    """A probability block; `filled` counts the entries that defaults have filled so far."""
     line = scanner.line(at)
     scanner.need("(", "after probability")
     found = scanner.name()
@@ -137,14 +142,16 @@ def _probability(scanner: Scanner, at: int, variables: dict[str, Variable]) -> D
     parents = tuple([known(n, variables, line) for n in listed])
     check_scope(child, parents, line)
     scanner.need("{", f"in the probability of {child.name!r}")
-    return _Block(scanner, line, child, parents).read()
+    return _Block(scanner, line, child, parents, filled).read()
 
 
 class _Block:
     """The body of a probability block."""
 
-    def __init__(self, scanner: Scanner, line: int, child: Variable, parents: tuple[Variable, ...]) -> None:
-        self.scanner, self.line, self.child, self.parents = scanner, line, child, parents
+    def __init__(
+        self, scanner: Scanner, line: int, child: Variable, parents: tuple[Variable, ...], filled: list[int]
+    ) -> None:
+        self.scanner, self.line, self.child, self.parents, self.filled = scanner, line, child, parents, filled
         self.where = f"in the probability of {child.name!r}"
         self.flat: list[float] = []
         self.settings: list[int] = []
@@ -241,8 +248,9 @@ class _Block:
             self._fail("gives the same row twice", self.starts[again])
         if self.rest is None and len(self.settings) < count:
             self._fail(f"has {len(self.settings)} of {count} rows and no default", None)
-        if count * size > MAX_CELLS and len(self.settings) < count:
-            self._fail(f"would be a table of {count * size} numbers; a default fills up to {MAX_CELLS}", None)
+        self.filled[0] += (count - len(self.settings)) * size
+        if self.filled[0] > MAX_FILLED:
+            self._fail(f"would be a table of {count * size} numbers; defaults fill up to {MAX_FILLED} in a file", None)
         table, starts = np.empty((count, size)), [0] * count
         if self.rest is not None:
             table[:], starts = self.rest[0], [self.rest[1]] * count

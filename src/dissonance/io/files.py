@@ -8,20 +8,28 @@ import io
 import os
 import shutil
 import sys
+import time
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from dissonance.errors import FormatError, one_line
 
-MAX_BYTES = 1 << 30
-"""How much a compressed file may hold: a few bytes can promise any number of them."""
+MAX_BYTES = 1 << 28
+"""How much a model may hold, decompressed: a few bytes can promise any number of them, and a device never ends."""
+PATIENCE = 5.0
+"""Seconds until a named pipe that nothing writes to is given up."""
+CHUNK = 1 << 20
 
 Source = str | os.PathLike[str] | IO[bytes] | IO[str]
 
 
-def read(source: Source) -> tuple[bytes, str]:
-    """What the source holds, decompressed, and its name for messages; "-" is standard input."""
+def read(source: Source, limit: int | None = MAX_BYTES) -> tuple[bytes, str]:
+    """What the source holds, decompressed, and its name for messages; "-" is standard input.
+
+    More than `limit` bytes are refused while they are read.
+    """
     if source == "-":
         if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise FormatError("standard input is closed; give a file.")
@@ -31,23 +39,64 @@ def read(source: Source) -> tuple[bytes, str]:
     else:
         where = str(getattr(source, "name", "the input"))
     try:
-        held = Path(source).read_bytes() if isinstance(source, str | os.PathLike) else source.read()
+        content = _some(_chunks(source), limit)
     except (OSError, ValueError) as error:
         raise FormatError(one_line(f"{where}: cannot be read: {_reason(error)}.")) from None
-    content = held.encode() if isinstance(held, str) else held
-    return _unpacked(content, where) if content.startswith(b"\x1f\x8b") else content, where
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = _some(_unpacked(content), limit)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FormatError(one_line(f"{where}: is not a whole gzip file: {_reason(error)}.")) from None
+    if limit is not None and len(content) > limit:
+        raise FormatError(one_line(f"{where}: holds more than {limit} bytes, which no model needs."))
+    return content, where
 
 
-def _unpacked(content: bytes, where: str) -> bytes:
-    """What gzip compressed."""
+def _some(chunks: Iterable[bytes], limit: int | None) -> bytes:
+    """All of them, or a little more than the limit."""
+    parts: list[bytes] = []
+    total = 0
+    for part in chunks:
+        parts.append(part)
+        total += len(part)
+        if limit is not None and total > limit:
+            break
+    return b"".join(parts)
+
+
+def _chunks(source: Source) -> Iterator[bytes]:
+    if not isinstance(source, str | os.PathLike):
+        while held := source.read(CHUNK):
+            yield held.encode() if isinstance(held, str) else held
+    elif Path(source).is_fifo():
+        yield from _piped(source)
+    else:
+        with Path(source).open("rb") as file:
+            yield from _chunks(file)
+
+
+def _unpacked(content: bytes) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        while part := file.read(CHUNK):
+            yield part
+
+
+def _piped(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """What comes out of a named pipe, once a program writes to it: to wait for one may be to wait for ever."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            held = file.read(MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(one_line(f"{where}: is not a whole gzip file: {_reason(error)}.")) from None
-    if len(held) > MAX_BYTES:
-        raise FormatError(f"{where}: holds more than {MAX_BYTES} bytes: decompress it first.")
-    return held
+        until = time.monotonic() + PATIENCE
+        with contextlib.suppress(BlockingIOError):  # a program is there, and has written nothing yet
+            while not (held := os.read(fd, CHUNK)):
+                if time.monotonic() > until:
+                    raise OSError(0, "nothing writes to this pipe")
+                time.sleep(0.01)
+            yield held
+        os.set_blocking(fd, True)
+        while held := os.read(fd, CHUNK):
+            yield held
+    finally:
+        os.close(fd)
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> None:
@@ -68,6 +117,14 @@ def write(path: str | os.PathLike[str], content: bytes) -> None:
             _replace(Path(path).resolve(), content)
     except (OSError, ValueError, RuntimeError) as error:
         raise FormatError(one_line(f"{path}: cannot be written: {_reason(error)}.")) from None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FormatError(one_line(f"{path}: cannot be removed: {_reason(error)}.")) from None
 
 
 def _is_stream(path: Path) -> bool:

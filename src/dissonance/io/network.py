@@ -16,9 +16,6 @@ from dissonance.io.strict import MAX_AXES
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable, cells
 
-MAX_CELLS = 1 << 25
-"""How many entries a table may have that a file does not spell out."""
-
 
 @dataclass(frozen=True)
 class Definition:

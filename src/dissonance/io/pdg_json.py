@@ -13,6 +13,7 @@ from dissonance.cpds import Factor, LinearGaussian
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import strict
+from dissonance.io.limits import MAX_LABELS, MAX_VALUES, check_count
 from dissonance.io.lines import at
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Euclidean, Finite, Variable
@@ -20,8 +21,6 @@ from dissonance.variables import Euclidean, Finite, Variable
 FORMAT = "dissonance.pdg"
 VERSION = 1
 EMPTY = msgspec.Raw()
-MAX_VALUES = 1_000_000
-"""What the different sizes in a file may add up to: a size is a promise of labels, and promises are cheap to write."""
 
 
 class VariableRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,6 +88,10 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         _check_header(strict.decode(content, Header))
         raise
     _check_header(document)
+    check_count(len(document.variables), "variables")
+    check_count(len(document.arcs), "arcs")
+    check_count(sum(len(v.values) for v in document.variables if v.values is not UNSET), "values", most=MAX_LABELS)
+    strict.check_keys(content, _keys(content))
     known = strict.variables_by_name(content, ["variables"], _variables(content, document.variables))
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
@@ -105,6 +108,16 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             _check_belief(a)
             arcs.append(_table(a, known, movable) if a.linear_gaussian is UNSET else _gaussian(a, known, movable))
     return PDG(*arcs, variables=known.values()), Focus(Attention(beta, alpha, document.gamma), Control(chi))
+
+
+def _keys(content: bytes) -> int:
+    """How many different keys the objects of a file have."""
+    top: dict[str, msgspec.Raw] = strict.decode(content, dict[str, msgspec.Raw])
+    records: list[dict[str, msgspec.Raw]] = []
+    for key in ("variables", "arcs"):
+        records += strict.decode(top[key], list[dict[str, msgspec.Raw]])
+    inside = [r["linear_gaussian"] for r in records if "linear_gaussian" in r]
+    return sum(map(len, [top, *records, *(strict.decode(x, dict[str, msgspec.Raw]) for x in inside)]))
 
 
 def _check_belief(a: ArcRecord) -> None:

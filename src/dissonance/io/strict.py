@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -75,6 +76,21 @@ def decode(content: bytes | msgspec.Raw, kind: type[T] | Any) -> T:
         raise _mismatch(str(error), bytes(content), kind) from None
     except msgspec.DecodeError as error:
         raise _syntax(str(error), bytes(content)) from None
+
+
+def check_keys(content: bytes, different: int) -> None:
+    """No object of a document has a key twice, if there are so many different ones; decoding keeps the last of two."""
+    if len(re.findall(rb'(?<!\\)"\s*+:', content)) != different:
+        json.loads(content, object_pairs_hook=_unique, parse_int=float)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise FormatError(f"the key {key!r} is given twice in one object: leave one of them out.")
+        found[key] = value
+    return found
 
 
 @cache

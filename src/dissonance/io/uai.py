@@ -14,14 +14,13 @@ from dissonance.cpds import Factor, SoftmaxTable
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
+from dissonance.io.limits import MAX_VALUES, check_count
 from dissonance.io.network import Definition, check_finite, check_scope, check_weights, network_pdg, parts, table_rows
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Finite, Variable, cells
 
 COMMENT = re.compile(r"#[^\n]*")
 NUMBERS = re.compile(r"[-+0-9.eE\s]*+")
-MAX_VALUES = 1_000_000
-"""What the different sizes in a file may add up to."""
 
 
 class _Words:
@@ -94,7 +93,9 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         raise words.fail(f"expected BAYES or MARKOV, found {kind[:30]!r}.", 0)
     variables = _variables(words)
     scopes: list[tuple[tuple[Variable, ...], int]] = []
-    for i in range(words.count("the number of tables")):
+    count = words.count("the number of tables")
+    check_count(count, "tables", words.line(words.at - 1))
+    for i in range(count):
         start = words.at
         size = words.count(f"the number of variables of table {i + 1}")
         if not 1 <= size <= strict.MAX_AXES:
@@ -117,7 +118,9 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
 def _variables(words: _Words) -> list[Variable]:
     domains: dict[int, Finite] = {}
     found: list[Variable] = []
-    for i in range(words.count("the number of variables")):
+    count = words.count("the number of variables")
+    check_count(count, "variables", words.line(words.at - 1))
+    for i in range(count):
         size = words.count(f"the size of variable {i}")
         if size < 1:
             raise words.fail(f"variable {i} has size {size}; it needs at least 1.", words.at - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from xml.parsers import expat
@@ -11,6 +12,7 @@ import numpy as np
 
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Focus
+from dissonance.io.limits import MAX_ELEMENTS, check_count
 from dissonance.io.network import Definition, check_scope, counted, known, network_pdg, parts, value_names
 from dissonance.io.scan import numbers
 from dissonance.pdg import PDG
@@ -84,6 +86,7 @@ def _parse(content: bytes) -> Element:
     parser = expat.ParserCreate()
     parser.buffer_text = True
     open_elements = [Element("", 1)]
+    count = itertools.count(1)
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         around, line = open_elements[-1], parser.CurrentLineNumber
@@ -92,6 +95,7 @@ def _parse(content: bytes) -> Element:
         if name not in allowed or len(open_elements) > MAX_DEPTH:
             place = f"in {around.tag}" if around.tag else "as the outermost element: it is not XMLBIF"
             raise FormatError(f"did not understand <{tag}> {place}.{suggest(name, sorted(allowed))}", line)
+        check_count(next(count), "elements", line, MAX_ELEMENTS)
         made = Element(name, line, next((v for k, v in attributes.items() if k.upper() == "TYPE"), "nature"))
         around.inside.append(made)
         open_elements.append(made)

@@ -9,7 +9,8 @@ from contextlib import nullcontext
 import torch
 
 from dissonance.focus import Focus
-from dissonance.lir import checkpoints, guards
+from dissonance.lir import guards
+from dissonance.lir.checkpoints import Checkpoint
 from dissonance.lir.flows import exp
 from dissonance.lir.flows.base import begin, uninterrupted
 from dissonance.lir.foci import Foci
@@ -35,16 +36,17 @@ class Algorithm:
 
     def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
-        if checkpoint is not None:
-            checkpoints.resume(self, checkpoint)
+        kept = None if checkpoint is None else Checkpoint(self, checkpoint)
+        if kept is not None:
+            kept.resume(steps)
         try:
             while self.step < steps:
                 self.look()
                 with uninterrupted() if hasattr(self.flow, "dump") else nullcontext():  # it moves theta in place
                     self.advance()
-                if checkpoint is not None:
+                if kept is not None:
                     guards.refuse_nonfinite(self)
-                    checkpoints.write(self, checkpoint)
+                    kept.write()
                 if True in [callback(self.step, self.traces) for callback in callbacks]:
                     break
         except KeyboardInterrupt:

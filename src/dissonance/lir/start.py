@@ -171,6 +171,11 @@ def lirs(
     all_pdgs = [pdgs] if isinstance(pdgs, PDG) else list(pdgs)
     all_refocus = [refocus] if isinstance(refocus, str) or callable(refocus) else list(refocus)
     all_seeds = [seeds] if isinstance(seeds, int) else list(seeds)
+    if not isinstance(steps, int) or steps < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DissonanceError(f"a number of steps is a whole number >= 0, found {steps!r}.")
+    for seed in all_seeds:
+        if not isinstance(seed, int) or not -(2**63) <= seed < 2**64:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"a seed is a whole number from -2^63 to 2^64 - 1, found {seed!r}.")
     sizes = [len(all_pdgs), len(all_refocus), len(all_seeds)]
     if any(n not in (1, max(sizes)) for n in sizes):
         raise DissonanceError(f"PDGs, refocus procedures and seeds: as many of each, or one for all; found {sizes}.")

@@ -110,6 +110,8 @@ class Newton(Solver):
     def on_gpu(self, count: int) -> bool:
         """Whether a batch of so many problems is solved on a GPU."""
         if self.device is not None:
+            if self.device.startswith("cuda") and not torch.cuda.is_available():
+                raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
             return self.device != "cpu"
         from dissonance.solvers.convex.threads import allowed
 

@@ -23,11 +23,13 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
+from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import FEASIBLE, holds, incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.variables import Euclidean
 
 if TYPE_CHECKING:
     from dissonance.solvers.covariance import Result
@@ -166,6 +168,8 @@ class GaussianSolver(Solver):
             raise CapabilityError(_not_convex(component))
         from dissonance.solvers.moments import Reduction, beliefs, mean
 
+        n = sum(v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean))
+        check_covariance(n, self.budget)
         arcs = beliefs(component)
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
@@ -178,6 +182,7 @@ class GaussianSolver(Solver):
 
     def _solve(self, component: Component, reduction: Reduction, middle: Mean) -> Solution:
         from dissonance.solvers.covariance import Result, minimise
+        from dissonance.solvers.moments import blurred_covariance
 
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
@@ -197,8 +202,11 @@ class GaussianSolver(Solver):
         found = minimise(program, tol) if len(W) else Result(np.zeros((0, 0)), 0.0, 0.0, (), 0.0, 0)
         if found.contradiction:
             return infinite(component, self.name)
-        slack = self._rounding(reduction, found.upper)
+        core = W.T @ found.C @ W
+        slack = self._rounding(reduction, abs(found.upper) + middle.cost) + middle.blur
+        slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))
         lower, upper = found.lower + constant - slack, found.upper + constant + slack
+        lower, upper = min(lower, upper), max(lower, upper)
         residual = max(found.residual, middle.residual)
         if residual > FEASIBLE:
             upper = math.inf
@@ -212,7 +220,7 @@ class GaussianSolver(Solver):
             residual=residual,
             mean=middle.m,
             reduction=reduction,
-            core=W.T @ found.C @ W,
+            core=core,
             improper=improper,
             prices=_prices(reduction, found, middle),
         )
@@ -221,19 +229,27 @@ class GaussianSolver(Solver):
         assert component.pinned is not None
         with torch.no_grad():
             mu, exact = _product(component, component.theta), float(_evaluate(component, component.theta))
-        if not all(holds(mu, a.arc, component.theta) for a in component.arcs if a.hard):
+        made = [a.name for a in component.pinned]  # these hold, however narrow they are
+        if not all(holds(mu, a.arc, component.theta) for a in component.arcs if a.hard and a.name not in made):
             return infinite(component, self.name)
+        from dissonance.solvers.moments import beliefs, blurred_covariance, blurred_mean
+
+        arcs, soft = beliefs(component), [a for a in component.arcs if not a.hard and a.beta > 0]
         slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
-        return PinnedGaussian(component, exact - slack, exact + slack, self.name)
+        slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
+        slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
+        lower, upper = exact - slack, exact + slack
+        converged = upper - lower <= self.tol * max(1.0, abs(upper))
+        return PinnedGaussian(component, lower, upper, self.name, converged=converged)
 
     @staticmethod
     def _rounding(reduction: Reduction, value: float) -> float:
         """What float64 blurs: every logarithm, trace and square, times its weight, up to a few ulps."""
-        size = abs(value) + abs(reduction.constant) + reduction.gamma * reduction.n
+        size = value + abs(reduction.constant) + reduction.gamma * reduction.n
         for a in reduction.arcs:
             weight = (0.0 if a.arc.hard else abs(a.arc.beta)) + reduction.gamma * abs(a.arc.alpha)
             size += weight * (abs(a.log_det) + len(a.b))
-        return 64 * EPS * size
+        return 256 * EPS * size
 
 
 def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Multiplier]:

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, inv, lstsq, null_space, solve, solve_triangular
 
 from dissonance.attended import Array, Attended, Mechanism
+from dissonance.errors import CapabilityError
 from dissonance.problem import EPS, Component
 from dissonance.solvers.covariance import CovarianceProgram, Term
 from dissonance.solvers.matrices import log_det
@@ -85,6 +86,8 @@ class Mean:
 
     m: Array
     cost: float
+    blur: float
+    """How far what it costs may be from the least cost, double precision being what it is."""
     eta: dict[str, Array]
     residual: float
 
@@ -131,6 +134,8 @@ def mean(arcs: Sequence[Belief], n: int) -> Mean:
     if len(X) and free.shape[1]:
         m = start + free @ _least_squares(X @ free, y - X @ start)
     off = X @ m - y
+    left = X @ free @ _least_squares(X @ free, off) if len(X) and free.shape[1] else np.zeros(1)
+    blur = 0.5 * _norm(left) * (2 * _norm(off) + _norm(left)) + blurred_mean(soft, m)
     eta: dict[str, Array] = {}
     residual = 0.0
     if hard:
@@ -140,8 +145,36 @@ def mean(arcs: Sequence[Belief], n: int) -> Mean:
         for a in hard:
             eta[a.arc.name] = price[at : at + len(a.b)]  # for the whitened equation L^-1 (R m - b) = 0
             at += len(a.b)
-            residual = max(residual, float(np.abs(whiten(a, a.R @ m - a.b)).max()))
-    return Mean(m, 0.5 * float(off @ off), eta, residual)
+            amiss = np.abs(whiten(a, a.R @ m - a.b)) - _rounding(a, m)
+            residual = max(residual, float(amiss.max()))
+    return Mean(m, 0.5 * float(off @ off), blur, eta, residual)
+
+
+def blurred_mean(soft: Sequence[Belief], m: Array) -> float:
+    """What rounding may do to sum_a beta_a/2 |R m - b|^2_P."""
+    total = 0.0
+    for a in soft:
+        off, error = _norm(whiten(a, a.R @ m - a.b)), _norm(_rounding(a, m))
+        total += a.arc.beta * error * (off + error)
+    return 2 * total
+
+
+def blurred_covariance(arcs: Sequence[Belief], variances: Array) -> float:
+    """What rounding of every R'P R may do to the value, 1/2 tr(dQ C): much, where mu is wide beside the noise."""
+    weights = [1.0 if a.arc.hard else abs(a.arc.beta) for a in arcs]
+    size = sum(w * float((a.white**2).sum(0) @ variances) for w, a in zip(weights, arcs, strict=True))
+    return 32 * EPS * size
+
+
+def _norm(x: Array) -> float:
+    return float(np.linalg.norm(x))
+
+
+def _rounding(belief: Belief, m: Array) -> Array:
+    """What rounding may do to L^-1 (R m - b): what is subtracted may be much larger than the noise."""
+    L = cholesky(belief.Sigma, lower=True)
+    size = np.abs(belief.R) @ np.abs(m) + np.abs(belief.b) + np.abs(L) @ np.abs(whiten(belief, belief.R @ m - belief.b))
+    return 4 * (len(m) + 1) * EPS * np.abs(inv(L)) @ size
 
 
 def _least_squares(X: Array, y: Array) -> Array:
@@ -185,7 +218,9 @@ class Reduction:
         self.groups = mechanisms(component, arcs)
         self.core = set(range(self.n))
         self.links = [{*a.sources, *a.targets} for a in arcs if not a.arc.hard and a.arc.beta > 0]
-        self.unbounded = self.gamma > 0 and self.n > len(self.bounded(self.bound / np.outer(self.scale, self.scale))[0])
+        free = self.bounded(self.bound / np.outer(self.scale, self.scale))[1]
+        self.check_scales(free, range(self.n))
+        self.unbounded = self.gamma > 0 and len(free) > 0
 
     def _constants(self, component: Component) -> float:
         """All that depends neither on m nor on C; entropies of hard mechanisms among them."""
@@ -207,6 +242,16 @@ class Reduction:
         values, vectors = np.linalg.eigh(Q)
         null = values <= 16 * EPS * max(1, self.n) * float(values.max(initial=1.0))
         return vectors[:, ~null].T, vectors[:, null].T
+
+    def check_scales(self, V: Array, core: Sequence[int]) -> None:
+        """Directions that seem to be bounded by no arc are seen by none: or else some arc is too small to count."""
+        for a in self.arcs:
+            rows = (a.white / self.scale)[:, core]
+            if len(V) and len(rows) and _norm(rows @ V.T) > 1e-6 * _norm(rows) and (a.arc.hard or a.arc.beta > 0):
+                raise CapabilityError(
+                    f"{a.arc.arc} is lost beside arcs whose noise is smaller by too many orders of magnitude for "
+                    "double precision: choose variances that are nearer to each other."
+                )
 
     # -- peeling -------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from dissonance.errors import DissonanceError
 from dissonance.io import files
+from dissonance.io.locked import locked
+from dissonance.studies import sums
 from dissonance.studies.figures import drawable
 
 
@@ -20,7 +23,8 @@ class StudyFolder:
         self.path = Path(path)
         theirs = claimed(self.path)
         if theirs is None:
-            self.write("study.json", (json.dumps(identity, indent=2) + "\n").encode())
+            self.subfolder("")
+            sums.write(self.path / "study.json", (json.dumps(identity, indent=2) + "\n").encode())
             return
         for key in dict.fromkeys([*identity, *theirs]):
             if identity.get(key) != theirs.get(key):
@@ -42,6 +46,10 @@ class StudyFolder:
         """Write a file of the study, all or nothing."""
         self.subfolder(str(Path(name).parent))
         files.write(self.path / name, content)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """While this lasts, no other command works on the study."""
+        return locked(self.path / ".lock", str(self.path))
 
     def tidy(self) -> None:
         """Remove what processes that were killed have left half-written."""
@@ -68,11 +76,12 @@ class StudyFolder:
 def claimed(path: Path | str) -> dict[str, Any] | None:
     """The settings of the study that a folder holds, if it holds one."""
     kept = Path(path) / "study.json"
-    if not kept.exists():
+    content = sums.read(kept)
+    if not content and not kept.exists():
         return None
     try:
-        found: object = json.loads(kept.read_text())
-    except (OSError, ValueError):
+        found: object = json.loads(content)
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise DissonanceError(f"{kept}: is not the settings of a study: give another --out.")

@@ -8,6 +8,8 @@ and ends with the same numbers.
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,13 +17,15 @@ from pathlib import Path
 import msgspec
 
 from dissonance import __version__
-from dissonance.errors import DissonanceError, suggest
-from dissonance.io import files, load
+from dissonance.errors import DissonanceError, FormatError, suggest
+from dissonance.io import files, load, sealed
 from dissonance.pdg import PDG
 from dissonance.studies.folder import StudyFolder
 from dissonance.studies.outcomes import StrategyOutcome
 from dissonance.studies.runs import BLIND, REFOCUS, SOLVERS, STRATEGIES, Runs, Watch
 from dissonance.studies.structures import ROWS, generator, structures
+
+log = logging.getLogger("dissonance")
 
 TOGETHER = 25
 """How many draws a batch has at most. Fixed: it is part of what makes the numbers the same."""
@@ -144,12 +148,6 @@ class Synthetic:
 # -- a folder ----------------------------------------------------------------------------------------------------------
 
 
-class BatchFile(msgspec.Struct):
-    """A batch in a file."""
-
-    outcomes: list[StrategyOutcome]
-
-
 class SyntheticFolder(StudyFolder):
     """The folder of a synthetic study: batches that are kept as they finish."""
 
@@ -164,20 +162,30 @@ class SyntheticFolder(StudyFolder):
         if not path.exists():
             return None
         try:
-            return msgspec.json.decode(files.read(path)[0], type=BatchFile).outcomes
-        except msgspec.DecodeError:  # not ours, or damaged: computed again
-            return None
+            found = msgspec.convert(json.loads(sealed.read(path, "a batch")), list[StrategyOutcome])
+        except (FormatError, ValueError):
+            found = []
+        wanted = {(s, r) for s in self.study.strategies for r in batch.replicates}
+        if len(found) == len(wanted) and {(o.strategy, o.replicate) for o in found} == wanted:
+            return found
+        log.warning("%s: is damaged, or not all of a batch: it is computed again.", path)
+        return None
 
     def compute(self, batch: Batch, watch: Watch | None = None) -> None:
         """Run a batch and keep it."""
         checkpoint = self.batches / f"{batch.name}.checkpoint"
         found = self.study.outcomes(batch, checkpoint, watch)
-        self.write(f"batches/{batch.name}", msgspec.json.encode(BatchFile(found)) + b"\n")
+        sealed.write(self.batches / batch.name, f"{json.dumps([asdict(o) for o in found])}\n".encode())
         checkpoint.unlink(missing_ok=True)
 
     def outcomes(self) -> list[StrategyOutcome]:
-        """All that is finished: by structure, strategy and replicate."""
+        """All of a finished study: by structure, strategy and replicate."""
         order = {s: i for i, s in enumerate(self.study.strategies)}
-        found = [(b.place, o) for b in self.study.batches() for o in self.kept(b) or ()]
+        batches = [(b, self.kept(b)) for b in self.study.batches()]
+        if lost := [b.name for b, kept in batches if kept is None]:
+            raise FormatError(
+                f"{self.batches / lost[0]}: is not there, or not whole; the same command goes on from here."
+            )
+        found = [(b.place, o) for b, kept in batches for o in kept or ()]
         found.sort(key=lambda x: (x[0], order[x[1].strategy], x[1].replicate))
         return [o for _, o in found]

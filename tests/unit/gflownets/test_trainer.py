@@ -17,6 +17,7 @@ from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun
 from dissonance.gflownets.training import train
 from dissonance.gflownets.trajectories import Trajectories, TransitionRows
+from dissonance.io import sealed
 
 GRID = hyper_grid(2, 6, "original")
 SMALL = TrainingPlan(iterations=30, batch=32, capacity=100, width=16, depth=2)
@@ -184,6 +185,17 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path):
         train(runs, GRID, replace(SMALL, iterations=40), checkpoint=tmp_path / "c.pt")
     with pytest.raises(FormatError, match="other graphs"):
         train(runs, hyper_grid(2, 6, "cosine"), SMALL, checkpoint=tmp_path / "c.pt")
+    with pytest.raises(FormatError, match="other graphs"):
+        train(runs, replace(GRID, log_reward=GRID.log_reward + 0.1), SMALL, checkpoint=tmp_path / "c.pt")
+    state = sealed.read_state(tmp_path / "c.pt", "a checkpoint")
+    sealed.write_state(tmp_path / "c.pt", state | {"theta": state["theta"][:1]})
+    with pytest.raises(FormatError, match="theta of shape"):
+        train(runs, GRID, SMALL, checkpoint=tmp_path / "c.pt")
+    damaged = bytearray((tmp_path / "c.pt").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "c.pt").write_bytes(damaged)
+    with pytest.raises(FormatError, match="is damaged"):
+        train(runs, GRID, SMALL, checkpoint=tmp_path / "c.pt")
     (tmp_path / "c.pt").write_bytes(b"torn")
     with pytest.raises(FormatError, match="not a checkpoint"):
         train(runs, GRID, SMALL, checkpoint=tmp_path / "c.pt")

@@ -40,6 +40,7 @@ from dissonance.instances import (
     classification,
     stochastic_gradient_descent,
 )
+from dissonance.io import sealed
 
 inf = math.inf
 VECTORS = shared_json("vectors", "classifier.json")
@@ -330,7 +331,7 @@ def test_a_run_that_leaves_the_numbers_stops_there_with_its_last_good_checkpoint
     path, trace = tmp_path / "run.pt", Record(globally=False)
     with pytest.raises(DissonanceError, match=r"step 3: arc 'p' \(X -> Y\) would move to .* not finite"):
         lir(instance.pdg, refocus, steps=9, flow="step", checkpoint=path, trace=trace)
-    kept = torch.load(path, weights_only=True)
+    kept = sealed.read_state(path, "a checkpoint")
     assert kept["step"] == 3
     assert all(bool(torch.isfinite(v).all()) for v in kept["theta"].values())
 
@@ -351,7 +352,7 @@ def test_a_run_whose_inconsistency_is_infinite_stops_there_and_names_the_arc(tmp
         match=r"step \d: the inconsistency is inf: arc 'box' \(-> Z\) has density 0.* at 4 of 4 samples",
     ):
         lir(pdg, steps=9, checkpoint=tmp_path / "run.pt", **options)
-    kept = torch.load(tmp_path / "run.pt", weights_only=True)
+    kept = sealed.read_state(tmp_path / "run.pt", "a checkpoint")
     assert kept["step"] > 0 and all(bool(torch.isfinite(v).all()) for v in kept["theta"].values())
 
 

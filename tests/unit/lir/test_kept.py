@@ -30,6 +30,7 @@ from dissonance import (
 )
 from dissonance.cpds import Data, NeuralCategorical
 from dissonance.flows import Descent
+from dissonance.io import sealed
 from dissonance.refocus import Partial
 
 inf = math.inf
@@ -95,6 +96,7 @@ def test_fifty_steps_of_players_in_turn_are_those_of_their_own_optimisers(
     assert run.flow == f"{name.lower()}(0.02 x 1, kept)"
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be checked")
 @pytest.mark.parametrize(("name", "options"), OPTIMISERS)
 def test_a_run_that_was_stopped_goes_on_byte_for_byte(name: str, options: dict[str, Any], tmp_path: Path):
     flow = Descent(name, rate=0.02, steps=1, options=options, keep=True)
@@ -104,7 +106,7 @@ def test_a_run_that_was_stopped_goes_on_byte_for_byte(name: str, options: dict[s
         resumed = lir(two_classifiers(), in_turn(1.0), steps=steps, flow=flow, trace=QUIET, checkpoint=path)
     assert all(torch.equal(resumed.theta[key], value) for key, value in whole.theta.items())
     assert resumed.trace.column("local_upper")[:-1] == whole.trace.column("local_upper")[:-1]
-    states = torch.load(path, weights_only=True)["flow"][0]
+    states = sealed.read_state(path, "a checkpoint")["flow"][0]
     assert set(states) == set(whole.theta) and all(states.values())
     renewed = lir(two_classifiers(), in_turn(1.0), steps=9, flow=Descent(name, 0.02, 1, options), trace=QUIET)
     assert any(not torch.equal(renewed.theta[key], value) for key, value in whole.theta.items())

@@ -364,7 +364,7 @@ def test_what_the_solver_cannot_do_is_one_line():
         Arc("y", PLANE, Y, LinearGaussian([[1.0, 1.0]])),
         Arc("b", Y, PLANE, LinearGaussian([[1.0], [1.0]])),
     )
-    with pytest.raises(SizeError, match="unknowns"):
+    with pytest.raises(SizeError, match="covariance"):
         inconsistency(both, solver=GaussianSolver(budget=100))
 
 

@@ -362,7 +362,29 @@ def test_a_journal_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "search.journal").write_text("this is\nnot a journal\n")
     assert run(study(tmp_path, *WORDS)) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "search.journal cannot be used: " in said
+    assert said.count("\n") == 1 and "search.journal: is damaged. Delete it to search anew." in said
+
+
+def test_a_journal_with_another_number_in_it_is_noticed(tmp_path: Path):
+    settings = replace(SETTINGS, losses=("TB",), search_iterations=2)
+    Search.at(settings, tmp_path / "journal")()
+    lines = (tmp_path / "journal").read_text()
+    (tmp_path / "journal").write_text(lines.replace("0.", "1.", 1))
+    with pytest.raises(DissonanceError, match="journal: is damaged"):
+        Search.at(settings, tmp_path / "journal").found()
+
+
+def test_a_table_that_was_damaged_is_noticed(done: GflownetFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in ("study.json", "search.csv", "runs.csv", "traces.csv", "SHA256SUMS"):
+        (tmp_path / name).write_bytes((done.path / name).read_bytes())
+    for name in ("runs.csv", "traces.csv", "search.csv", "study.json"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+        assert run(study(tmp_path, "--no-figures")) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and f"{name}: is not what the study wrote there" in said
+        (tmp_path / name).write_bytes(whole)
+    assert run(study(tmp_path, "--no-figures")) == 0
 
 
 def test_without_optuna_there_is_a_hint(

@@ -15,7 +15,8 @@ import pytest
 
 from dissonance.cli.app import run
 from dissonance.errors import FormatError
-from dissonance.studies import figures
+from dissonance.io import sealed
+from dissonance.studies import figures, sums
 from dissonance.studies.outcomes import StrategyOutcome, groups
 from dissonance.studies.publish import publish
 from dissonance.studies.report import report
@@ -202,6 +203,83 @@ def test_a_damaged_batch_is_computed_again(done: SyntheticFolder, tmp_path: Path
     (folder.batches / first.name).write_bytes(b'{"outcomes": [')
     compute(folder)
     assert tables(folder.outcomes())["runs.csv"] == tables(done.outcomes())["runs.csv"]
+
+
+def test_a_batch_that_is_not_all_there_is_noticed_and_computed_again(
+    done: SyntheticFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    folder = SyntheticFolder(tmp_path, STUDY)
+    first, *others = STUDY.batches()
+    for batch in others:
+        (folder.batches / batch.name).write_bytes((done.batches / batch.name).read_bytes())
+    whole = (done.batches / first.name).read_bytes()
+    for content in (whole[:-9] + b"8" + whole[-8:], whole.replace(b"0.", b"1.", 1), b'{"outcomes": []}\n'):
+        (folder.batches / first.name).write_bytes(content)
+        assert folder.kept(first) is None
+        assert "it is computed again" in caplog.messages[-1]
+    sealed.write(folder.batches / first.name, b"[]\n")  # emptied by hand, and sealed
+    assert folder.kept(first) is None
+    with pytest.raises(FormatError, match="not there, or not whole"):
+        folder.outcomes()
+    compute(folder)
+    assert tables(folder.outcomes())["runs.csv"] == tables(done.outcomes())["runs.csv"]
+
+
+def test_settings_that_were_damaged_are_noticed(
+    done: SyntheticFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("study.json", "SHA256SUMS"):
+        (tmp_path / name).write_bytes((done.path / name).read_bytes())
+    changed = (tmp_path / "study.json").read_bytes().replace(b'"steps": ', b'"steps": 1')
+    (tmp_path / "study.json").write_bytes(changed)
+    assert run(["study", "synthetic", "--out", str(tmp_path), *TINY]) == 2
+    assert "study.json: is not what the study wrote there" in capsys.readouterr().err
+    (tmp_path / "SHA256SUMS").write_bytes(b"nothing of the kind\n")
+    assert run(["study", "synthetic", "--out", str(tmp_path), *TINY]) == 2
+    assert "SHA256SUMS: is damaged" in capsys.readouterr().err
+
+
+def test_settings_nested_without_end_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "study.json").write_bytes(b"[" * 100_000)
+    assert run(["study", "synthetic", "--out", str(tmp_path), *TINY]) == 2
+    assert capsys.readouterr().err.endswith("study.json: is not the settings of a study: give another --out.\n")
+
+
+def test_two_commands_do_not_work_on_one_study(done: SyntheticFolder, capsys: pytest.CaptureFixture[str]):
+    with done.alone():
+        assert run(["study", "synthetic", "--out", str(done.path), *TINY]) == 2
+    assert "another command is at work on it" in capsys.readouterr().err
+
+
+def test_a_file_is_written_with_both_checksums_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "runs.csv"
+    sums.write(path, b"one\n")
+    assert (
+        subprocess.run(["sha256sum", "-c", sums.NAME], cwd=tmp_path, check=False, capture_output=True).returncode == 0
+    )
+
+    def killed(to: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    real = sums.files.write
+    for times in (1, 2):  # killed while the file is written, or while its checksum is
+        calls: list[Path] = []
+
+        def write(to: Path, content: bytes, times: int = times, calls: list[Path] = calls) -> None:
+            calls.append(to)
+            (real if len(calls) <= times else killed)(to, content)
+
+        monkeypatch.setattr(sums.files, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            sums.write(path, b"two\n")
+        monkeypatch.setattr(sums.files, "write", real)
+        assert sums.read(path) == (b"one\n" if times == 1 else b"two\n")
+    path.write_bytes(b"three\n")
+    with pytest.raises(FormatError, match="damaged or edited"):
+        sums.read(path)
+    path.unlink()
+    with pytest.raises(FormatError, match="damaged or edited"):
+        sums.read(path)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -18,6 +19,8 @@ from dissonance.gflownets.training import TrainingRecord, train
 from dissonance.studies.gflownet.rows import read_rows, write_rows
 from dissonance.studies.gflownet.search import Found
 from dissonance.studies.gflownet.settings import Job, Settings
+
+log = logging.getLogger("dissonance")
 
 Progress = Callable[[float, int], None]
 TAIL = 100
@@ -117,7 +120,8 @@ class Confirmation:
         given = [j.run for j in some], [graphs[j.pair.reward] for j in some], plan
         try:
             trainer, record = train(*given, device=self.device, every=every, checkpoint=checkpoint, progress=watch)
-        except FormatError:  # of another batch, or torn
+        except FormatError as error:  # of another batch, or damaged
+            log.info("%s The training starts anew.", error)
             checkpoint.unlink()
             trainer, record = train(*given, device=self.device, every=every, checkpoint=checkpoint, progress=watch)
         each = (time.perf_counter() - began) / len(some)

@@ -11,6 +11,7 @@ import torch
 
 from dissonance.errors import DissonanceError
 from dissonance.gflownets.trainer import TrainingRun
+from dissonance.studies import sums
 from dissonance.studies.folder import StudyFolder
 from dissonance.studies.gflownet.confirmation import Confirmation, Point, Progress, TrainingOutcome, jobs
 from dissonance.studies.gflownet.rows import read_rows, write_rows
@@ -88,7 +89,7 @@ class GflownetFolder(StudyFolder):
             begun = Search.at(self.settings, storage, machine.device, machine.at_once)
             with reachable(storage), closing(begun) as search:
                 if machine.storage:
-                    self.write(ELSEWHERE, f"{shown(storage)}\n".encode())
+                    sums.write(self.path / ELSEWHERE, f"{shown(storage)}\n".encode())
                 search(progress)
                 self.keep(search.found())
 
@@ -98,7 +99,7 @@ class GflownetFolder(StudyFolder):
         if given and journal.exists():
             raise DissonanceError(f"{journal}: holds trials of this study: give no --storage, or delete the file.")
         if not given and elsewhere.exists():
-            kept = elsewhere.read_text().strip()
+            kept = sums.read(elsewhere).decode(errors="replace").strip()
             raise DissonanceError(f"{self.path}: its trials are kept in {kept}: give that as --storage.")
         return given or journal
 

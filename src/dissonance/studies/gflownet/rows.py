@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dissonance.errors import FormatError
-from dissonance.io import files
+from dissonance.studies import sums
 
 Row = TypeVar("Row")
 
@@ -24,19 +24,18 @@ def write_rows(path: Path, kind: type[Row], rows: Sequence[Row]) -> None:
     for row in rows:
         values = [getattr(row, name) for name in names]
         writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
-    files.write(path, text.getvalue().encode())
+    sums.write(path, text.getvalue().encode())
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     """Read a table that `write_rows` wrote; no file is an empty one."""
-    if not path.exists():
+    content = sums.read(path)
+    if not content:
         return []
     kinds = {"int": int, "float": float, "str": str}
     types = {f.name: kinds[str(f.type)] for f in fields(kind)}  # pyright: ignore[reportArgumentType]
     try:
-        with path.open(newline="") as lines:
-            return [kind(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}.") from None
-    except (KeyError, TypeError, ValueError) as error:
+        lines = csv.DictReader(StringIO(content.decode(), newline=""))
+        return [kind(**{name: types[name](value) for name, value in row.items()}) for row in lines]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise FormatError(f"{path}: is not a table of this study ({error}); give another folder.") from None

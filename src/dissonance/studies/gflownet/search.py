@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -15,7 +16,7 @@ from zlib import crc32
 
 import torch
 
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.errors import CapabilityError, DissonanceError, FormatError
 from dissonance.gflownets.losses import loss_named
 from dissonance.gflownets.trainer import TrainingRun
 from dissonance.gflownets.training import train
@@ -204,13 +205,38 @@ def _storage(where: str | Path) -> Any:
         path.parent.mkdir(parents=True, exist_ok=True)
         _mend(path)
         lock = optuna.storages.journal.JournalFileSymlinkLock(str(path), grace_period=PATIENCE)
-        return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path), lock))
+        return optuna.storages.JournalStorage(_journal(optuna, path, lock))
+    except FormatError:
+        raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error.__cause__, ModuleNotFoundError):
             reason = f"it needs the package {error.__cause__.name!r}, which is not installed"
         reason = reason.rstrip(".").replace(str(where), shown(where))
         raise DissonanceError(f"the storage {shown(where)} cannot be used: {reason}.") from None
+
+
+def _journal(optuna: ModuleType, path: Path, lock: Any) -> Any:
+    """A journal whose every line has a checksum."""
+
+    class Journal(optuna.storages.journal.JournalFileBackend):
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            super().append_logs([log | {"crc": _crc(log)} for log in logs])
+
+        def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+            try:
+                for log in super().read_logs(log_number_from):
+                    if log.pop("crc", None) != _crc(log):
+                        raise ValueError
+                    yield log
+            except (ValueError, AttributeError):
+                raise FormatError(f"{path}: is damaged. Delete it to search anew.") from None
+
+    return Journal(str(path), lock)
+
+
+def _crc(log: dict[str, Any]) -> int:
+    return crc32(json.dumps(log, sort_keys=True).encode())
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""Attack the library: wrong brackets, damaged files, kills, bit flips, threads. Exits with 1 if anything broke.
+
+    python benchmarks/attack.py --seconds 600
+    python benchmarks/attack.py --problems 1000000 --files 100000 --kills 100 --flips 1000 --trials 1000 --forms 10000
+
+With --seconds the time is shared out among all attacks; with counts each runs that often, and the others not at all.
+The same --seed attacks with the same problems and files. docs/reliability.md has the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ATTACKS = {
+    "kills": ("kills", "kills of resolve and study", 1.0),
+    "flips": ("flips", "bit flips in checkpoints", 1.0),
+    "trials": ("threads", "trials of two threads", 1.0),
+    "files": ("damaged", "damaged files", 2.0),
+    "forms": ("closed_forms", "closed forms at 60 digits", 1.0),
+    "problems": ("brackets", "brackets of random PDGs", 4.0),
+}
+"""By option: the module, what is counted, and its share of the time. Kills come first: they fork this process."""
+SHOWN = 10
+
+
+def run(attack: Iterator[str | None], most: int | None, seconds: float | None) -> tuple[int, list[str]]:
+    """How much was tried, and what broke."""
+    began, count, broke = time.monotonic(), 0, list[str]()
+    for said in attack:
+        count += 1
+        if said is not None:
+            broke.append(said)
+        if count == most or (seconds is not None and time.monotonic() - began > seconds):
+            break
+    return count, broke
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, help="how long in all")
+    parser.add_argument("--seed", type=int, default=0)
+    for option, (_, what, _) in ATTACKS.items():
+        parser.add_argument(f"--{option}", type=int, help=f"how many {what}")
+    given = parser.parse_args()
+    counts = {option: getattr(given, option) for option in ATTACKS}
+    if given.seconds is None and not any(counts.values()):
+        given.seconds = 60.0
+    chosen = [o for o in ATTACKS if counts[o] or (given.seconds is not None and counts[o] is None)]
+    shares = sum(ATTACKS[o][2] for o in chosen)
+    sys.path += [str(HERE), str(HERE.parent / "tests")]
+    warnings.simplefilter("ignore")
+    failures = 0
+    for option in chosen:
+        module, what, share = ATTACKS[option]
+        attack: Callable[[int], Iterator[str | None]] = import_module(f"attacks.{module}").attack
+        began = time.monotonic()
+        seconds = None if given.seconds is None else given.seconds * share / shares
+        count, broke = run(attack(given.seed), counts[option], seconds)
+        print(f"{count:>9,} {what}: {len(broke)} broke ({time.monotonic() - began:.0f} s)", flush=True)
+        for line in broke[:SHOWN]:
+            print(f"          {line}")
+        failures += len(broke)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
