@@ -17,7 +17,7 @@ from dissonance.collector import uncollected
 from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG, Theta, frozen
 from dissonance.variables import Variable
 
 EPS = float(np.finfo(np.float64).eps)
@@ -333,6 +333,12 @@ def connected(
     return [(tuple(vs), tuple(some)) for vs, some in parts.values()]
 
 
+def _kept(arcs: Sequence[Attended], theta: Theta | None) -> Theta | None:
+    """theta as it is now, since a result must not change with the parameters; what is drawn is made once, live."""
+    live = any(a.varying is not None or (not a.log_p.size and a.arc.is_drawn) for a in arcs)
+    return theta if live else frozen([a.arc for a in arcs], theta)
+
+
 @uncollected()
 def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Problem:
     """Drop what carries no weight, tabulate the rest, split it into connected components.
@@ -346,6 +352,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
         Attended(a, log_p, beta.get(a.name, 0.0), alpha.get(a.name, 0.0), varying.get(a.name))
         for a, log_p in zip(arcs, tabulated(arcs, theta), strict=True)
     ]
-    components = tuple([Component(*part, gamma, theta) for part in connected(attended, pdg.variables)])
+    parts = connected(attended, pdg.variables)
+    components = tuple([Component(vs, some, gamma, _kept(some, theta)) for vs, some in parts])
     seen = {v.name for c in components for v in c.variables}
     return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)

@@ -37,20 +37,20 @@ class Algorithm:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
         if checkpoint is not None:
             checkpoints.resume(self, checkpoint)
+        guards.refuse_nonfinite(self)
         try:
             while self.step < steps:
                 self.look()
                 with uninterrupted() if hasattr(self.flow, "dump") else nullcontext():  # it moves theta in place
                     self.advance()
+                guards.refuse_nonfinite(self)
                 if checkpoint is not None:
-                    guards.refuse_nonfinite(self)
                     checkpoints.write(self, checkpoint)
                 if True in [callback(self.step, self.traces) for callback in callbacks]:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
             self.inner = self.setting.inner()  # the old one may hold half a solution
-        guards.refuse_nonfinite(self)
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)

@@ -103,6 +103,7 @@ class ConcaveConvex(Solver):
             multipliers={component.arcs[a].name: m.view(component.arcs[a].log_p.shape) for a, m in multipliers},
             steps=steps,
             residual=residual,
+            within=0.0 if residual == 0 else FEASIBLE,
         )
 
     def _newton(self, s: Structure, numbers: Numbers, tilt: Array) -> tuple[Array, Array, int, bool]:
@@ -112,7 +113,7 @@ class ConcaveConvex(Solver):
 
         work, taken = Work(s, numbers._replace(c=numbers.c + tilt)), np.zeros(1, dtype=np.int64)
         work.newton(np.array([self.tol]), taken=taken)
-        impossible = bool(contradiction(*work.rows()[0]) > FEASIBLE)
+        impossible = bool(contradiction(*work.rows()[0]) > 0)
         return work.at[0], agreeing(s, work.mu)[0], int(taken[0]), impossible
 
     def _descend(

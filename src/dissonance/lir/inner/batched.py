@@ -348,7 +348,7 @@ class Batched(Inner):
             slope = torch.where(hard, mass * log_p.exp() * lam, slope)
         plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
         lower = torch.minimum(torch.where(plain, low.clamp(min=0.0), low), upper)
-        impossible = torch.from_numpy(outcome.contradiction > FEASIBLE)
+        impossible = torch.from_numpy(outcome.contradiction > 0)
         lower, upper = (torch.where(impossible, math.inf, x) for x in (lower, upper))
         slope = torch.where(torch.isfinite(upper)[:, None], slope, 0.0)
         return Solved(lower, upper, torch.from_numpy(outcome.steps), joint, slope)

@@ -186,4 +186,4 @@ def newton(
             moved = moved if mu_tol == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
         taken[b] += step
         moves[b] = moved
-        certify(I, X, L)
+        certify(I, X, L, 0.0)
