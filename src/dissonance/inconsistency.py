@@ -348,7 +348,7 @@ def _chosen(s: Solution) -> tuple[CliqueTree, float]:
     """mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
     assert s.tree is not None
     tables, error = s.tables, 0.0
-    if s.component.gamma == 0 and s.component.pinned is None and s.component.convex:
+    if not s.unique and s.component.convex:
         known = s.converged and not s.within  # of one that stopped early, or that breaks hard arcs, nothing is
         tables, error = select(s) if known else (s.tables, 1.0)
     return CliqueTree(s.component.variables, s.tree, [t.detach() for t in tables]), error

@@ -22,6 +22,9 @@ from dissonance.variables import Variable
 
 EPS = float(np.finfo(np.float64).eps)
 
+EVEN = 8 * EPS
+"""Weights that cancel up to this part of what is added up are 0."""
+
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
 
@@ -126,18 +129,18 @@ class Component:
         """The weight of H(A) for every set A of variables, where it is not 0, once hard arcs hold; without the beta of
         arcs whose attention varies."""
         found: dict[frozenset[str], float] = {}
+        size: dict[frozenset[str], float] = {}
 
         def add(names: Iterable[str], weight: float) -> None:
             key = frozenset(names)
-            found[key] = found.get(key, 0.0) + weight
+            found[key], size[key] = found.get(key, 0.0) + weight, size.get(key, 0.0) + abs(weight)
 
         for a in self.arcs:
             weight = self.gamma * a.alpha - (0.0 if a.hard or a.varying is not None else a.beta)
             add(a.scope, weight)
             add(a.sources, -weight)
         add((v.name for v in self.variables), -self.gamma)
-        scale = max(map(abs, found.values()), default=0.0)
-        return {names: w for names, w in found.items() if names and abs(w) > 1e-12 * scale}
+        return {names: w for names, w in found.items() if names and abs(w) > EVEN * size[names]}
 
     @cached_property
     def convex(self) -> bool:
@@ -146,8 +149,10 @@ class Component:
             return False
         if (self.beta >= self.gamma * self.alpha).all():  # whoever shares a mechanism
             return True
-        scale = np.abs(self.beta[~self.hard]).max(initial=0.0)
-        return all(w >= -1e-12 * scale for w in self.weights.values())
+        size: dict[Mechanism, float] = {}
+        for a in self.arcs:
+            size[a.mechanism] = size.get(a.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
+        return all(w >= -EVEN * size[m] for m, w in self.weights.items())
 
     def at(self, theta: Theta | None) -> Component:
         """The same component at other parameters; what does not depend on them stays known."""
@@ -204,9 +209,16 @@ class Component:
 
     @cached_property
     def rounding(self) -> float:
-        """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights."""
+        """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights; and a
+        weight that is below 0 by rounding counts as 0."""
         soft = float(np.abs(self.beta[~self.hard]).sum())
-        return 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
+        blurred = 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
+        if (self.beta >= self.gamma * self.alpha).all() or not self.variables[0].is_finite:
+            return blurred
+        return blurred - sum(min(w, 0.0) * math.log(self._states(m)) for m, w in self.weights.items())
+
+    def _states(self, mechanism: Mechanism) -> int:
+        return math.prod(self.sizes[v] for v in mechanism[1])
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,11 @@ class Solution:
         return False
 
     @property
+    def unique(self) -> bool:
+        """Whether its mu is known to be the only minimiser."""
+        return self.component.gamma > 0 or self.component.pinned is not None
+
+    @property
     def exact(self) -> bool:
         """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
         return False

@@ -27,7 +27,7 @@ from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Arc
-from dissonance.problem import Component, prepare
+from dissonance.problem import EVEN, Component, prepare
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.base import FEASIBLE
 from dissonance.solvers.convex.program import EVERY, Arcs, Program, Structure, structure
@@ -277,8 +277,8 @@ class Batched(Inner):
         if group[1] or (a.beta < 0).any():
             whole = self._possible((group[0], group[1], ""))
             arcs = _arcs(log_p, a)
-            scale = np.abs(np.where(whole.layout.hard, 0.0, arcs.beta)).max(1, keepdims=True)
-            odd |= torch.from_numpy((whole.weights(arcs) < -1e-12 * scale).any(1))
+            size = whole.weights(Arcs(arcs.log_p, np.abs(arcs.beta), -np.abs(arcs.alpha), arcs.gamma))
+            odd |= torch.from_numpy((whole.weights(arcs) < -EVEN * size).any(1))
             odd |= ((log_p == -math.inf) & (a.beta < 0)[:, self.parameters.arc_at]).any(1)
         if any(group[0]):
             for k, theta in enumerate(self.other.thetas(log_p)):
