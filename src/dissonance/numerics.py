@@ -13,9 +13,9 @@ from torch import Tensor
 
 DTYPE = torch.float64
 
-ROUNDING, FEASIBLE = 1e-12, 1e-8
-"""When a hard arc holds: |mu(s,t) - p(t|s) mu(s)| <= ROUNDING at all s and t, and mu(s,t) = 0 where p is 0. It holds
-closely enough, if hard arcs that hold are not to be had, when it is <= ROUNDING + FEASIBLE p(t|s) mu(s)."""
+ROUNDING, FEASIBLE, UNSEEN = 1e-12, 1e-8, 1e-15
+"""When a hard arc holds: |mu(s,t) - p(t|s) mu(s)| <= ROUNDING p(t|s) mu(s) + UNSEEN at all s and t, and mu(s,t) = 0
+where p is 0. It holds closely enough, if no mu is found at which all of them hold, with FEASIBLE for ROUNDING."""
 
 
 def real(values: object) -> Tensor:
@@ -98,13 +98,13 @@ def conditional_entropy(joint: Tensor) -> Tensor:
 
 
 def broken(joint: Tensor, p: Tensor) -> float:
-    """How far mu is from a hard arc: 0 if it holds, at most FEASIBLE if it holds closely enough.
+    """How far mu is from a hard arc: at most ROUNDING if it holds, at most FEASIBLE if it holds closely enough.
 
-    max (|mu(s,t) - p(t|s) mu(s)| - ROUNDING) / p(t|s) mu(s), for mu(s,t) and p(t|s), both (sources, targets); inf where
+    max (|mu(s,t) - p(t|s) mu(s)| - UNSEEN) / p(t|s) mu(s), for mu(s,t) and p(t|s), both (sources, targets); inf where
     mu has mass and p has none.
     """
     expected = joint.sum(-1, keepdim=True) * p
-    beyond = ((joint - expected).abs() - ROUNDING).clamp(min=0.0)
+    beyond = ((joint - expected).abs() - UNSEEN).clamp(min=0.0)
     beyond = torch.where((p == 0) & (joint > 0), math.inf, beyond)
     return float(torch.where(beyond > 0, beyond / expected, 0.0).max())
 

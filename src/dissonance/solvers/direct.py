@@ -94,7 +94,7 @@ def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribu
             p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
             worst = max(worst, numerics.broken(m, p))
             off = max(off, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
-    if worst == 0:
+    if worst <= numerics.ROUNDING:
         return None
     if off > CLEARLY * len(component.arcs):
         return infinite(component, solver)

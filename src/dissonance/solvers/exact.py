@@ -14,6 +14,7 @@ from dissonance.attended import Array
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
+from dissonance.numerics import ROUNDING
 from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite, structure_key
 
@@ -161,7 +162,7 @@ class Newton(Solver):
             best = self._better(best, now)
             if self._close(best, 1e-3):
                 break
-        return best if best.residual == 0 else self._closely(best, program)
+        return best if best.residual <= ROUNDING else self._closely(best, program)
 
     def _closely(self, best: Solution, program: Program) -> Solution:
         """No mu was found at which hard arcs hold: bounds for all mu at which they hold closely enough.
@@ -181,7 +182,7 @@ class Newton(Solver):
         found = self._solution(best.component, outcome, s, 0, FEASIBLE)
         return replace(found, method=best.method)
 
-    def _solution(self, c: Component, outcome: Outcome, s: Structure, k: int, within: float = 0.0) -> Solution:
+    def _solution(self, c: Component, outcome: Outcome, s: Structure, k: int, within: float = ROUNDING) -> Solution:
         lower, upper, residual = outcome.bounds[k].tolist()
         steps = int(outcome.steps[k])
         if outcome.contradiction[k] > 0:
@@ -196,7 +197,7 @@ class Newton(Solver):
             multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at[k])},
             steps=steps,
             residual=residual,
-            within=within,
+            within=within if within > ROUNDING else 0.0,
             memory=s.bytes * len(outcome.steps),
             method="newton",
             near=(s, outcome.at[k]),
@@ -218,7 +219,7 @@ class Newton(Solver):
 
     def _better(self, a: Solution, b: Solution) -> Solution:
         """The one whose mu is closer to the hard arcs, or else costs less; and the better of the lower bounds."""
-        chosen = min(a, b, key=lambda s: (s.residual, s.upper))
+        chosen = min(a, b, key=lambda s: (max(s.residual, ROUNDING), s.upper))
         return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
 
 

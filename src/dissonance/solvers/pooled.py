@@ -66,7 +66,7 @@ class Pooled(Solver):
         less = float(p[possible] @ np.expm1(h)) - lost  # Z - 1
         terms = logs[r] + h
         value = -total * (math.log1p(less) if less > -0.5 else float(np.logaddexp.reduce(terms)))
-        mu = np.zeros(len(possible))
+        mu = np.zeros_like(p)
         mu[possible] = np.exp(terms - terms.max())
         mu /= mu.sum()
         size = float(others @ (np.abs(logs) + np.abs(logs[r])) @ mu[possible])

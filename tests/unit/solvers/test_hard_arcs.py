@@ -97,7 +97,8 @@ def test_the_seeds_of_the_stress_run_that_crossed():
 
 def test_broken_is_relative_and_leaves_rounding_alone():
     p = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    assert numerics.broken(p + torch.tensor([1e-13, -1e-13]), p) == 0
+    assert numerics.broken(p + torch.tensor([1e-13, -1e-13]), p) <= numerics.ROUNDING
+    assert numerics.broken(p + torch.tensor([1e-12, -1e-12]), p) > numerics.ROUNDING
     assert numerics.broken(p + torch.tensor([1e-6, -1e-6]), p) == pytest.approx(4e-6, rel=1e-3)
     zero = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
     assert numerics.broken(torch.tensor([[1e-14, 1 - 1e-14]], dtype=torch.float64), zero) == inf

@@ -7,8 +7,8 @@ lower   For any conditionals q, separators d and multipliers lam of the hard arc
         for E_mu log q <= E_mu log mu(t|s), and the d of agreeing clusters and the lam of hard arcs have no mean.
 upper   The incompatibility of a mu whose clusters agree exactly: mu(rest | separator) is carried down the tree.
 
-Both are for mu that break hard arcs by at most ROUNDING + `within` p(t|s) mu(s) at every (s, t) (see `numerics.py`).
-That lowers the mean of lam by at most ROUNDING sum |lam| + within E_mu sum_t p |lam|, which the lower bound gives up.
+Both are for mu that break hard arcs by at most `within` p(t|s) mu(s) + UNSEEN at every (s, t) (see `numerics.py`). That
+lowers the mean of lam by at most within E_mu sum_t p |lam| + UNSEEN sum |lam|, which the lower bound gives up.
 
 Every sum is widened by what rounding may have done to it. `math.exp` and `math.log` are the C library's whether this is
 compiled or not, so that results are the same bit for bit; numpy has its own. `I`, `X` and `L`: see `room.py`.
@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from dissonance.compiled import compiled
-from dissonance.numerics import FEASIBLE, ROUNDING
+from dissonance.numerics import FEASIBLE, UNSEEN
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
 
@@ -92,7 +92,7 @@ def slack(I: Ints, X: Floats, L: Ints, out: int, sign: float) -> None:
 
 @compiled
 def give_up(I: Ints, X: Floats, L: Ints, out: int, within: float) -> float:
-    """Take from the slack at `out` what breaking hard arcs by `within` may gain; and what ROUNDING may, in all."""
+    """Take from the slack at `out` what breaking hard arcs by `within` may gain; and what UNSEEN may, in all."""
     n_clusters, i_cell_at, i_term_at, i_kind = L[AT.clusters], L[AT.cell_at], L[AT.term_at], L[AT.kind]
     i_term_cell, i_entry, i_entry_at, i_row = L[AT.term_cell], L[AT.entry], L[AT.entry_at], L[AT.row]
     i_row_at, x_p, x_y = L[AT.row_at], L[AT.p], L[AT.y]
@@ -104,12 +104,11 @@ def give_up(I: Ints, X: Floats, L: Ints, out: int, within: float) -> float:
                 continue
             for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
                 total += abs(X[x_y + e])
-            if within > 0.0:
-                for i in range(at, stop):
-                    r = I[i_row + I[i_entry + I[i_term_cell + t] - at + i]]
-                    for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                        X[out + i] -= within * X[x_p + x] * abs(X[x_y + x])
-    return ROUNDING * total
+            for i in range(at, stop):
+                r = I[i_row + I[i_entry + I[i_term_cell + t] - at + i]]
+                for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                    X[out + i] -= within * X[x_p + x] * abs(X[x_y + x])
+    return UNSEEN * total
 
 
 @compiled
@@ -164,8 +163,8 @@ def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
                     if hard:
                         off = abs(m[e] - X[x_q + e] * total)
                         value += abs(X[x_y + e]) * off
-                        if off > ROUNDING:
-                            worst = max(worst, (off - ROUNDING) / (X[x_q + e] * total))
+                        if off > UNSEEN:
+                            worst = max(worst, (off - UNSEEN) / (X[x_q + e] * total))
                     elif m[e] > 0.0:
                         part += m[e] * math.log(m[e] / total)
             if not hard:
@@ -217,7 +216,7 @@ def contradiction(I: Ints, X: Floats, L: Ints) -> float:
         if I[i_kind + t] == HARD:
             for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
                 size = max(size, abs(X[x_y + e]))
-                total -= ROUNDING * abs(X[x_y + e])
+                total -= UNSEEN * abs(X[x_y + e])
     if not (size > 0.0 and size < np.inf):
         return -np.inf
     total /= size

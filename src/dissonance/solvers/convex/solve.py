@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.compiled import expect
+from dissonance.numerics import ROUNDING
 from dissonance.solvers.base import TOGETHER
 from dissonance.solvers.convex import steps, threads
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
@@ -146,7 +147,7 @@ class Work:
     def certify(self) -> None:
         """Prove bounds."""
         for row in self.rows():
-            certify(*row, 0.0)
+            certify(*row, ROUNDING)
 
     def derivative(self, twice: Numbers, least: Floats) -> Floats:
         """mu less its derivative times gamma (P, cells): `twice` are the numbers at 2 gamma; `least` slack (P,)."""
@@ -237,7 +238,7 @@ def unsolved(program: Program) -> Outcome:
     return Outcome(np.zeros((count, L.point)), np.zeros((count, L.cells)), bounds, steps, none)
 
 
-def prove(program: Program, at: Floats, polish: float | None = None, within: float = 0.0) -> Outcome:
+def prove(program: Program, at: Floats, polish: float | None = None, within: float = ROUNDING) -> Outcome:
     """The outcome of a point of one problem; `polish`: after Newton steps to that tolerance, from a little inside.
 
     `within`: for hard arcs that need not hold more closely than that.
@@ -253,7 +254,7 @@ def prove(program: Program, at: Floats, polish: float | None = None, within: flo
         steps.inside(*row, gap, 0.3 * gap)
         w.newton(np.array([polish]), HERE, taken=taken)
     found = replace(unsolved(program), at=w.at.copy(), mu=w.proved.copy(), bounds=w.bounds.copy(), steps=taken)
-    if program.structure.hard and within == 0:
+    if program.structure.hard and within == ROUNDING:
         _satisfy(w, found, slice(0, 1))
     return found
 
@@ -263,12 +264,12 @@ def _satisfy(w: Work, found: Outcome, some: slice) -> None:
     rows = w.rows()
     found.contradiction[some] = [contradiction(*row) for row in rows]
     bounds, mu = found.bounds[some], found.mu[some]
-    for b in np.flatnonzero((bounds[:, 2] > 0) & ~(found.contradiction[some] > 0)).tolist():
+    for b in np.flatnonzero((bounds[:, 2] > ROUNDING) & ~(found.contradiction[some] > 0)).tolist():
         w.mu[b] = satisfied(w.structure, w.view("p", w.L.entries)[b : b + 1], mu[b : b + 1])[0]
-        certify(*rows[b], 0.0)
+        certify(*rows[b], ROUNDING)
         if w.bounds[b, 2] < bounds[b, 2]:
             mu[b], bounds[b] = w.proved[b], w.bounds[b]
-        if bounds[b, 2] > 0:  # what is missing shows where they contradict each other
+        if bounds[b, 2] > ROUNDING:  # what is missing shows where they contradict each other
             steps.measure(*rows[b])
             missing = w.view("off_hard", w.L.entries)[b]
             w.view("y", w.L.entries)[b] = np.where(w.structure.kind == HARD, missing, 0.0)
@@ -334,7 +335,7 @@ def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
         total = w.view("r", w.L.cells)[0]
         y[lay.entry[lay.term_cell[np.flatnonzero(structural)[0]] :]] = -(total - total.min()) / gamma
         W[structural] = gamma
-    certify(*row, 0.0)
+    certify(*row, ROUNDING)
     return float(w.bounds[0, 0])
 
 
