@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.table import Table, log_tables
 from dissonance.distributions.tree import Scope
+from dissonance.errors import DissonanceError
 from dissonance.focus import Varying
 from dissonance.pdg import Arc, Theta
 
@@ -66,11 +67,24 @@ def tabulated(arcs: Sequence[Arc], theta: Theta | None) -> list[Array]:
         for k, a in enumerate(arcs)
         if type(cpd := a.cpd) is Table and (theta is None or f"{a.name}.p" not in theta)
     }
-    together = dict(zip(fixed, log_tables(fixed.values()), strict=True))
+    tables, sound = log_tables(fixed.values())
+    together = dict(zip(fixed, tables, strict=True))
+    for k in together if not sound else ():
+        _check(arcs[k], together[k], theta)
     return [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]
 
 
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
     if not isinstance(arc.cpd, TableCPD) and (arc.is_linear_gaussian or arc.is_drawn):
+        arc.check_numbers(theta)
         return np.zeros(0)
-    return arc.log_table(theta).numpy(force=True)
+    log_p = arc.log_table(theta).numpy(force=True)
+    _check(arc, log_p, theta)
+    return log_p
+
+
+def _check(arc: Arc, log_p: Array, theta: Theta | None) -> None:
+    """NaN is no probability 0: raise, with the parameter's name if it is one that is no number."""
+    if not log_p.max(initial=-math.inf) < math.inf:
+        arc.check_numbers(theta)
+        raise DissonanceError(f"{arc}: its table holds NaN or inf.")

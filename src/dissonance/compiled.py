@@ -94,15 +94,16 @@ def _machine_code(function: Any) -> Any:
     Numba looks for changes in the source of a function only, not in what it calls: so there is a folder for every
     state of all the sources.
     """
-    config, before = _numba.config, _numba.config.CACHE_DIR
-    config.CACHE_DIR = str(_folder())
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
-    try:
-        return _numba.njit(cache=True, **options)(function)
-    except (OSError, RuntimeError):  # nowhere to keep it
-        return _numba.njit(**options)(function)
-    finally:
-        config.CACHE_DIR = before
+    with _lock:
+        config, before = _numba.config, _numba.config.CACHE_DIR
+        config.CACHE_DIR = str(_folder())
+        try:
+            return _numba.njit(cache=True, **options)(function)
+        except (OSError, RuntimeError):  # nowhere to keep it
+            return _numba.njit(**options)(function)
+        finally:
+            config.CACHE_DIR = before
 
 
 def kept() -> bool:

@@ -18,6 +18,9 @@ __all__ = ["Attention", "Control", "Focus", "Varying", "full_control"]
 
 Weights = Mapping[str, float]
 
+LARGEST = 1e100
+"""The largest finite weight."""
+
 
 def _frozen(weights: Mapping[str, float], what: str = "a weight") -> Weights:
     if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -99,6 +102,12 @@ class Attention:
         for name, value in self.alpha.items():
             if not math.isfinite(value):
                 raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.")
+        finite = (value for value in self.beta.values() if value < math.inf)
+        if max(map(abs, (self.gamma, *finite, *self.alpha.values())), default=0.0) > LARGEST:
+            raise DissonanceError(
+                f"weights are at most {LARGEST:g}, so that their products stay numbers. Give all of them in other "
+                "units, or use beta = inf for what must hold."
+            )
         for name in self.varying:
             if self.beta.get(name) == math.inf:
                 raise DissonanceError(f"beta[{name!r}] is inf: a hard arc does not support a sample-dependent weight.")

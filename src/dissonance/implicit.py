@@ -78,6 +78,7 @@ def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None =
     now = weights.attention
     if now.gamma == 0:
         raise CapabilityError("mu* is differentiable for gamma > 0 only: at gamma = 0 it is not unique.")
+    pdg.check(theta)
     problem = prepare(pdg, now, theta)
     trees, tables = [], []
     for component in problem.components:

@@ -21,10 +21,11 @@ from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG, Arc, Theta, frozen
 from dissonance.problem import Problem, prepare
 from dissonance.scores import divergences
 from dissonance.solvers import Solution, Solver, select, solve_together, solver_named
+from dissonance.solvers.base import Slope
 from dissonance.solvers.dropped import savings
 from dissonance.solvers.extended import Extended
 from dissonance.solvers.gaussian import GaussianSolution
@@ -104,6 +105,15 @@ class Inconsistency:
             "memory": max((s.memory for s in self.solutions), default=0),
             "seconds": self.seconds,
         }
+
+    @property
+    def within(self) -> float:
+        """How closely hard arcs are satisfied: 0 if they hold up to rounding; 1e-8 if that is not to be had.
+
+        In that case the bounds are of the infimum over all mu with |mu(s,t) - p(t|s) mu(s)| <= 1e-8 p(t|s) mu(s), and
+        `upper` is inf if no such mu was found.
+        """
+        return max((s.within for s in self.solutions), default=0.0)
 
     @property
     def method(self) -> str:
@@ -223,6 +233,8 @@ class Inconsistency:
         if self.standard_error:
             return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats{less}, {self.solver})"
         flag = less + ("" if self.converged else ", NOT converged")
+        if self.within:
+            flag += f", hard arcs {'hold only' if self.upper < math.inf else 'do not hold'} within {self.within:g}"
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 
@@ -293,6 +305,9 @@ def inconsistencies(
     given = zip(pdgs, attentions or nothing, strict=True)
     attended = [Attention.uniform(p) if a is None else a for p, a in given]
     thetas = thetas or nothing
+    if problems is None:
+        for p, t in zip(pdgs, thetas, strict=True):
+            p.check(t)
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
     components = [c for p in problems for c in p.components]
     before = [s for r in near or () for s in r.solutions]
@@ -321,7 +336,7 @@ def _result(
         for s in solutions:
             surrogate = s.surrogate(theta)
             if surrogate.requires_grad:
-                value = value + (surrogate - surrogate.detach())
+                value = value + (surrogate - surrogate.detach() if s.exact else Slope.apply(surrogate))
     return Inconsistency(
         value=value,
         lower=lower,
@@ -332,9 +347,19 @@ def _result(
         attention=attention,
         solutions=solutions,
         asked=asked,
-        theta=theta,
+        theta=_kept(pdg, theta, problem),
         seconds=seconds,
     )
+
+
+def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
+    """The parameters of all arcs with tables or linear-Gaussian, as they were, attended or not."""
+    kept: dict[str, Tensor] = {}
+    for c in problem.components:
+        kept.update(c.theta or {})
+    attended = {a.name for c in problem.components for a in c.arcs}
+    kept.update(frozen((a for a in pdg.arcs if a.name not in attended and not a.is_drawn), theta) or {})
+    return kept or None
 
 
 def _drawn(s: Solution) -> bool:
@@ -346,8 +371,9 @@ def _chosen(s: Solution) -> tuple[CliqueTree, float]:
     """mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
     assert s.tree is not None
     tables, error = s.tables, 0.0
-    if s.component.gamma == 0 and s.component.pinned is None and s.component.convex:
-        tables, error = select(s) if s.converged else (s.tables, 1.0)  # nothing is known of one that stopped early
+    if not s.unique and s.component.convex:
+        known = s.converged and not s.within  # of one that stopped early, or that breaks hard arcs, nothing is
+        tables, error = select(s) if known else (s.tables, 1.0)
     return CliqueTree(s.component.variables, s.tree, [t.detach() for t in tables]), error
 
 

@@ -16,6 +16,10 @@ from dissonance.errors import DissonanceError
 
 DTYPE = torch.float64
 
+ROUNDING, FEASIBLE, UNSEEN = 1e-12, 1e-8, 1e-15
+"""When a hard arc holds: |mu(s,t) - p(t|s) mu(s)| <= ROUNDING p(t|s) mu(s) + UNSEEN at all s and t, and mu(s,t) = 0
+where p is 0. It holds closely enough, if no mu is found at which all of them hold, with FEASIBLE for ROUNDING."""
+
 
 def real(values: object) -> Tensor:
     """The values as a float64 tensor, sharing memory and graph where possible; what would lose something is refused."""
@@ -71,6 +75,11 @@ def scale(weight: float, value: Tensor) -> Tensor:
     return torch.zeros_like(value) if weight == 0 else value if weight == 1 else weight * value
 
 
+def toward(start: Tensor, end: Tensor, share: float | Tensor) -> Tensor:
+    """start + share (end - start), where a logarithm of 0 at the start stays one."""
+    return torch.where(start == -math.inf, start, start + share * (end - start))
+
+
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
     """x log y with 0 log y = 0 and x log 0 = -inf for x > 0."""
     if not (x.requires_grad or y.requires_grad):
@@ -97,6 +106,18 @@ def conditional(joint: Tensor, fallback: Tensor | None = None) -> Tensor:
 def conditional_entropy(joint: Tensor) -> Tensor:
     """H(T | S) of p(s, t), shape (sources, targets)."""
     return -xlogy(joint, conditional(joint)).sum()
+
+
+def broken(joint: Tensor, p: Tensor) -> float:
+    """How far mu is from a hard arc: at most ROUNDING if it holds, at most FEASIBLE if it holds closely enough.
+
+    max (|mu(s,t) - p(t|s) mu(s)| - UNSEEN) / p(t|s) mu(s), for mu(s,t) and p(t|s), both (sources, targets); inf where
+    mu has mass and p has none.
+    """
+    expected = joint.sum(-1, keepdim=True) * p
+    beyond = ((joint - expected).abs() - UNSEEN).clamp(min=0.0)
+    beyond = torch.where((p == 0) & (joint > 0), math.inf, beyond)
+    return float(torch.where(beyond > 0, beyond / expected, 0.0).max())
 
 
 def divergence(joint: Tensor, log_p: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from dissonance import pictures
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
+from dissonance.cpds.base import TableCPD
+from dissonance.cpds.held import Held
 from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
 from dissonance.variables import Euclidean, Variable, as_tuple
 
@@ -100,7 +103,7 @@ class Arc:
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""
         try:
-            return self.cpd.log_table() if theta is None else self._at(theta, "log_table")
+            return self.at(theta).log_table()
         except CapabilityError as error:
             odd = [f"{v.name} is {v.domain}" for v in self.scope if not v.is_finite]
             raise CapabilityError(f"{self} cannot be tabulated: {'; '.join(odd) or error}.") from None
@@ -108,47 +111,39 @@ class Arc:
     def linear_gaussian(self, theta: Theta | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """A, b and Sigma of p(t|s) = N(A s + b, Sigma), at `theta` if given."""
         try:
-            return self.cpd.linear_gaussian() if theta is None else self._at(theta, "linear_gaussian")
+            return self.at(theta).linear_gaussian()
         except CapabilityError as error:
             raise CapabilityError(f"{self}: {error}") from None
 
     def call(self, method: str, theta: Theta | None, *arguments: object) -> Any:
         """A method of the cpd, at `theta` if given: it may stand for parameters and for buffers."""
-        return getattr(self.cpd, method)(*arguments) if theta is None else self._at(theta, method, *arguments)
+        return getattr(self.at(theta), method)(*arguments)
 
-    def _at(self, theta: Theta, method: str, *arguments: object) -> Any:
-        """The method with theta in place of what the cpd holds, as `torch.func.functional_call` does, without its
-        checks: these cost more than a small network."""
-        held = self._held
-        before = [at[name] for at, name, _ in held]
-        try:
-            for at, name, key in held:
-                if key in theta:
-                    at[name] = theta[key]
-            return getattr(self.cpd, method)(*arguments)
-        finally:
-            for (at, name, _), value in zip(held, before, strict=True):
-                at[name] = value
+    def at(self, theta: Theta | None) -> CPD:
+        """The cpd with theta in the place of what it holds; the cpd itself is not touched."""
+        return self.cpd if theta is None else self.held.at(theta)
 
     def holds(self, theta: Theta) -> bool:
         """Whether theta has a value for anything the cpd holds."""
-        return any(key in theta for _, _, key in self._held)
+        return self.held.any_in(theta)
 
     @cached_property
-    def _held(self) -> list[tuple[dict[str, Any], str, str]]:
-        """Where the cpd and its parts hold parameters and buffers, under which names, and the keys of these in theta.
+    def held(self) -> Held[CPD]:
+        """The parameters and buffers of the cpd, and the cpd at other values of them."""
+        return Held(self.cpd, self.name)
 
-        What has several names has the key of the first.
-        """
-        keys: dict[int, str] = {}
-        found: list[tuple[dict[str, Any], str, str]] = []
-        for path, module in self.cpd.named_modules():
-            for at in (module.__dict__["_parameters"], module.__dict__["_buffers"]):
-                for name, value in at.items():
-                    if value is not None:
-                        key = ".".join(filter(None, (self.name, path, name)))
-                        found.append((at, name, keys.setdefault(id(value), key)))
-        return found
+    def check_numbers(self, theta: Theta | None = None) -> None:
+        """Raise if a parameter, or what theta has for it, is NaN or infinite; -inf is a logarithm of 0 in a table."""
+        for key, own in self.held.tensors.items():
+            value = own if theta is None else theta.get(key, own)
+            if value is own and not isinstance(own, nn.Parameter):
+                continue
+            odd = ~torch.isfinite(value.detach())
+            if self.cpd.can("log_table"):
+                odd &= value.detach() != -math.inf
+            if bool(odd.any()):
+                found = float(value.detach()[odd][0])
+                raise DissonanceError(f"{self}: the parameter {key!r} holds {found}; it must be finite.")
 
     def __str__(self) -> str:
         left = ", ".join(v.name for v in self.sources)
@@ -279,6 +274,25 @@ class PDG:
         """The present parameters as a flat dictionary, keyed "arc.parameter"."""
         return {f"{a.name}.{n}": p for a in self.arcs for n, p in a.cpd.named_parameters()}
 
+    def check(self, theta: Theta | None) -> None:
+        """Raise if theta names what no arc holds, has another shape, or holds what is no number."""
+        for key, value in (theta or {}).items():
+            names = (key[:i] for i, c in enumerate(key) if c == ".")
+            arc = next((self[n] for n in names if n in self and key in self[n].held.tensors), None)
+            if arc is None:
+                held = [k for a in self.arcs for k in a.held.tensors]
+                raise DissonanceError(f"theta has {key!r}, which is no parameter of any arc.{suggest(key, held)}")
+            own = arc.held.tensors[key]
+            if not isinstance(value, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DissonanceError(f"{arc}: theta[{key!r}] must be a tensor, found {type(value).__name__}.")
+            fixed = isinstance(own, nn.Parameter) or isinstance(arc.cpd, TableCPD)  # data may come in other batches
+            if fixed and value.shape != own.shape:
+                raise DissonanceError(
+                    f"{arc}: theta[{key!r}] has shape {tuple(value.shape)}, the parameter has {tuple(own.shape)}."
+                )
+            if not math.isfinite(float(value.detach().sum())):
+                arc.check_numbers(theta)
+
     def explicit(self, name: str, settings: Sequence[Theta] | None = None) -> PDG:
         """The PDG in which the parameters of one arc are a variable of their own.
 
@@ -343,3 +357,16 @@ class PDG:
         yield Text(repr(self))
         for a in self.arcs:
             yield cpd_table(a.name, a.sources, a.targets, a.cpd)
+
+
+def frozen(arcs: Iterable[Arc], theta: Theta | None) -> Theta | None:
+    """The present parameters of these arcs, copied, theta in the place of what it names; None if there are none."""
+    found: dict[str, Tensor] = {}
+    for arc in arcs:
+        if type(arc.cpd) is Table and (theta is None or f"{arc.name}.p" not in theta):
+            continue
+        for key, own in arc.held.tensors.items():
+            value = own if theta is None else theta.get(key, own)
+            if value is not own or isinstance(own, nn.Parameter):
+                found[key] = value.detach().clone()
+    return found or None

@@ -17,12 +17,15 @@ from dissonance.collector import uncollected
 from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG, Arc, Theta, frozen
 from dissonance.variables import Variable
 
 Bools = npt.NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps)
+
+EVEN = 8 * EPS
+"""Weights that cancel up to this part of what is added up are 0."""
 
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
@@ -153,18 +156,18 @@ class Component:
         """The weight of H(A) for every set A of variables, where it is not 0, once hard arcs hold; without the beta of
         arcs whose attention varies."""
         found: dict[frozenset[str], float] = {}
+        size: dict[frozenset[str], float] = {}
 
         def add(names: Iterable[str], weight: float) -> None:
             key = frozenset(names)
-            found[key] = found.get(key, 0.0) + weight
+            found[key], size[key] = found.get(key, 0.0) + weight, size.get(key, 0.0) + abs(weight)
 
         for a in self.arcs:
             weight = self.gamma * a.alpha - (0.0 if a.hard or a.varying is not None else a.beta)
             add(a.scope, weight)
             add(a.sources, -weight)
         add((v.name for v in self.variables), -self.gamma)
-        scale = max(map(abs, found.values()), default=0.0)
-        return {names: w for names, w in found.items() if names and abs(w) > 1e-12 * scale}
+        return {names: w for names, w in found.items() if names and abs(w) > EVEN * size[names]}
 
     @cached_property
     def convex(self) -> bool:
@@ -173,8 +176,10 @@ class Component:
             return False
         if (self.beta >= self.gamma * self.alpha).all():  # then so do the sums over mechanisms
             return True
-        scale = np.abs(self.beta[~self.hard]).max(initial=0.0)
-        return all(w >= -1e-12 * scale for w in self.weights.values())
+        size: dict[Mechanism, float] = {}
+        for a in self.arcs:
+            size[a.mechanism] = size.get(a.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
+        return all(w >= -EVEN * size[m] for m, w in self.weights.items())
 
     def at(self, theta: Theta | None) -> Component:
         """The same component at other parameters; what does not depend on them stays known."""
@@ -231,9 +236,16 @@ class Component:
 
     @cached_property
     def rounding(self) -> float:
-        """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights."""
+        """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights; and a
+        weight that is below 0 by rounding counts as 0."""
         soft = float(np.abs(self.beta[~self.hard]).sum())
-        return 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
+        blurred = 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
+        if (self.beta >= self.gamma * self.alpha).all() or not self.variables[0].is_finite:
+            return blurred
+        return blurred - sum(min(w, 0.0) * math.log(self._states(m)) for m, w in self.weights.items())
+
+    def _states(self, mechanism: Mechanism) -> int:
+        return math.prod(self.sizes[v] for v in mechanism[1])
 
 
 @dataclass(frozen=True)
@@ -365,6 +377,12 @@ def connected(
     return [(tuple(vs), tuple(some)) for vs, some in parts.values()]
 
 
+def _kept(arcs: Sequence[Attended], theta: Theta | None) -> Theta | None:
+    """theta as it is now, since a result must not change with the parameters; what is drawn is made once, live."""
+    live = any(a.varying is not None or (not a.log_p.size and a.arc.is_drawn) for a in arcs)
+    return theta if live else frozen([a.arc for a in arcs], theta)
+
+
 @uncollected()
 def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Problem:
     """Drop what carries no weight, tabulate the rest, split it into connected components.
@@ -378,6 +396,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
         Attended(a, log_p, beta.get(a.name, 0.0), alpha.get(a.name, 0.0), varying.get(a.name))
         for a, log_p in zip(arcs, tabulated(arcs, theta), strict=True)
     ]
-    components = tuple([Component(*part, gamma, theta) for part in connected(attended, pdg.variables)])
+    parts = connected(attended, pdg.variables)
+    components = tuple([Component(vs, some, gamma, _kept(some, theta)) for vs, some in parts])
     seen = {v.name for c in components for v in c.variables}
     return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)

@@ -109,6 +109,7 @@ class Queries:
         self.observed = tuple(sizes)
         self.budget, self.cells_at_once = budget, cells_at_once
         self.tree = self._tree(pdg)
+        pdg.check(theta)
         logs = [a.log_table(theta).detach() for a in pdg.arcs]
         where = torch.device(device) if device is not None else logs[0].device if logs else torch.device("cpu")
         self.messages = Messages(self.tree, where)

@@ -17,6 +17,7 @@ from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
+from dissonance.numerics import FEASIBLE
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.variables import cells
 
@@ -28,9 +29,6 @@ __all__ = [
     "observational_incompatibility",
     "structural_deficiency",
 ]
-
-FEASIBLE = 1e-8
-"""Hard arcs count as satisfied when every mu(s,t) is this close to p(t|s) mu(s), and 0 where p is 0."""
 
 SOME = 1e-9
 """The mass from which on mu(t|s) is known well enough to be differentiated."""
@@ -122,7 +120,7 @@ def arc_conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:
 
 
 def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
-    """Whether mu satisfies an arc, up to `FEASIBLE`.
+    """Whether mu satisfies an arc closely enough: see `numerics.FEASIBLE`.
 
     A linear-Gaussian one: t - A s - b, in units of its noise, has mean 0, covariance I and no correlation with s.
     """
@@ -136,8 +134,7 @@ def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
         spread = white[:, 1:] @ rows[1:, 1:] @ white[:, 1:].T - torch.eye(len(b), dtype=numerics.DTYPE)
         return all(bool((x.abs() <= FEASIBLE).all()) for x in (white @ rows[:, 0], across, spread))
     joint, p = mu.rows(arc.sources, arc.targets).detach(), _log_rows(arc, theta).detach().exp()
-    off = (joint - joint.sum(-1, keepdim=True) * p).abs()
-    return bool((off <= FEASIBLE).all()) and not bool(((p == 0) & (joint > 0)).any())
+    return numerics.broken(joint, p) <= FEASIBLE
 
 
 def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, ArcScore]:
@@ -185,7 +182,13 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: The
 
     Where beta = gamma alpha the entropies of an arc cancel, and -beta E_mu[log p] is left.
     """
+    pdg.check(theta)
     attention.check(pdg)
+    return unchecked_incompatibility(mu, pdg, attention, theta)
+
+
+def unchecked_incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: Theta | None = None) -> Tensor:
+    """The incompatibility for a theta that may be of more arcs than these."""
     if attention.varying:
         raise CapabilityError("a given mu has no score under sample-dependent attention: ask for the inconsistency.")
     alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma

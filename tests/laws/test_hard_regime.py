@@ -80,7 +80,7 @@ def test_the_upper_bound_is_attained_by_a_mu_that_keeps_the_hard_arcs(solved):
                 found = dense.incompatibility(s.component.pdg, s.component.attention, s.mu.joint().table.numpy(), 1e-12)
                 weight = max((a.beta for a in s.component.arcs if not a.hard), default=1.0)
                 slop = 1e-12 * max(1.0, weight, abs(s.upper))
-                price = s.residual * sum(
+                price = (1e-12 + s.residual) * sum(
                     float(x.abs().sum()) for x in s.multipliers.values()
                 )  # of what is off by 1e-12
                 assert s.upper - slop - price <= found <= s.upper + slop, (seed, name)

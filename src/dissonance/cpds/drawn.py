@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -16,6 +17,9 @@ from dissonance import numerics
 from dissonance.cpds.base import CPD, Drawn, Values, Variables
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.variables import Euclidean, Variable
+
+_lock = threading.Lock()
+"""torch's own generator is one for all threads."""
 
 
 class Function(CPD):
@@ -167,7 +171,7 @@ def _samples(p: Distribution, count: int, generator: torch.Generator, widths: Se
         return gaussian_samples(p.loc, p.scale, count, generator, widths)._replace(score=None)
     if isinstance(p, Independent) and isinstance(p.base_dist, Normal) and p.reinterpreted_batch_ndims == 1:
         return gaussian_samples(p.base_dist.loc, p.base_dist.scale, count, generator, widths)
-    with torch.random.fork_rng(devices=[]):  # torch.distributions take no generator
+    with _lock, torch.random.fork_rng(devices=[]):  # torch.distributions take no generator
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         drawn = p.rsample((count,)) if p.has_rsample else p.sample((count,))  # (k, N, ...)
     values = drawn.movedim(0, 1).split(widths, -1)

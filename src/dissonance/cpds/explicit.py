@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dissonance.cpds.base import CPD, Values, Variables
+from dissonance.cpds.held import Held
 from dissonance.errors import CapabilityError
 from dissonance.variables import Euclidean
 
@@ -55,10 +56,9 @@ class Explicit(CPD):
             flat = value.reshape(-1, value.shape[-1])
             if not (flat == flat[0]).all():
                 raise CapabilityError("an explicit parameter must have one value in a batch.")
-            return torch.func.functional_call(self.inner, self.theta(flat[0]), ("log_prob", targets, inner))
-        each = torch.stack(
-            [torch.func.functional_call(self.inner, s, ("log_prob", targets, inner)) for s in self.settings], -1
-        )
+            return Held(self.inner).at(self.theta(flat[0])).log_prob(targets, inner)
+        held = Held(self.inner)
+        each = torch.stack([held.at(s).log_prob(targets, inner) for s in self.settings], -1)
         index = torch.as_tensor(value, dtype=torch.long).expand(each.shape[:-1])
         return each.gather(-1, index[..., None])[..., 0]
 
@@ -69,5 +69,6 @@ class Explicit(CPD):
                 "its parameter is a Euclidean variable; give a finite list of settings to tabulate it"
             )
         axis = len(getattr(self.inner, "table_shape", ())) - getattr(self.inner, "target_axes", 1)
-        tables = [torch.func.functional_call(self.inner, dict(s), ("log_table",)) for s in self.settings]
+        held = Held(self.inner)
+        tables = [held.at(s).log_table() for s in self.settings]
         return torch.stack(tables, axis)

@@ -104,25 +104,28 @@ class Table(TableCPD):
 
     def table(self) -> Tensor:
         """The probabilities."""
-        return self.p
+        return self.p.clone()
 
     def log_table(self) -> Tensor:
         """log p, -inf at the zeros."""
         return numerics.log(self.p) if self.p.requires_grad else torch.log(self.p)
 
 
-def log_tables(tables: Iterable[Table]) -> list[npt.NDArray[np.float64]]:
-    """log p of each as numbers: those of one shape together, since an operation takes longer than a small table."""
+def log_tables(tables: Iterable[Table]) -> tuple[list[npt.NDArray[np.float64]], bool]:
+    """log p of each as numbers, and whether they are: those of one shape together, since an operation takes longer than
+    a small table."""
     held: list[Tensor] = [t.__dict__["_buffers"]["p"] for t in tables]
     groups: dict[object, list[int]] = {}
     for k, p in enumerate(held):
         groups.setdefault((p.shape, p.dtype, p.device), []).append(k)
     found: list[Any] = [None] * len(held)
+    sound = True
     for group in groups.values():
         stacked = torch.stack([held[k] for k in group]).log_().numpy(force=True)
+        sound = sound and stacked.max(initial=-math.inf) < math.inf
         for k, log_p in zip(group, stacked, strict=True):
             found[k] = log_p
-    return found
+    return found, bool(sound)
 
 
 class SoftmaxTable(TableCPD):

@@ -18,7 +18,7 @@ class Joint(Distribution):
 
     def __init__(self, variables: Iterable[Variable], table: object) -> None:
         self.variables = tuple(variables)
-        self.table = numerics.real(table)
+        self.table = numerics.real(table).clone()
         if tuple(self.table.shape) != shape(self.variables):
             raise DissonanceError(f"the table has shape {tuple(self.table.shape)}, not {shape(self.variables)}.")
         total = float(self.table.detach().sum())

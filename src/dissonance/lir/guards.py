@@ -54,13 +54,16 @@ def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generato
 
 
 def refuse_nonfinite(state: Algorithm) -> None:
-    """Raise if the last step made a parameter non-finite. What is not drawn is projected instead."""
-    if not state.inner.random:
-        return
+    """Raise if a parameter is no number. A logarithm of 0 may be -inf in a table, not in what is drawn."""
     for key, v in state.theta.items():
-        start = state.parameters.theta0[key]
-        if not math.isfinite(float(v.sum())) and bool((torch.isfinite(start) & ~torch.isfinite(v)).any()):
+        if math.isfinite(float(v.sum())):
+            continue
+        odd = ~torch.isfinite(v)
+        odd &= torch.isfinite(state.parameters.theta0[key]) if state.inner.random else v != -math.inf
+        if bool(odd.any()):
             arc = next(a for a in state.parameters.arcs if a.name == state.parameters.arc_of[key])
+            if state.step == 0:
+                raise DissonanceError(f"{arc}: the parameter {key!r} holds {float(v[odd][0])}.")
             raise DissonanceError(
                 f"step {state.step - 1}: {arc} would move to a {key!r} that is not finite. Lower its chi, or scale "
                 "what it is given; the last checkpoint is from before this step."

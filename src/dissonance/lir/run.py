@@ -39,20 +39,21 @@ class Algorithm:
         kept = None if checkpoint is None else Checkpoint(self, checkpoint)
         if kept is not None:
             kept.resume(steps)
+        guards.refuse_nonfinite(self)
         try:
             while self.step < steps:
                 self.look()
                 with uninterrupted() if hasattr(self.flow, "dump") else nullcontext():  # it moves theta in place
                     self.advance()
-                if kept is not None:
+                if kept is not None or not self.inner.random:  # what is drawn says so when it is drawn
                     guards.refuse_nonfinite(self)
+                if kept is not None:
                     kept.write()
                 if True in [callback(self.step, self.traces) for callback in callbacks]:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
             self.inner = self.setting.inner()  # the old one may hold half a solution
-        guards.refuse_nonfinite(self)
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)

@@ -20,6 +20,7 @@ from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
 from dissonance.solvers.gaussian import GaussianSolver
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
+from dissonance.solvers.pooled import Pooled
 from dissonance.solvers.sampled import Sampled
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Auto(Solver):
             Pinned(self.budget),
             SumProductSolver(self.budget),
             Given(self.budget),
+            Pooled(),
             Peeled(self, self.budget),
             Newton(self.tol, self.budget, self.device),
             ConcaveConvex(budget=self.budget),
@@ -145,6 +147,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "pinned": Pinned,
     "sum-product": SumProductSolver,
     "given": Given,
+    "pooled": Pooled,
     "concave-convex": ConcaveConvex,
     "gaussian": GaussianSolver,
     "paper": Paper,
@@ -173,6 +176,7 @@ __all__ = [
     "Newton",
     "Paper",
     "Pinned",
+    "Pooled",
     "Sampled",
     "Solution",
     "Solver",

@@ -72,6 +72,11 @@ class AtPointsSolution(SampledSolution):
             values[v.name] = index if v.is_finite else self.at.points[v.name].detach()[index]
         return Samples(self.component.variables, values, joint[where])
 
+    @property
+    def exact(self) -> bool:
+        """The surrogate is the inconsistency itself."""
+        return self.finite is not None and self.finite.exact
+
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The tables as functions of theta, points included; from there on it is the finite solver's."""
         assert self.finite is not None and self.at is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -13,9 +13,10 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.attended import Array
 from dissonance.distributions import CliqueTree, Tree
+from dissonance.errors import DissonanceError
+from dissonance.numerics import FEASIBLE as FEASIBLE
 from dissonance.pdg import Theta
 from dissonance.problem import Component
-from dissonance.scores import FEASIBLE as FEASIBLE
 from dissonance.variables import cells
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class Solution:
     """The inconsistency of one component between bounds, and a mu that attains the upper one.
 
     `tables` are mu's cluster marginals on `tree` (empty if the inconsistency is infinite); `multipliers` the Lagrange
-    multipliers of the hard arcs, shaped like their tables. `memory`: bytes the solve was allowed for, in all;
-    `method`: which of its methods the solver took; `near`: where it stopped and where its gap was
-    still broad, for the next one to start from.
+    multipliers of the hard arcs, shaped like their tables. `residual`: how far hard arcs are from holding, as
+    `numerics.broken` has it; `within`: how closely they are asked to, FEASIBLE if no mu was found where they do.
+    `memory`: bytes the solve was allowed for, in all; `method`: which of its methods the solver took; `near`: where it
+    stopped and where its gap was still broad, for the next one to start from.
     """
 
     component: Component
@@ -50,6 +52,7 @@ class Solution:
     multipliers: dict[str, Tensor] = field(default_factory=dict)
     steps: int = 0
     residual: float = 0.0
+    within: float = 0.0
     memory: int = 0
     method: str = ""
     near: tuple[Structure, Array, Array] | None = field(default=None, repr=False)
@@ -62,6 +65,16 @@ class Solution:
     @property
     def sampled(self) -> bool:
         """Whether it is an average over samples."""
+        return False
+
+    @property
+    def unique(self) -> bool:
+        """Whether its mu is known to be the only minimiser."""
+        return self.component.gamma > 0 or self.component.pinned is not None
+
+    @property
+    def exact(self) -> bool:
+        """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
         return False
 
     @property
@@ -89,6 +102,38 @@ class Solution:
             else:
                 total = total - numerics.scale(a.beta, numerics.times(m, log_p).sum())
         return total
+
+
+class Slope(torch.autograd.Function):
+    """0, with the derivative of a surrogate: mu* is held fixed in it, so that it has no second one."""
+
+    @staticmethod
+    def forward(ctx: Any, surrogate: Tensor) -> Tensor:
+        """0."""
+        ctx.surrogate = surrogate
+        return torch.zeros_like(surrogate)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> Tensor:
+        """That of the surrogate, once."""
+        return _Once.apply(grad[0], ctx.surrogate) if torch.is_grad_enabled() else grad[0]
+
+
+class _Once(torch.autograd.Function):
+    """A derivative that depends on theta in a way that is not known."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, surrogate: Tensor) -> Tensor:
+        """The derivative."""
+        return grad.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> Tensor:
+        """There is none."""
+        raise DissonanceError(
+            "an inconsistency has no second derivative here: its minimiser moves with the parameters. At gamma > 0 "
+            "differentiate `minimiser(pdg, attention)`, or take differences of gradients."
+        )
 
 
 def infinite(component: Component, solver: str, value: float = math.inf) -> Solution:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissonance.attended import Array
+from dissonance.numerics import ROUNDING
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import FEASIBLE, Solution, Solver, infinite
 from dissonance.solvers.exact import Newton
@@ -103,17 +104,21 @@ class ConcaveConvex(Solver):
             multipliers={component.arcs[a].name: m.view(component.arcs[a].log_p.shape) for a, m in multipliers},
             steps=steps,
             residual=residual,
+            within=0.0 if residual <= ROUNDING else FEASIBLE,
         )
 
-    def _newton(self, s: Structure, numbers: Numbers, tilt: Array) -> tuple[Array, Array, int, bool]:
-        """The minimiser of the convex part with some cost added: the point, its mu, steps, and whether hard arcs
-        contradict each other."""
-        from dissonance.solvers.convex.solve import Work, agreeing, contradiction
+    def _newton(
+        self, s: Structure, numbers: Numbers, tilt: Array, near: Array | None = None
+    ) -> tuple[Array, Array, int, bool]:
+        """The minimiser of the convex part with some cost added, from the point of another such cost: the point, its
+        mu, steps, and whether hard arcs contradict each other."""
+        from dissonance.solvers.convex.program import Program
+        from dissonance.solvers.convex.solve import solve
 
-        work, taken = Work(s, numbers._replace(c=numbers.c + tilt)), np.zeros(1, dtype=np.int64)
-        work.newton(np.array([self.tol]), taken=taken)
-        impossible = bool(contradiction(*work.rows()[0]) > FEASIBLE)
-        return work.at[0], agreeing(s, work.mu)[0], int(taken[0]), impossible
+        goal = np.array([self.tol])
+        program = Program(s, numbers._replace(c=numbers.c + tilt))
+        found = solve(program, goal, goal, None if near is None else near[None])
+        return found.at[0], found.mu[0], int(found.steps[0]), bool(found.contradiction[0] > 0)
 
     def _descend(
         self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Array
@@ -123,7 +128,7 @@ class ConcaveConvex(Solver):
 
         value, steps = total(s, numbers, mu)[0] + concave.log_conditionals(mu)[1], 0
         for _ in range(self.rounds):
-            at, moved, used, _ = self._newton(s, numbers, concave.log_conditionals(mu)[0])
+            at, moved, used, _ = self._newton(s, numbers, concave.log_conditionals(mu)[0], at)
             steps += used
             new = total(s, numbers, moved)[0] + concave.log_conditionals(moved)[1]
             if not new < value - self.tol * max(1.0, abs(value)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,15 +12,20 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.attended import Array, Attended
-from dissonance.distributions import CliqueTree, Joint, Tree
+from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import decompose, single
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import BUDGET, Component, check_bytes
-from dissonance.scores import incompatibility
-from dissonance.solvers.base import FEASIBLE, Solution, Solver, infinite
+from dissonance.scores import unchecked_incompatibility
+from dissonance.solvers.base import Solution, Solver, infinite
+from dissonance.solvers.concave_convex import ConcaveConvex
+from dissonance.solvers.exact import Newton
 from dissonance.solvers.sampled import Sampled
+
+CLEARLY = 100 * numerics.FEASIBLE
+"""How far off a hard arc is, for each arc there is, that cannot hold closely enough whatever the others are given."""
 
 COPIES = 10
 """Tables of the size of mu that conditioning holds at its peak."""
@@ -76,8 +82,32 @@ class _Product(CliqueTree):
         return total
 
 
+def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribution, solver: str) -> Solution | None:
+    """What is left to say if a hard arc does not hold at the mu that others make: None if they all do.
+
+    What is clear is answered; whether they hold closely enough elsewhere is for the solvers that look for mu.
+    """
+    worst, off = 0.0, 0.0
+    for a in component.arcs:
+        if a.hard and a not in makers:
+            m = mu.rows(a.arc.sources, a.arc.targets).detach()
+            p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
+            worst = max(worst, numerics.broken(m, p))
+            off = max(off, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
+    if worst <= numerics.ROUNDING:
+        return None
+    if off > CLEARLY * len(component.arcs):
+        return infinite(component, solver)
+    return (Newton() if component.convex else ConcaveConvex()).solve(component)
+
+
 class PinnedSolution(Solution):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
+
+    @property
+    def exact(self) -> bool:
+        """The surrogate is the inconsistency itself."""
+        return True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
@@ -97,7 +127,7 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     tables = [gathered[0].exp()] if len(gathered) == 1 else calibrate(tree, gathered)[1]
     mu = _Product(component, tables, logs)
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-    return incompatibility(mu, component.pdg, soft, theta), mu
+    return unchecked_incompatibility(mu, component.pdg, soft, theta), mu
 
 
 @dataclass(frozen=True)
@@ -133,22 +163,15 @@ class Pinned(Solver):
             return replace(Sampled().solve(component), solver=self.name)
         check_bytes(component.tree, message_bytes(component.tree), self.budget)
         value, mu = _evaluate(component, component.theta)
-        residual = 0.0
-        for a in component.arcs:
-            if a.hard and a not in component.pinned:
-                m = mu.rows(a.arc.sources, a.arc.targets).detach()
-                p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
-                residual = max(residual, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
+        odd = _contradicted(component, component.pinned, mu, self.name)
+        if odd is not None:
+            return odd
         exact = float(value.detach())
-        if residual > FEASIBLE or math.isinf(exact) or math.isnan(exact):
-            return infinite(
-                component, self.name, -math.inf if residual <= FEASIBLE and exact == -math.inf else math.inf
-            )
+        if not math.isfinite(exact):
+            return infinite(component, self.name, exact)
         rounding = 1e-14 * max(1.0, abs(exact)) + component.rounding
         tables = tuple(t.detach() for t in mu.tables)
-        return PinnedSolution(
-            component, exact - rounding, exact + rounding, self.name, tree=mu.tree, tables=tables, residual=residual
-        )
+        return PinnedSolution(component, exact - rounding, exact + rounding, self.name, tree=mu.tree, tables=tables)
 
 
 @dataclass(frozen=True)
@@ -200,6 +223,11 @@ class GivenSolution(Solution):
 
     evidence: Tensor | None = None
 
+    @property
+    def exact(self) -> bool:
+        """The surrogate is the inconsistency itself."""
+        return True
+
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The value as a function of theta: mu(R) and Z(R) both move."""
         return _condition(self.component, theta).value
@@ -239,7 +267,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     nu = log_nu.exp()
     within = [a for a in component.arcs if a not in loose]
     soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
-    fixed = incompatibility(Joint(known, nu), PDG(*(a.arc for a in component.arcs)), soft, theta)
+    fixed = unchecked_incompatibility(Joint(known, nu), PDG(*(a.arc for a in component.arcs)), soft, theta)
     logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
     for a in loose:
         home = rest.home(v for v in a.scope if v in rest.sizes)
@@ -310,13 +338,11 @@ class Given(Solver):
         with torch.no_grad():
             found = _condition(component, component.theta)
         nu = found.nu
-        for a in component.arcs:
-            if a.hard and a not in component.given:
-                known = [v for v in component.variables if v.name in {t for m in component.given for t in m.targets}]
-                m = Joint(known, nu).rows(a.arc.sources, a.arc.targets)
-                p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
-                if float((m - m.sum(-1, keepdim=True) * p).abs().max()) > FEASIBLE:
-                    return infinite(component, self.name)
+        known = {t for m in component.given for t in m.targets}
+        mu = Joint([v for v in component.variables if v.name in known], nu)
+        odd = _contradicted(component, component.given, mu, self.name)
+        if odd is not None:
+            return odd
         value = float(found.value)
         if bool(((found.evidence == -math.inf) & (nu > 0)).any()):
             value = math.inf  # whatever an arc in R says

@@ -14,6 +14,7 @@ from dissonance.attended import Array
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
+from dissonance.numerics import ROUNDING
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite
 
@@ -127,7 +128,7 @@ class Newton(Solver):
         outcome = self.run(program, 1e-3 * self.tol, 1e-2 * self.tol, start, known)
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
-            x if x.lower == math.inf or self._done(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))
+            x if x.lower == math.inf or self._close(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))
             for k, x in enumerate(found)
         ]
 
@@ -161,25 +162,44 @@ class Newton(Solver):
             if now.lower == math.inf:
                 return now
             best = self._better(best, now)
-            if self._done(best, 1e-3):
+            if self._close(best, 1e-3):
                 break
-        return best
+        return best if best.residual <= ROUNDING else self._closely(best, program)
 
-    def _solution(self, c: Component, outcome: Outcome, s: Structure, k: int) -> Solution:
+    def _closely(self, best: Solution, program: Program) -> Solution:
+        """No mu was found at which hard arcs hold: bounds for all mu at which they hold closely enough.
+
+        It is solved as if they said what the present mu does, and then proved for what they say.
+        """
+        from dissonance.solvers.convex.layout import HARD
+        from dissonance.solvers.convex.program import Program
+        from dissonance.solvers.convex.solve import prove, solve
+
+        s, tol = program.structure, np.array([1e-3 * self.tol])
+        said = s.conditionals(s.flat(best.tables)[None], program.numbers.p)
+        said = np.where(s.kind == HARD, said, program.numbers.p)
+        outcome = solve(Program(s, program.numbers._replace(p=said)), tol, tol)
+        outcome.at[:, : outcome.mu.shape[1]] = outcome.mu
+        outcome = replace(prove(program, outcome.at, within=FEASIBLE), steps=best.steps + outcome.steps)
+        found = self._solution(best.component, outcome, s, 0, FEASIBLE)
+        return replace(found, method=best.method)
+
+    def _solution(self, c: Component, outcome: Outcome, s: Structure, k: int, within: float = ROUNDING) -> Solution:
         lower, upper, residual = outcome.bounds[k].tolist()
         steps = int(outcome.steps[k])
-        if outcome.contradiction[k] > FEASIBLE:
+        if outcome.contradiction[k] > 0:
             return replace(infinite(c, self.name), steps=steps)
         found = Solution(
             c,
             lower - c.rounding,
-            upper + c.rounding if residual <= FEASIBLE else math.inf,
+            upper + c.rounding if residual <= within else math.inf,
             self.name,
             tree=s.tree,
             tables=s.tables(outcome.mu[k]),
             multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at[k])},
             steps=steps,
             residual=residual,
+            within=within if within > ROUNDING else 0.0,
             memory=s.bytes * len(outcome.steps),
             method="newton",
             near=(s, outcome.at[k], outcome.broad[k]),
@@ -187,10 +207,7 @@ class Newton(Solver):
         return self._judged(found)
 
     def _judged(self, found: Solution) -> Solution:
-        """`converged` as it is. A lower bound above the cost of mu means mu does not quite satisfy the hard arcs.
-
-        If by more than rounding, they contradict each other by less than FEASIBLE, and no upper bound is proved.
-        """
+        """`converged` as it is. Bounds that cross by more than rounding prove nothing of mu."""
         if found.lower > found.upper:
             crossed = found.lower - found.upper > 1e-10 * max(1.0, abs(found.upper))
             found = replace(found, lower=found.upper, upper=math.inf if crossed else found.lower)
@@ -202,17 +219,9 @@ class Newton(Solver):
             return found.lower == math.inf
         return found.upper - found.lower <= margin * self.tol * max(1.0, abs(found.upper))
 
-    def _done(self, found: Solution, margin: float) -> bool:
-        """Whether no other method need be tried: close, and the hard arcs hold so that the upper bound is proved."""
-        from dissonance.solvers.convex.solve import KEPT
-
-        return self._close(found, margin) and found.residual <= KEPT
-
     def _better(self, a: Solution, b: Solution) -> Solution:
-        """The one whose mu keeps the hard arcs, or else costs less, and the better lower bound (each is valid)."""
-        from dissonance.solvers.convex.solve import KEPT
-
-        chosen = min(a, b, key=lambda s: (s.residual > KEPT, s.upper))
+        """The one whose mu is closer to the hard arcs, or else costs less; and the better of the lower bounds."""
+        chosen = min(a, b, key=lambda s: (max(s.residual, ROUNDING), s.upper))
         return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
 
 

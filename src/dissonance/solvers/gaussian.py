@@ -25,9 +25,10 @@ from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
+from dissonance.numerics import FEASIBLE
 from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Component
-from dissonance.scores import FEASIBLE, holds, incompatibility
+from dissonance.scores import holds, unchecked_incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.variables import Euclidean
 
@@ -106,6 +107,11 @@ class PinnedGaussian(GaussianSolution):
         with torch.no_grad():
             return _product(self.component, self.component.theta)
 
+    @property
+    def exact(self) -> bool:
+        """The surrogate is the inconsistency itself."""
+        return True
+
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
         return _evaluate(self.component, theta)
@@ -129,7 +135,7 @@ def _product(component: Component, theta: Theta | None) -> GaussianDistribution:
 
 def _evaluate(component: Component, theta: Theta | None) -> Tensor:
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-    return incompatibility(_product(component, theta), component.pdg, soft, theta)
+    return unchecked_incompatibility(_product(component, theta), component.pdg, soft, theta)
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ class Peeled(Solver):
             multipliers={name: m for s in parts for name, m in s.multipliers.items()},
             steps=sum(s.steps for s in parts),
             residual=max((s.residual for s in parts), default=0.0),
+            within=max((s.within for s in parts), default=0.0),
             memory=max((s.memory for s in parts), default=0),
             method=" + ".join(sorted({s.method for s in parts if s.method})),
             solved=tuple(parts),

@@ -41,6 +41,11 @@ class SampledSolution(Solution):
         assert self.estimate is not None
         return self.estimate.error
 
+    @property
+    def exact(self) -> bool:
+        """The surrogate is the inconsistency itself."""
+        return True
+
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The average as a function of theta, samples included: the same draws again."""
         assert self.asked is not None and self.estimate is not None

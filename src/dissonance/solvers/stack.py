@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from dissonance.distributions import Tree
-from dissonance.numerics import DTYPE
+from dissonance.numerics import DTYPE, FEASIBLE, ROUNDING
 from dissonance.pdg import Arc
-from dissonance.problem import Bools, Shape
-from dissonance.solvers.base import FEASIBLE
+from dissonance.problem import EVEN, Bools, Shape
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import EVERY, Arcs, Floats, Program, Structure, structure
 from dissonance.solvers.convex.solve import Outcome, Work
@@ -138,9 +137,9 @@ class Stack:
         if not group[1] and (a.beta >= 0).all():
             return np.ones(len(a.gamma), dtype=np.bool_)
         whole = self.possible((*group[:2], ""))
-        scale = np.abs(np.where(whole.layout.hard, 0.0, a.beta)).max(1, keepdims=True)
+        size = whole.weights(Arcs(a.log_p, np.abs(a.beta), -np.abs(a.alpha), a.gamma))
         unbounded = (a.log_p == -math.inf) & (a.beta < 0)[:, whole.arc_of]
-        return (whole.weights(a) >= -1e-12 * scale).all(1) & ~unbounded.any(1)
+        return (whole.weights(a) >= -EVEN * size).all(1) & ~unbounded.any(1)
 
     def solve(
         self, group: Group, a: Arcs, solver: Newton, near: Floats | None = None, known: Bools | None = None
@@ -167,10 +166,10 @@ class Stack:
             mass = np.add.reduceat(joint, np.flatnonzero(np.diff(self._row, prepend=-1)), axis=1)[:, self._row]
             slope = np.where(hard, mass * np.exp(a.log_p) * s.spread_multipliers(s.y(outcome.at)), slope)
         low, high, residual = outcome.bounds.T
-        upper = np.where(residual <= FEASIBLE, high, math.inf)
+        upper = np.where(residual <= ROUNDING, high, math.inf)
         plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
         lower = np.minimum(np.where(plain, np.maximum(low, 0.0), low), upper)
-        impossible = outcome.contradiction > FEASIBLE
+        impossible = outcome.contradiction > 0
         lower, upper = (np.where(impossible, math.inf, x) for x in (lower, upper))
         slope = np.where(np.isfinite(upper)[:, None], slope, 0.0)
         return Answers(*map(torch.from_numpy, (lower, upper, outcome.steps, joint, slope)))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dissonance import numerics
 from dissonance.adam import Adam
 from dissonance.errors import DissonanceError, suggest
 from dissonance.lir.flows.base import Movement
@@ -90,7 +91,7 @@ class Descent:
                 leaf.grad = torch.where(chi[k] == 0, 0.0, slope[k])
             optimizer.step()
             with torch.no_grad():
-                now = {k: moved.theta[k] + chi[k] * (leaf - moved.theta[k]) for k, leaf in leaves.items()}
+                now = {k: numerics.toward(moved.theta[k], leaf, chi[k]) for k, leaf in leaves.items()}
                 moved = moved.then(Movement.settled(local.parameters, moved.theta, now))
                 for k, leaf in leaves.items():
                     leaf.copy_(moved.theta[k])
@@ -151,7 +152,7 @@ class Kept:
             leaf = self._leaves[k][key]
             leaf.grad = None
             if key in before:
-                leaf.copy_(before[key] + chi * (leaf - before[key]))
+                leaf.copy_(numerics.toward(before[key], leaf, chi))
 
     def _begin(self, theta: Stacked) -> None:
         """Make the optimisers, at the first step."""

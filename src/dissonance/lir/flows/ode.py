@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +59,14 @@ class ODE:
 
         left = torch.zeros(len(local.parameters), dtype=torch.bool)
         free = local.reach.free
+        zero = {k: theta[k] == -math.inf for k in free}  # logarithms of 0 stay; an integrator would make NaN of them
+
+        def placed(at: Sequence[Tensor]) -> Stacked:
+            return {k: torch.where(zero[k], -math.inf, x) for k, x in zip(free, at, strict=True)}
 
         def speed(time: Tensor, at: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             nonlocal left
-            here, outside = local.parameters.admissible({**theta, **dict(zip(free, at, strict=True))})
+            here, outside = local.parameters.admissible({**theta, **placed(at)})
             left = left | outside
             slope = local.slope(here)
             return tuple(-local.control[k] * slope[k] for k in free)
@@ -73,11 +79,11 @@ class ODE:
         unit = torch.tensor([0.0, 1.0], dtype=torch.float64)
         try:
             with torch.no_grad():
-                start = tuple(theta[k] for k in free)
+                start = tuple(torch.where(zero[k], 0.0, theta[k]) for k in free)
                 path: Any = odeint(speed, start, unit, rtol=self.rtol, atol=self.atol, method=method, options=options)
         except (AssertionError, ValueError) as error:
             raise DissonanceError(f"{self.name} did not get through a step of LIR: {error}. {ADVICE}") from None
-        moved = Movement.settled(local.parameters, theta, {k: x[-1] for k, x in zip(free, path, strict=True)})
+        moved = Movement.settled(local.parameters, theta, placed([x[-1] for x in path]))
         return Movement(moved.theta, moved.projected | left, moved.residual)
 
 

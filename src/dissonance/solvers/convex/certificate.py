@@ -7,6 +7,9 @@ lower   For any conditionals q, separators d and multipliers lam of the hard arc
         for E_mu log q <= E_mu log mu(t|s), and the d of agreeing clusters and the lam of hard arcs have no mean.
 upper   The incompatibility of a mu whose clusters agree exactly: mu(rest | separator) is carried down the tree.
 
+Both are for mu that break hard arcs by at most `within` p(t|s) mu(s) + UNSEEN at every (s, t) (see `numerics.py`). That
+lowers the mean of lam by at most within E_mu sum_t p |lam| + UNSEEN sum |lam|, which the lower bound gives up.
+
 Every sum is widened by what rounding may have done to it. `math.exp` and `math.log` are the C library's whether this is
 compiled or not, so that results are the same bit for bit; numpy has its own. `I`, `X` and `L`: see `room.py`.
 """
@@ -18,6 +21,7 @@ import math
 import numpy as np
 
 from dissonance.compiled import compiled
+from dissonance.numerics import FEASIBLE, UNSEEN
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
 
@@ -87,6 +91,27 @@ def slack(I: Ints, X: Floats, L: Ints, out: int, sign: float) -> None:
 
 
 @compiled
+def give_up(I: Ints, X: Floats, L: Ints, out: int, within: float) -> float:
+    """Take from the slack at `out` what breaking hard arcs by `within` may gain; and what UNSEEN may, in all."""
+    n_clusters, i_cell_at, i_term_at, i_kind = L[AT.clusters], L[AT.cell_at], L[AT.term_at], L[AT.kind]
+    i_term_cell, i_entry, i_entry_at, i_row = L[AT.term_cell], L[AT.entry], L[AT.entry_at], L[AT.row]
+    i_row_at, x_p, x_y = L[AT.row_at], L[AT.p], L[AT.y]
+    total = 0.0
+    for k in range(n_clusters):
+        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            if I[i_kind + t] != HARD:
+                continue
+            for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
+                total += abs(X[x_y + e])
+            for i in range(at, stop):
+                r = I[i_row + I[i_entry + I[i_term_cell + t] - at + i]]
+                for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                    X[out + i] -= within * X[x_p + x] * abs(X[x_y + x])
+    return UNSEEN * total
+
+
+@compiled
 def agree(I: Ints, X: Floats, L: Ints, mu: int, out: int) -> None:
     """Clusters that agree exactly: each mu(rest | separator) times the parents' separator mass; roots of mass 1."""
     n_clusters, n_unknowns, i_parent, i_cell_at = L[AT.clusters], L[AT.unknowns], L[AT.parent], L[AT.cell_at]
@@ -114,7 +139,7 @@ def agree(I: Ints, X: Floats, L: Ints, mu: int, out: int) -> None:
 @compiled
 def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
     """The incompatibility of clusters that agree, with the first-order price of breaking hard arcs, and how rounding
-    may have changed it; and the largest |mu(s,t) - p(t|s) mu(s)|."""
+    may have changed it; and how far hard arcs are from holding, as `numerics.broken` has it."""
     n_clusters, n_cells, n_entries, i_cell_at = L[AT.clusters], L[AT.cells], L[AT.entries], L[AT.cell_at]
     i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
     i_row_at, i_entry_at, x_c, x_W, x_y, x_q = L[AT.row_at], L[AT.entry_at], L[AT.c], L[AT.W], L[AT.y], L[AT.q]
@@ -138,7 +163,8 @@ def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
                     if hard:
                         off = abs(m[e] - X[x_q + e] * total)
                         value += abs(X[x_y + e]) * off
-                        worst = max(worst, off)
+                        if off > UNSEEN:
+                            worst = max(worst, (off - UNSEEN) / (X[x_q + e] * total))
                     elif m[e] > 0.0:
                         part += m[e] * math.log(m[e] / total)
             if not hard:
@@ -148,14 +174,15 @@ def cost(I: Ints, X: Floats, L: Ints, mu: int) -> tuple[float, float, float]:
 
 
 @compiled
-def certify(I: Ints, X: Floats, L: Ints) -> None:
+def certify(I: Ints, X: Floats, L: Ints, within: float) -> None:
     """lower, upper and how far the hard arcs are from holding, at `bounds`; the mu of the upper bound, at `proved`."""
     n_clusters, i_parent, i_cell_at, i_unknown_at = L[AT.clusters], L[AT.parent], L[AT.cell_at], L[AT.unknown_at]
     x_mu, x_d, x_proved, x_bounds, x_r = L[AT.mu], L[AT.d], L[AT.proved], L[AT.bounds], L[AT.r]
     normalise(I, X, L)
     slack(I, X, L, x_r, 1.0)
     slack(I, X, L, x_proved, -1.0)
-    low = spread = roots = 0.0
+    low = -give_up(I, X, L, x_r, within)
+    spread = roots = 0.0
     for k in range(n_clusters):
         lowest = np.inf
         for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
@@ -175,9 +202,9 @@ def certify(I: Ints, X: Floats, L: Ints) -> None:
 
 @compiled
 def contradiction(I: Ints, X: Floats, L: Ints) -> float:
-    """If positive, the multipliers prove the hard arcs unsatisfiable (Farkas): no mu makes their mean 0.
+    """If positive, the multipliers prove that hard arcs do not hold closely enough at any mu (Farkas).
 
-    min over joint states of -(lam - sum_t p lam), for multipliers scaled to 1; -inf if there are none.
+    min over joint states of -(lam - sum_t p lam), less what is given up, for multipliers scaled to 1; -inf if none.
     """
     n_clusters, n_cells, n_terms, n_unknowns = L[AT.clusters], L[AT.cells], L[AT.terms], L[AT.unknowns]
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
@@ -189,8 +216,10 @@ def contradiction(I: Ints, X: Floats, L: Ints) -> float:
         if I[i_kind + t] == HARD:
             for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
                 size = max(size, abs(X[x_y + e]))
+                total -= UNSEEN * abs(X[x_y + e])
     if not (size > 0.0 and size < np.inf):
         return -np.inf
+    total /= size
     best, cost = np.full(n_unknowns, np.inf), np.zeros(n_cells)
     for k in range(n_clusters - 1, -1, -1):
         at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
@@ -201,7 +230,7 @@ def contradiction(I: Ints, X: Floats, L: Ints) -> float:
                     r = I[i_row + e]
                     cost[i] -= X[x_y + e] / size
                     for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                        cost[i] += X[x_p + x] * (X[x_y + x] / size)
+                        cost[i] += X[x_p + x] * ((X[x_y + x] - FEASIBLE * abs(X[x_y + x])) / size)
         for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
             shift = I[i_above_at + I[i_child + j]] - at
             for i in range(at, stop):

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dissonance.numerics import FEASIBLE, ROUNDING, UNSEEN
 from dissonance.solvers.convex.interior import FINAL, LEAST_FOLLOWED, PATIENCE, RUNAWAY, UNIFORM_SHARE, WARM_STEPS
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Program, Structure
@@ -208,12 +209,13 @@ class _Batch:
         y, q = self.normalised(y)
         slack = self.c + self.lift(y, q, d)
         lam = torch.where(self.hard, y, 0.0).abs()
+        slack = slack - ROUNDING * torch.where(self.hard, (q * lam) @ self.same, 0.0) @ self.M.T
         parts = torch.where(self.hard, (q * lam) @ self.same + lam, (self.W[:, self.term] * y).abs())
         size = self.c.abs() + parts @ self.M.T + d.abs() @ self.B.abs().T
         least = torch.full((len(mu), self.count), math.inf, dtype=mu.dtype, device=mu.device)
         least.scatter_reduce_(1, self.cluster.expand_as(mu), slack - 8 * EPS * size, "amin")
         low = d @ self.roots + least.sum(1)
-        low = low - EPS * (2 * d.abs() @ self.roots + math.sqrt(self.count) * least.abs().sum(1))
+        low = low - UNSEEN * lam.sum(1) - EPS * (2 * d.abs() @ self.roots + math.sqrt(self.count) * least.abs().sum(1))
         mu = self.agree(mu)
         m = mu @ self.M
         total = m @ self.same
@@ -222,7 +224,8 @@ class _Batch:
         off = torch.where(self.hard, m - self.p * total, 0.0).abs()
         high = (self.c * mu).sum(1) + (W * m * ratio).sum(1) + (lam * off).sum(1)
         rounding = 32 * EPS * (1 + (self.c.abs() * mu).sum(1) + self.W.abs().sum(1))
-        residual = off.amax(1) if self.L.entries else torch.zeros_like(low)
+        beyond = torch.where(off > UNSEEN, (off - UNSEEN) / (self.p * total), 0.0)
+        residual = beyond.amax(1) if self.L.entries else torch.zeros_like(low)
         bounds = [(low - rounding).nan_to_num(nan=-math.inf), (high + rounding).nan_to_num(nan=math.inf), residual]
         return mu, torch.stack(bounds, 1)
 
@@ -240,17 +243,17 @@ class _Batch:
         return given
 
     def contradiction(self, at: Tensor) -> Tensor:
-        """If positive, the multipliers prove the hard arcs unsatisfiable, (P,)."""
+        """If positive, the multipliers prove that hard arcs do not hold closely enough at any mu, (P,)."""
         lam = torch.where(self.hard, self.split(at)[2], 0.0)
         size = lam.abs().amax(1, keepdim=True)
         lam = lam / size.clamp(min=TINY)
-        cost = ((self.p * lam) @ self.same - lam) @ self.M.T
+        cost = ((self.p * (lam - FEASIBLE * lam.abs())) @ self.same - lam) @ self.M.T
         least = torch.full((len(at), self.L.unknowns), math.inf, dtype=at.dtype, device=at.device)
         for cell, state, mine in reversed(self.levels):
             least.scatter_reduce_(1, self.own[mine].expand(len(at), -1), cost[:, mine], "amin")
             if len(cell):
                 cost.index_add_(1, cell, least[:, state])
-        found = torch.where(self.roots > 0, least, 0.0).sum(1)
+        found = torch.where(self.roots > 0, least, 0.0).sum(1) - UNSEEN * lam.abs().sum(1)
         return torch.where(torch.isfinite(size[:, 0]) & (size[:, 0] > 0), found, -math.inf)
 
 

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from dissonance.compiled import compiled
+from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, factor, upward
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints
@@ -194,4 +195,4 @@ def newton(
             moved = moved if mu_tol == np.inf else min(1.0, 10.0 * least)  # the least of many that rounding made
         taken[b] += step
         moves[b] = moved
-        certify(I, X, L)
+        certify(I, X, L, ROUNDING)

@@ -13,6 +13,7 @@ every row of q sums to 1), d (separators; the mass at a root), lam (hard arcs), 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -166,6 +167,17 @@ class Structure:
         """mu(s,t) of every arc, (P, entries), of cells (P, cells)."""
         return self._joints.total(mu[:, self._cell])
 
+    def conditionals(self, mu: Floats, fallback: Floats) -> Floats:
+        """mu(t|s) of every entry of every term, (P, entries), of cells (P, cells); the fallback where mu(s) is 0."""
+        lay = self.layout
+        m = np.zeros((len(mu), len(lay.row)))
+        clusters = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
+        for t, k in enumerate(clusters.tolist()):
+            cells = slice(lay.cell_at[k], lay.cell_at[k + 1])
+            np.add.at(m.T, lay.entry[lay.term_cell[t] : lay.term_cell[t + 1]], mu[:, cells].T)
+        total = np.add.reduceat(m, lay.entry_at[:-1], axis=1)[:, lay.row]
+        return np.divide(m, total, out=fallback.copy(), where=total > 0)
+
     def numbers(self, a: Arcs) -> Numbers:
         """c, W and p; mechanisms of negative weight have W = 0."""
         lay = self.layout
@@ -299,6 +311,7 @@ class _Sums:
 
 
 _RECENT: dict[object, Structure] = {}
+_lock = threading.Lock()
 MOST_STRUCTURES, MOST_CELLS = 256, 1_000_000
 """How many structures are kept for the next solve, and how many cells they may have together."""
 
@@ -306,20 +319,24 @@ MOST_STRUCTURES, MOST_CELLS = 256, 1_000_000
 def structure(shape: Shape, tree: Tree, alive: Bools = EVERY, *, most: int = MOST_STRUCTURES) -> Structure:
     """The structure of problems on a tree that have this support; the `most` that were used last are remembered."""
     key = shape.key, tree.clusters, alive.tobytes()
-    found = _RECENT.pop(key, None)
+    with _lock:
+        found = _RECENT.pop(key, None)
     if found is None:
         expect(SECONDS_PER_CELL * tree.cells)
         layout = numbering(scopes(shape, tree), alive, shape.structural)
         found = Structure(tree, layout, fronts(layout))
-    _RECENT[key] = found
-    while len(_RECENT) > 1 and (len(_RECENT) > most or sum(len(x.layout.own) for x in _RECENT.values()) > MOST_CELLS):
-        del _RECENT[next(iter(_RECENT))]
+    with _lock:
+        _RECENT[key] = found
+        cells = sum(len(x.layout.own) for x in _RECENT.values())
+        while len(_RECENT) > 1 and (len(_RECENT) > most or cells > MOST_CELLS):
+            cells -= len(_RECENT.pop(next(iter(_RECENT))).layout.own)
     return found
 
 
 def forget_structures() -> None:
     """Remember no structure."""
-    _RECENT.clear()
+    with _lock:
+        _RECENT.clear()
 
 
 def by_support(shape: Shape, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:

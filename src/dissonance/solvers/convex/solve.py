@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.compiled import expect
+from dissonance.numerics import ROUNDING
 from dissonance.solvers.base import TOGETHER
 from dissonance.solvers.convex import steps, threads
 from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
@@ -27,9 +28,6 @@ Bools = npt.NDArray[np.bool_]
 
 SECONDS_PER_CELL = 1e-3
 """What a solve takes a cell, roughly, if it is interpreted."""
-
-KEPT = 1e-12
-"""How far hard arcs may be from holding in a mu whose cost counts as proof without trying to do better."""
 
 NARROW, ANY = 1e-7, 1e300
 """The gap at which a point is a start for other gammas; and any move of mu will do there."""
@@ -158,7 +156,7 @@ class Work:
     def certify(self) -> None:
         """Prove bounds."""
         for row in self.rows():
-            certify(*row)
+            certify(*row, ROUNDING)
 
     def derivative(self, twice: Numbers, least: Floats) -> Floats:
         """mu less its derivative times gamma (P, cells): `twice` are the numbers at 2 gamma; `least` slack (P,)."""
@@ -251,11 +249,14 @@ def unsolved(program: Program) -> Outcome:
     return Outcome(at, broad, np.zeros((count, L.cells)), bounds, steps, none)
 
 
-def prove(program: Program, at: Floats, polish: float | None = None) -> Outcome:
-    """The outcome of a point of one problem; `polish`: after Newton steps to that tolerance, from a little inside."""
+def prove(program: Program, at: Floats, polish: float | None = None, within: float = ROUNDING) -> Outcome:
+    """The outcome of a point of one problem; `polish`: after Newton steps to that tolerance, from a little inside.
+
+    `within`: for hard arcs that need not hold more closely than that.
+    """
     w, taken = Work(program.structure, program.numbers, at), np.zeros(1, dtype=np.int64)
     (row,) = w.rows()
-    certify(*row)
+    certify(*row, within)
     if polish is not None:
         gap = float(w.bounds[0, 1] - w.bounds[0, 0])
         gap = min(max(gap, 1e-8), 1.0) if math.isfinite(gap) else 1.0
@@ -264,7 +265,7 @@ def prove(program: Program, at: Floats, polish: float | None = None) -> Outcome:
         steps.inside(*row, gap, 0.3 * gap)
         w.newton(np.array([polish]), HERE, taken=taken)
     found = replace(unsolved(program), at=w.at.copy(), mu=w.proved.copy(), bounds=w.bounds.copy(), steps=taken)
-    if program.structure.hard:
+    if program.structure.hard and within == ROUNDING:
         _satisfy(w, found, slice(0, 1))
     return found
 
@@ -274,11 +275,16 @@ def _satisfy(w: Work, found: Outcome, some: slice) -> None:
     rows = w.rows()
     found.contradiction[some] = [contradiction(*row) for row in rows]
     bounds, mu = found.bounds[some], found.mu[some]
-    for b in np.flatnonzero((bounds[:, 2] > KEPT) & ~(found.contradiction[some] > 0)).tolist():
+    for b in np.flatnonzero((bounds[:, 2] > ROUNDING) & ~(found.contradiction[some] > 0)).tolist():
         w.mu[b] = satisfied(w.structure, w.view("p", w.L.entries)[b : b + 1], mu[b : b + 1])[0]
-        certify(*rows[b])
+        certify(*rows[b], ROUNDING)
         if w.bounds[b, 2] < bounds[b, 2]:
             mu[b], bounds[b] = w.proved[b], w.bounds[b]
+        if bounds[b, 2] > ROUNDING:  # what is missing shows where they contradict each other
+            steps.measure(*rows[b])
+            missing = w.view("off_hard", w.L.entries)[b]
+            w.view("y", w.L.entries)[b] = np.where(w.structure.kind == HARD, missing, 0.0)
+            found.contradiction[some][b] = contradiction(*rows[b])
 
 
 def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
@@ -314,7 +320,7 @@ def agreeing(s: Structure, mu: Floats) -> Floats:
 
 
 def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float]:
-    """The incompatibility of one problem's clusters (cells,) that agree, and the largest |mu(s,t) - p(t|s) mu(s)|."""
+    """The incompatibility of one problem's clusters (cells,) that agree, and how far hard arcs are from holding."""
     w = Work(s, numbers)
     w.proved[0], w.view("q", w.L.entries)[0] = mu, numbers.p[0]
     found, _, broken = cost(w.I, w.X[0], w.offsets, w.L.proved)
@@ -340,7 +346,7 @@ def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
         total = w.view("r", w.L.cells)[0]
         y[lay.entry[lay.term_cell[np.flatnonzero(structural)[0]] :]] = -(total - total.min()) / gamma
         W[structural] = gamma
-    certify(*row)
+    certify(*row, ROUNDING)
     return float(w.bounds[0, 0])
 
 

@@ -13,10 +13,11 @@ from problems import Dense, iterated, program, started, supported
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.distributions.tree import single
+from dissonance.numerics import ROUNDING
 from dissonance.problem import Component, prepare
 from dissonance.solvers import FEASIBLE, CliqueTreeSolver, Newton, Solution
 from dissonance.solvers import JointSolver as JointSolver
-from dissonance.solvers.convex import certificate
+from dissonance.solvers.convex import certificate, layout
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import Work, agreeing, lower_from, satisfied, value
 from reference import convex
@@ -115,8 +116,10 @@ def test_the_lower_bound_is_the_sum_of_the_least_slacks():
             y, d = work.view("y", work.L.entries)[0], work.view("d", work.L.unknowns)[0]
             least = np.minimum.reduceat(dense.slack(y, d), one.structure.layout.cell_at[:-1]).sum()
             wanted = float(dense.e @ d) + float(least)
-            assert wanted - 1e-11 <= work.bounds[0, 0] + 2e-11 and work.bounds[0, 0] <= wanted + 1e-13
-            assert work.bounds[0, 0] == pytest.approx(wanted, abs=1e-11)
+            given_up = (
+                2 * ROUNDING * len(component.arcs) * np.abs(y[one.structure.kind == layout.HARD]).max(initial=0.0)
+            )
+            assert wanted - 1e-11 - given_up <= work.bounds[0, 0] <= wanted + 1e-13
 
 
 def test_tables_and_cells_are_inverse():

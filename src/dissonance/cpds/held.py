@@ -1,0 +1,85 @@
+"""A cpd at other parameters: its modules are copied, its tensors are not, so that nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from torch import Tensor, nn
+
+from dissonance.errors import CapabilityError
+
+Module = TypeVar("Module", bound=nn.Module)
+Names = dict[str, str]
+
+KINDS = "_parameters", "_buffers"
+
+
+class Held(Generic[Module]):
+    """Where a module and its parts hold parameters and buffers, and the keys of these: "prefix.part.name".
+
+    What has several names has the key of the first.
+    """
+
+    def __init__(self, module: Module, prefix: str = "") -> None:
+        self.module = module
+        self.parts: list[tuple[nn.Module, tuple[Names, Names]]] = []
+        first: dict[int, str] = {}
+        for path, part in module.named_modules():
+            parameters, buffers = (
+                {
+                    name: first.setdefault(id(value), ".".join(filter(None, (prefix, path, name))))
+                    for name, value in part.__dict__[kind].items()
+                    if value is not None
+                }
+                for kind in KINDS
+            )
+            self.parts.append((part, (parameters, buffers)))
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All that is held, by key."""
+        return {
+            key: part.__dict__[kind][name]
+            for part, names in self.parts
+            for kind, keys in zip(KINDS, names, strict=True)
+            for name, key in keys.items()
+        }
+
+    def any_in(self, theta: Mapping[str, object]) -> bool:
+        """Whether theta has a value for anything that is held."""
+        return any(key in theta for _, names in self.parts for keys in names for key in keys.values())
+
+    def at(self, theta: Mapping[str, Tensor]) -> Module:
+        """The module with theta in the place of what it holds; itself if theta has nothing of it.
+
+        As `torch.func.functional_call` does it, without changing the module for as long as the call takes: other
+        threads may be using it.
+        """
+        if not self.any_in(theta):
+            return self.module
+        copies: dict[int, nn.Module] = {}
+        for part, names in self.parts:
+            made = copies[id(part)] = object.__new__(type(part))
+            made.__dict__.update(part.__dict__)
+            for kind, keys in zip(KINDS, names, strict=True):
+                own = part.__dict__[kind]
+                made.__dict__[kind] = {n: theta[keys[n]] if keys.get(n) in theta else x for n, x in own.items()}
+        for made in copies.values():
+            inner = made.__dict__["_modules"]
+            if inner:
+                made.__dict__["_modules"] = {n: copies.get(id(_plain(m)), m) for n, m in inner.items()}
+        return copies[id(self.module)]  # pyright: ignore[reportReturnType]
+
+
+def _plain(module: nn.Module | None) -> nn.Module | None:
+    """What `torch.compile` has wrapped: its machine code is bound to one module, not to a copy."""
+    if module is None or "forward" not in module.__dict__:
+        return module
+    inner = module.__dict__["_modules"].get("_orig_mod")
+    if inner is None:
+        raise CapabilityError(
+            f"a {type(module).__name__} has a `forward` that is not its class's, bound to its own parameters: it has "
+            "none at others. Define `forward` in a class."
+        )
+    return inner

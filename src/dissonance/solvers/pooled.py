@@ -1,0 +1,87 @@
+"""Beliefs about the same variables, some of which weigh a million times more than others: a closed form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dissonance.attended import Array
+from dissonance.distributions.tree import single
+from dissonance.errors import CapabilityError
+from dissonance.problem import EPS, Component
+from dissonance.solvers.base import Solution, Solver, infinite
+
+HEAVY = 1e5
+"""The beta from which on rounding, times beta, is more than what is tolerated where bounds are sums of logarithms."""
+
+
+class PooledSolution(Solution):
+    """The one minimiser."""
+
+    @property
+    def unique(self) -> bool:
+        """Every cell has an entropy of its own."""
+        return True
+
+
+@dataclass(frozen=True)
+class Pooled(Solver):
+    """Soft arcs without sources and with the same targets, at gamma = 0: the logarithmic opinion pool.
+
+        mu* = prod_a p_a^(beta_a/B) / Z,     inconsistency = -B log Z,     B = sum_a beta_a
+
+    log Z is near 0 where one arc r outweighs the others; with h = sum_a beta_a/B (log p_a - log p_r) it is
+    log(1 + sum_x p_r expm1 h), which keeps all digits. `auto` takes it for such arcs; others are Newton's.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return "pooled"
+
+    def fits(self, component: Component) -> bool:
+        """Whether the arcs are such beliefs, and one is heavy."""
+        return super().fits(component) and _alike(component) and component.beta.max() > HEAVY
+
+    def solve(self, component: Component) -> Solution:
+        """Exact but for rounding."""
+        if not _alike(component):
+            raise CapabilityError(
+                "the pooled solver needs gamma = 0 and arcs without sources that have the same targets and beta > 0."
+            )
+        logs = np.stack([_over(component, k) for k in range(len(component.arcs))])  # (arcs, cells)
+        possible = np.isfinite(logs).all(0)
+        if not possible.any():
+            return infinite(component, self.name)
+        beta, total = component.beta, float(component.beta.sum())
+        r = int(beta.argmax())
+        p = np.exp(logs[r])
+        p /= p.sum()
+        logs, lost = logs[:, possible], float(p[~possible].sum())
+        others = np.where(np.arange(len(beta)) == r, 0.0, beta)
+        h = (others / total) @ (logs - logs[r])
+        less = float(p[possible] @ np.expm1(h)) - lost  # Z - 1
+        terms = logs[r] + h
+        value = -total * (math.log1p(less) if less > -0.5 else float(np.logaddexp.reduce(terms)))
+        mu = np.zeros_like(p)
+        mu[possible] = np.exp(terms - terms.max())
+        mu /= mu.sum()
+        size = float(others @ (np.abs(logs) + np.abs(logs[r])) @ mu[possible])
+        rounding = 8 * EPS * (1.0 + abs(value) + size)
+        tree = single(component.sizes)
+        tables = (torch.from_numpy(mu.reshape(tree.shapes[0])),)
+        return PooledSolution(component, value - rounding, value + rounding, self.name, tree=tree, tables=tables)
+
+
+def _alike(component: Component) -> bool:
+    same = not component.kinds and component.gamma == 0 and not component.shape.sources.any()
+    return same and bool((component.beta > 0).all() and not component.hard.any()) and len(component.weights) == 1
+
+
+def _over(component: Component, k: int) -> Array:
+    """log p of an arc, its targets in the order of the component's variables, flat."""
+    arc = component.arcs[k]
+    return arc.log_p.transpose([arc.targets.index(n) for n in component.sizes]).ravel()

@@ -1,0 +1,55 @@
+"""Tables with zeros: what is impossible stays impossible under every flow, and the rest moves as it would without."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from dissonance import PDG, Arc, Attention, Control, DissonanceError, Focus, SoftmaxTable, Variable, lir
+from dissonance.flows import ODE, Descent, Step
+from dissonance.refocus import Cycle
+
+FLOWS = {
+    "adam": Descent(),
+    "sgd": Descent("SGD", 0.1),
+    "adamw": Descent("AdamW", 0.01, options={"weight_decay": 0.0}),
+    "kept": Descent("Adam", 0.05, keep=True),
+    "dopri5": ODE("dopri5"),
+    "rk4": ODE("rk4"),
+    "lsoda": ODE("LSODA"),
+    "step": Step(),
+}
+
+
+def run(p: list[float], q: list[float], flow: object, chi: float) -> torch.Tensor:
+    Z = Variable("Z", len(p))
+    pdg = PDG(Arc("p", (), Z, SoftmaxTable(p)), Arc("q", (), Z, q))
+    focus = Focus(Attention({"p": 1.0, "q": 1.0}), Control({"p": chi}))
+    made = lir(pdg, Cycle(focus), steps=3, flow=flow)  # pyright: ignore[reportArgumentType]
+    assert 0 < made.after.upper < made.before.upper < math.inf
+    return made.pdg["p"].cpd.table().detach()
+
+
+@pytest.mark.parametrize("chi", [1.0, 0.5])
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_zero_stays_and_the_others_move_as_they_would_without_it(name, chi):
+    found = run([0.5, 0.5, 0.0], [0.2, 0.8, 0.0], FLOWS[name], chi)
+    without = run([0.5, 0.5], [0.2, 0.8], FLOWS[name], chi)
+    assert found[2] == 0
+    assert torch.allclose(found[:2], without, atol=1e-6)
+
+
+def test_a_flow_to_nan_is_an_error_that_names_arc_and_parameter():
+    with pytest.raises(DissonanceError, match=r"step 0: arc 'p' .*'p.logits' that is not finite"):
+        run([0.5, 0.5], [0.2, 0.8], Descent("SGD", math.inf), 1.0)
+
+
+def test_a_run_from_nan_is_refused():
+    Z = Variable("Z", 2)
+    pdg = PDG(Arc("p", (), Z, SoftmaxTable([0.5, 0.5])), Arc("q", (), Z, [0.2, 0.8]))
+    with torch.no_grad():
+        pdg["p"].cpd.logits[0] = math.nan
+    with pytest.raises(DissonanceError, match=r"arc 'p' .*'p.logits' holds nan"):
+        lir(pdg, steps=1)

@@ -1,0 +1,142 @@
+"""Threads that read one PDG do not see each other."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, inconsistency
+from dissonance.cpds.held import Held
+from dissonance.solvers.convex.program import structure
+
+TRIALS = 1000
+
+X, Y = Variable("X", 2), Variable("Y", 3)
+
+
+@pytest.fixture
+def eager():
+    """Threads take turns as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def side_by_side(*work: Callable[[], None]) -> None:
+    failed: list[BaseException] = []
+
+    def guarded(one: Callable[[], None]) -> None:
+        try:
+            one()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failed:
+        raise failed[0]
+
+
+def test_two_threads_evaluate_one_pdg_at_different_parameters(eager):
+    pdg = PDG(
+        Arc("p", X, Y, SoftmaxTable([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])),
+        Arc("q", (), X, [0.5, 0.5]),
+        Arc("r", (), Y, [0.3, 0.3, 0.4]),
+    )
+    own = pdg["p"].cpd.logits
+    before = own.detach().clone()
+    settings = [torch.zeros(2, 3), torch.tensor([[0.0, 1, 2], [2, 1, 0]])]
+    thetas = [{"p.logits": x.double()} for x in settings]
+    wanted = [inconsistency(pdg, theta=t).upper for t in thetas]
+    here = inconsistency(pdg).upper
+
+    def work(k: int) -> Callable[[], None]:
+        def one() -> None:
+            for _ in range(TRIALS // 2):
+                assert inconsistency(pdg, theta=thetas[k]).upper == wanted[k]
+                assert pdg["p"].log_table(thetas[k]).exp().sum() == pytest.approx(2.0)
+
+        return one
+
+    def plain() -> None:
+        for _ in range(TRIALS // 2):
+            assert inconsistency(pdg).upper == here
+
+    side_by_side(work(0), work(1), plain)
+    assert pdg["p"].cpd.logits is own
+    assert torch.equal(own, before)
+
+
+def test_structures_are_remembered_by_many_threads(eager):
+    """More of them than are kept, so that threads also forget."""
+    from dissonance.problem import prepare
+
+    chains = [[Variable(f"V{i}", 2) for i in range(n)] for n in range(2, 6)]
+    pdgs = [
+        PDG(*(Arc(f"p{i}", a, b, [[0.9, 0.1], [0.2, 0.8]]) for i, (a, b) in enumerate(pairwise(c)))) for c in chains
+    ]
+    parts = [prepare(p, Attention.uniform(p)).components[0] for p in pdgs]
+
+    def work() -> None:
+        for k in range(TRIALS // 4):
+            c = parts[k % len(parts)]
+            assert structure(c, c.tree, most=2).tree is c.tree
+
+    side_by_side(work, work, work)
+
+
+# -- a module at other parameters --------------------------------------------------------------------------------------
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(1, 1, bias=False)
+        self.again = self.inner
+        self.register_buffer("shift", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.again(self.inner(x)) + self.shift
+
+
+def test_a_module_is_had_at_other_parameters_and_stays_what_it_is():
+    net, x = Twice(), torch.ones(1, 1)
+    before = dict(net.state_dict())
+    weight, shift = torch.tensor([[3.0]], requires_grad=True), torch.tensor([1.0])
+    moved = Held(net, "a").at({"a.inner.weight": weight, "a.shift": shift})
+    found = moved(x)
+    assert float(found.detach()) == 10.0
+    found.backward()
+    assert weight.grad is not None and float(weight.grad) == 6.0
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+    assert Held(net, "a").at({}) is net
+
+
+class Wrapped(nn.Module):
+    """As `torch.compile` does it: a forward that is bound to the module it was made of."""
+
+    def __init__(self, inner: nn.Module, name: str) -> None:
+        super().__init__()
+        self.add_module(name, inner)
+        self.forward = inner.forward
+
+
+def test_a_compiled_module_is_had_at_other_parameters_and_what_cannot_be_is_refused():
+    made = nn.Sequential(Wrapped(nn.Linear(1, 1, bias=False), "_orig_mod"))
+    held = Held(made)
+    (key,) = held.tensors
+    assert float(held.at({key: torch.tensor([[3.0]])})(torch.ones(1, 1))) == 3.0
+    held = Held(nn.Sequential(Wrapped(nn.Linear(1, 1, bias=False), "inner")))
+    (key,) = held.tensors
+    with pytest.raises(CapabilityError, match="forward"):
+        held.at({key: torch.tensor([[3.0]])})
