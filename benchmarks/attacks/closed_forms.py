@@ -124,11 +124,12 @@ def _chain(rng: random.Random, complete: bool) -> tuple[PDG, list[tuple[Any, Any
 def gaussians(rng: random.Random) -> Case:
     """alpha = beta = gamma = 1: -log of the integral of the product of the densities."""
     pdg, held, n = _chain(rng, complete=False)
-    Q, h, total = mpmath.zeros(n, n), mpmath.zeros(n, 1), mpmath.mpf(0)
-    for R, b, s in held:
-        Q, h = Q + R.T * R / s, h + R.T * b / s
+    quadratic, h, total = mpmath.zeros(n, n), mpmath.zeros(n, 1), mpmath.mpf(0)
+    for row, b, s in held:
+        quadratic, h = quadratic + row.T * row / s, h + row.T * b / s
         total += (b * b / s + mpmath.log(2 * mpmath.pi * s)) / 2
-    total += (mpmath.log(mpmath.det(Q)) - n * mpmath.log(2 * mpmath.pi) - (h.T * mpmath.lu_solve(Q, h))[0]) / 2
+    best = (h.T * mpmath.lu_solve(quadratic, h))[0]
+    total += (mpmath.log(mpmath.det(quadratic)) - n * mpmath.log(2 * mpmath.pi) - best) / 2
     return pdg, Attention.uniform(pdg, gamma=1.0), total
 
 
@@ -136,19 +137,19 @@ def product(rng: random.Random) -> Case:
     """Hard arcs Z0, Z1 | Z0, Z2 | Z0 Z1 make mu; the others cost their divergence from it."""
     pdg, held, n = _chain(rng, complete=True)
     B, b, D = mpmath.zeros(n, n), mpmath.zeros(n, 1), mpmath.zeros(n, n)
-    for i, (R, shift, s) in enumerate(held[:n]):
-        B[i, :], b[i], D[i, i] = R, shift, s
-    m = mpmath.lu_solve(B, b)
-    C = B**-1 * D * (B**-1).T
+    for i, (row, shift, s) in enumerate(held[:n]):
+        B[i, :], b[i], D[i, i] = row, shift, s
+    back: Any = B**-1
+    m, C = back * b, back * D * back.T
     total = mpmath.mpf(0)
-    for arc, (R, shift, s) in zip(pdg.arcs[n:], held[n:], strict=True):
+    for arc, (row, shift, s) in zip(pdg.arcs[n:], held[n:], strict=True):
         t, given = pdg.variables.index(arc.targets[0]), [pdg.variables.index(v) for v in arc.sources]
         left = C[t, t]
         if given:
             inner = mpmath.matrix([[C[i, j] for j in given] for i in given])
             across = mpmath.matrix([[C[t, j]] for j in given])
             left -= (across.T * mpmath.lu_solve(inner, across))[0]
-        off, spread = (R * m)[0] - shift, (R * C * R.T)[0]
+        off, spread = (row * m)[0] - shift, (row * C * row.T)[0]
         total += ((off * off + spread) / s + mpmath.log(s / left) - 1) / 2
     beta = {a.name: math.inf if i < n else 1.0 for i, a in enumerate(pdg.arcs)}
     return pdg, Attention(beta), total

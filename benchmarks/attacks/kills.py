@@ -5,7 +5,6 @@ A command runs in a fork of a process that has imported everything and computed 
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -13,23 +12,15 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RESOLVE = ["resolve", str(EXAMPLES / "smoking.json"), "--steps", "40", "--refocus", "partial", "--resume"]
 STUDY = [
-    "study",
-    "synthetic",
-    "--replicates",
-    "2",
-    "--steps",
-    "2",
-    "--structures",
-    "1",
-    "--strategies",
-    "uniform,partial",
+    *("study", "synthetic", "--replicates", "2", "--steps", "2", "--structures", "1"),
+    *("--strategies", "uniform,partial", "--no-figures", "--jobs", "1"),
 ]
-STUDY += ["--no-figures", "--jobs", "1"]
 TABLES = ("initial.csv", "runs.csv", "steps.csv", "strategies.csv")
 
 
@@ -66,11 +57,8 @@ def attack(seed: int) -> Iterator[str | None]:
     """Kills without end: None for each, a line where a command fails or ends with other bytes than without kills."""
     import torch
 
-    import dissonance.cli.app
-    import dissonance.lir
-    import dissonance.studies.publish
-    import dissonance.studies.work  # noqa: F401
-
+    for name in ("cli.app", "lir", "studies.publish", "studies.work"):
+        import_module(f"dissonance.{name}")
     torch.set_num_threads(1)
     rng = random.Random(f"kills {seed}")
     folder = Path(tempfile.mkdtemp())
@@ -108,18 +96,20 @@ def _undisturbed(kind: str, where: Path) -> tuple[float, dict[str, bytes]]:
 def _disturbed(
     kind: str, where: Path, seconds: float, expected: dict[str, bytes], rng: random.Random
 ) -> Iterator[str | None]:
-    for _ in range(6):
-        status = killed(started(_command(kind, where)), rng.uniform(0.0, 0.7 * seconds))
-        if status is not None:
-            break
-        yield None
-    else:
-        status = killed(started(_command(kind, where)), 600)
+    """Kill a command up to six times, let it come to its end, and look at what it wrote."""
+    kills, status = 0, None
+    while status is None:
+        patience = rng.uniform(0.0, 0.7 * seconds) if kills < 6 else 600.0
+        status = killed(started(_command(kind, where)), patience)
+        kills += status is None
+    left = [p.name for p in where.rglob("*.checkpoint")]
     if status != 0:
-        yield f"{kind} after kills: ends with {status}"
+        broke = f"ends with {status}"
     elif _written(kind, where) != expected:
-        yield f"{kind} after kills: other bytes"
-    left = [p.name for p in where.rglob("*") if p.name.endswith((".checkpoint", ".part"))]
-    if status == 0 and [n for n in left if not n.endswith(".part")]:
-        yield f"{kind} after kills: leaves {json.dumps(left)}"
+        broke = "other bytes"
+    else:
+        broke = f"leaves {', '.join(left)}" if left else None
     shutil.rmtree(where)
+    yield from [None] * (kills - 1)
+    if kills or broke:
+        yield broke and f"{kind} after {kills} kills: {broke}"

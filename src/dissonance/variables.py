@@ -110,7 +110,7 @@ class Variable:
     def __init__(self, name: str, domain: Domain | int | Sequence[Hashable]) -> None:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"a variable needs a non-empty name, found {name!r}.")
-        if isinstance(domain, Integral) and not isinstance(domain, bool):
+        if isinstance(domain, Integral) and domain is not True and domain is not False:
             domain = Finite(tuple(range(int(domain))))
         elif not isinstance(domain, Finite | Euclidean | Opaque):
             if not isinstance(domain, Iterable):

@@ -11,7 +11,7 @@ import hashlib
 import inspect
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -52,58 +52,67 @@ class Fingerprint:
         """The digest."""
         return self._digest.hexdigest()
 
-    def _put(self, *words: str | bytes) -> None:
-        for word in words:
-            raw = word if isinstance(word, bytes) else word.encode("utf-8", "surrogatepass")
-            self._digest.update(len(raw).to_bytes(8, "little"))
-            self._digest.update(raw)
+    def _put(self, *words: str) -> None:
+        text = "".join([f"{len(word)}:{word}" for word in words])
+        self._digest.update(text.encode("utf-8", "surrogatepass"))
+
+    def _put_bytes(self, content: bytes) -> None:
+        self._put("bytes", str(len(content)))
+        self._digest.update(content)
 
     def _add(self, x: Any) -> None:
-        if isinstance(x, PLAIN):
-            self._put(type(x).__name__, repr(x))
+        kind = type(x)
+        way = _way(kind)
+        if way == "plain":
+            self._put(kind.__name__, repr(x))
             return
         number, _ = self._known.setdefault(id(x), (len(self._known), x))
         if number < len(self._known) - 1:  # shared, or part of itself
             self._put("again", str(number))
             return
-        self._add_parts(x)
+        getattr(self, f"_{way}")(x)
 
-    def _add_parts(self, x: Any) -> None:
-        if isinstance(x, Tensor):
-            self._put("tensor", str(x.dtype), str(tuple(x.shape)), _bytes(x.detach().cpu()))
-        elif isinstance(x, np.ndarray):
-            self._put("array", str(x.dtype), str(x.shape), x.tobytes() if x.dtype != object else repr(x.tolist()))
-        elif isinstance(x, torch.Generator):
-            self._put("generator", _bytes(x.get_state()))
-        elif isinstance(x, type | BuiltinFunctionType):
-            self._put("name", f"{x.__module__}.{x.__qualname__}")
-        elif isinstance(x, FunctionType):
-            self._add_function(x)
-        elif isinstance(x, MethodType):
-            self._add_all("method", x.__func__, x.__self__)
-        elif isinstance(x, partial):
-            self._add_all("partial", x.func, x.args, x.keywords)
-        elif isinstance(x, Mapping):
-            self._put("mapping", str(len(x)))
-            for key in sorted(x, key=repr):
-                self._add_all("", key, x[key])
-        elif isinstance(x, Set):
-            self._put("set", *sorted(map(repr, x)))
-        elif isinstance(x, Sequence):
-            self._put("sequence", str(len(x)))
-            self._add_all("", *x)
-        else:
-            self._add_object(x)
+    def _tensor(self, x: Tensor) -> None:
+        self._put("tensor", str(x.dtype), str(tuple(x.shape)))
+        self._put_bytes(_bytes(x.detach().cpu()))
 
-    def _add_all(self, kind: str, *values: object) -> None:
-        self._put(kind)
-        for value in values:
-            self._add(value)
+    def _array(self, x: np.ndarray) -> None:
+        self._put("array", str(x.dtype), str(x.shape))
+        self._put_bytes(x.tobytes() if x.dtype != object else repr(x.tolist()).encode())
 
-    def _add_function(self, f: FunctionType) -> None:
+    def _generator(self, x: torch.Generator) -> None:
+        self._tensor(x.get_state())
+
+    def _name(self, x: Any) -> None:
+        self._put("name", f"{x.__module__}.{x.__qualname__}")
+
+    def _method(self, x: MethodType) -> None:
+        self._add(x.__func__)
+        self._add(x.__self__)
+
+    def _partial(self, x: partial[Any]) -> None:
+        for part in (x.func, x.args, x.keywords):
+            self._add(part)
+
+    def _mapping(self, x: Mapping[Any, Any]) -> None:
+        self._put("mapping", str(len(x)))
+        for key in sorted(x, key=repr):
+            self._add(key)
+            self._add(x[key])
+
+    def _set(self, x: Set[Any]) -> None:
+        self._put("set", *sorted(map(repr, x)))
+
+    def _sequence(self, x: Sequence[Any]) -> None:
+        self._put("sequence", str(len(x)))
+        for part in x:
+            self._add(part)
+
+    def _function(self, f: FunctionType) -> None:
         name = f"{f.__module__}.{f.__qualname__}"
-        self._put("function", name, _source(f) or f.__code__.co_code)
-        self._add_all("given", f.__defaults__, f.__kwdefaults__)
+        self._put("function", name, _source(f) or f.__code__.co_code.hex())
+        self._add(f.__defaults__)
+        self._add(f.__kwdefaults__)
         for cell in f.__closure__ or ():
             try:
                 self._add(cell.cell_contents)
@@ -112,21 +121,57 @@ class Fingerprint:
         if not name.startswith(f"{OURS}."):
             self.unseen.append(name)
 
-    def _add_object(self, x: Any) -> None:
+    def _object(self, x: Any) -> None:
         kind = type(x)
         name = f"{kind.__module__}.{kind.__qualname__}"
         self._put("object", name, "" if kind.__module__.startswith((OURS, "torch.")) else _source(kind))
         if getattr(kind, "forgettable", False):
-            parts = {}
-        elif is_dataclass(x):
-            parts = {f.name: getattr(x, f.name) for f in fields(x)}
+            return
+        if is_dataclass(x):
+            parts = {n: getattr(x, n) for n in _fields(kind)}
+        elif hasattr(x, "__dict__"):
+            derived = _derived(kind)
+            parts = {k: v for k, v in vars(x).items() if k not in derived}
         else:
-            parts = getattr(x, "__dict__", {})
-            if not hasattr(x, "__dict__"):
-                self.unseen.append(name)
-        if isinstance(x, nn.Module):
-            parts = {k: v for k, v in vars(x).items() if k not in BOOKKEEPING}
-        self._add({k: v for k, v in parts.items() if not isinstance(getattr(kind, k, None), cached_property)})
+            parts = {}
+            self.unseen.append(name)
+        self._put(str(len(parts)))
+        for key in sorted(parts):
+            self._put(key)
+            self._add(parts[key])
+
+
+WAYS: tuple[tuple[Any, str], ...] = (
+    (PLAIN, "plain"),
+    (Tensor, "tensor"),
+    (np.ndarray, "array"),
+    (torch.Generator, "generator"),
+    (type | BuiltinFunctionType, "name"),
+    (FunctionType, "function"),
+    (MethodType, "method"),
+    (partial, "partial"),
+    (Mapping, "mapping"),
+    (Set, "set"),
+    (Sequence, "sequence"),
+)
+"""What a value is, and which method adds it; anything else is an object."""
+
+
+@cache
+def _way(kind: type) -> str:
+    return next((way for base, way in WAYS if issubclass(kind, base)), "object")
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+@cache
+def _derived(kind: type) -> frozenset[str]:
+    """Attributes that say nothing about a value: what is made when it is asked for, and a module's bookkeeping."""
+    made = {n for base in kind.__mro__ for n, x in vars(base).items() if isinstance(x, cached_property)}
+    return frozenset(made | (BOOKKEEPING if issubclass(kind, nn.Module) else set()))
 
 
 def _bytes(x: Tensor) -> bytes:
