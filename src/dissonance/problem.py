@@ -240,7 +240,7 @@ class Component:
         weight that is below 0 by rounding counts as 0."""
         soft = float(np.abs(self.beta[~self.hard]).sum())
         blurred = 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
-        if (self.beta >= self.gamma * self.alpha).all() or not self.variables[0].is_finite:
+        if (self.beta >= self.gamma * self.alpha).all() or self.kinds or not self.convex:
             return blurred
         return blurred - sum(min(w, 0.0) * math.log(self._states(m)) for m, w in self.weights.items())
 

@@ -128,14 +128,29 @@ class Wrapped(nn.Module):
     def __init__(self, inner: nn.Module, name: str) -> None:
         super().__init__()
         self.add_module(name, inner)
-        self.forward = inner.forward
+        self.forward = lambda x: inner(x)
 
 
-def test_a_compiled_module_is_had_at_other_parameters_and_what_cannot_be_is_refused():
-    made = nn.Sequential(Wrapped(nn.Linear(1, 1, bias=False), "_orig_mod"))
-    held = Held(made)
+class Bound(nn.Module):
+    """A method that is kept as an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(1, 1, bias=False)
+        self.make = self.inner.forward
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.make(x)
+
+
+@pytest.mark.parametrize("module", [Wrapped(nn.Linear(1, 1, bias=False), "_orig_mod"), Bound()])
+def test_what_is_bound_to_a_module_is_had_at_other_parameters(module):
+    held = Held(nn.Sequential(module))
     (key,) = held.tensors
     assert float(held.at({key: torch.tensor([[3.0]])})(torch.ones(1, 1))) == 3.0
+
+
+def test_a_module_that_cannot_be_had_at_other_parameters_is_refused():
     held = Held(nn.Sequential(Wrapped(nn.Linear(1, 1, bias=False), "inner")))
     (key,) = held.tensors
     with pytest.raises(CapabilityError, match="forward"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MethodType
 from typing import Generic, TypeVar
 
 from torch import Tensor, nn
@@ -69,12 +70,15 @@ class Held(Generic[Module]):
             inner = made.__dict__["_modules"]
             if inner:
                 made.__dict__["_modules"] = {n: copies.get(id(_plain(m)), m) for n, m in inner.items()}
+            for name, value in made.__dict__.items():
+                if type(value) is MethodType and id(value.__self__) in copies:  # of a part, not of its copy
+                    made.__dict__[name] = MethodType(value.__func__, copies[id(value.__self__)])
         return copies[id(self.module)]  # pyright: ignore[reportReturnType]
 
 
 def _plain(module: nn.Module | None) -> nn.Module | None:
     """What `torch.compile` has wrapped: its machine code is bound to one module, not to a copy."""
-    if module is None or "forward" not in module.__dict__:
+    if module is None or type(module.__dict__.get("forward")) in (type(None), MethodType):
         return module
     inner = module.__dict__["_modules"].get("_orig_mod")
     if inner is None:

@@ -314,7 +314,7 @@ def test_a_score_that_is_not_a_number_names_its_arc(data: tuple[Tensor, Tensor])
     p = net()
     next(p.parameters()).data[0] = math.nan
     made = classification(p, data[0][0], 1)
-    with pytest.raises(DissonanceError, match=r"arc 'p' \(X -> Y\): log p is not a number at 1 of 1 samples"):
+    with pytest.raises(DissonanceError, match=r"arc 'p' \(X -> Y\): the parameter 'p.logits.0.weight' holds nan"):
         inconsistency(made.pdg, made.attention)
 
 
