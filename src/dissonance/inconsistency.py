@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 import torch
@@ -275,11 +275,12 @@ def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> Non
         raise DissonanceError(f"expected a PDG, found {pdg!r}.")
     if not isinstance(attention, Attention | None):
         raise DissonanceError(f"expected an Attention, found {attention!r}.")
-    if any(is_functorch_wrapped_tensor(x) for x in (theta or {}).values()):
+    if any(isinstance(x, Tensor) and is_functorch_wrapped_tensor(x) for x in (theta or {}).values()):
         raise CapabilityError(
             "torch.func transforms (grad, vmap, jacrev, ...) cannot look into a solver: use result.value.backward(), "
             "and inconsistencies(..., thetas=...) for many at once."
         )
+    pdg.check(theta)
 
 
 def inconsistencies(
@@ -299,15 +300,13 @@ def inconsistencies(
     """
     began = time.perf_counter()
     chosen = solver_named(solver) if isinstance(solver, str) else solver
-    for pdg, a, theta in zip(pdgs, attentions or repeat(None), thetas or repeat(None), strict=False):
-        _check_arguments(pdg, a, theta)
     nothing = [None] * len(pdgs)
+    if problems is None:
+        for asked in zip(pdgs, attentions or nothing, thetas or nothing, strict=True):
+            _check_arguments(*asked)
     given = zip(pdgs, attentions or nothing, strict=True)
     attended = [Attention.uniform(p) if a is None else a for p, a in given]
     thetas = thetas or nothing
-    if problems is None:
-        for p, t in zip(pdgs, thetas, strict=True):
-            p.check(t)
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
     components = [c for p in problems for c in p.components]
     before = [s for r in near or () for s in r.solutions]

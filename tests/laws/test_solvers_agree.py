@@ -33,7 +33,7 @@ def by_every_solver(case: Case) -> dict[str, Inconsistency]:
         try:
             found[name] = inconsistency(case.pdg, case.attention, solver=name)
         except CapabilityError:
-            assert name in {"pinned", "sum-product", "given"}
+            assert name in {"pinned", "sum-product", "given", "pooled"}
     return found
 
 

@@ -34,6 +34,13 @@ class Checkpoint:
         of = runs.setting
         self.of = Fingerprint(of.parameters.pdgs, of.refocus, of.seeds, of.base, of.flow, of.solver, of.record, of.tol)
 
+    @classmethod
+    def resumed(cls, runs: Algorithm, path: str, steps: int) -> Checkpoint:
+        """The same, after the runs have gone on from it, if the file is there."""
+        kept = cls(runs, path)
+        kept.resume(steps)
+        return kept
+
     def write(self) -> None:
         """Write the state after the last step."""
         runs = self.runs

@@ -53,8 +53,13 @@ def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generato
             raise DissonanceError(f"step {state.step}: the inconsistency is {upper}: {why}")
 
 
-def refuse_nonfinite(state: Algorithm) -> None:
-    """Raise if a parameter is no number. A logarithm of 0 may be -inf in a table, not in what is drawn."""
+def refuse_nonfinite(state: Algorithm, written: bool = True) -> None:
+    """Raise if a parameter is no number. A logarithm of 0 may be -inf in a table, not in what is drawn.
+
+    Between steps that are not `written` to a checkpoint, what is drawn is not checked here: drawing it next says so.
+    """
+    if state.inner.random and not written:
+        return
     for key, v in state.theta.items():
         if math.isfinite(float(v.sum())):
             continue

@@ -31,22 +31,18 @@ class Algorithm:
         self.theta, self.step, self.interrupted = self.parameters.theta0, 0, False
         self.inner, self.flow, self.foci = setting.inner(), begin(setting.flow), Foci(self.parameters)
         self.generators = [torch.Generator().manual_seed(seed) for seed in setting.seeds]
-        self.traces = [Trace(setting.base) for _ in setting.seeds]
-        self.observer = Observer(setting)
+        self.traces, self.observer = [Trace(setting.base) for _ in setting.seeds], Observer(setting)
 
     def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
-        kept = None if checkpoint is None else Checkpoint(self, checkpoint)
-        if kept is not None:
-            kept.resume(steps)
+        kept = Checkpoint.resumed(self, checkpoint, steps) if checkpoint is not None else None
         guards.refuse_nonfinite(self)
         try:
             while self.step < steps:
                 self.look()
                 with uninterrupted() if hasattr(self.flow, "dump") else nullcontext():  # it moves theta in place
                     self.advance()
-                if kept is not None or not self.inner.random:  # what is drawn says so when it is drawn
-                    guards.refuse_nonfinite(self)
+                guards.refuse_nonfinite(self, written=kept is not None)
                 if kept is not None:
                     kept.write()
                 if True in [callback(self.step, self.traces) for callback in callbacks]:
@@ -54,6 +50,7 @@ class Algorithm:
         except KeyboardInterrupt:
             self.interrupted = True
             self.inner = self.setting.inner()  # the old one may hold half a solution
+        guards.refuse_nonfinite(self)
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)
