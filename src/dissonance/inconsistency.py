@@ -275,7 +275,8 @@ def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> Non
         raise DissonanceError(f"expected a PDG, found {pdg!r}.")
     if not isinstance(attention, Attention | None):
         raise DissonanceError(f"expected an Attention, found {attention!r}.")
-    if any(isinstance(x, Tensor) and is_functorch_wrapped_tensor(x) for x in (theta or {}).values()):
+    values = [x for x in (theta or {}).values() if isinstance(x, Tensor)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if any(map(is_functorch_wrapped_tensor, values)):
         raise CapabilityError(
             "torch.func transforms (grad, vmap, jacrev, ...) cannot look into a solver: use result.value.backward(), "
             "and inconsistencies(..., thetas=...) for many at once."

@@ -90,7 +90,7 @@ def test_structures_are_remembered_by_many_threads(eager):
     def work() -> None:
         for k in range(TRIALS // 4):
             c = parts[k % len(parts)]
-            assert structure(c, c.tree, most=2).tree is c.tree
+            assert structure(c.shape, c.tree, most=2).tree is c.tree
 
     side_by_side(work, work, work)
 
