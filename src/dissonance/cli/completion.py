@@ -9,8 +9,8 @@ from pathlib import Path
 import typer
 
 SOLVERS = (
-    "auto", "newton", "clique-tree", "joint", "pinned", "sum-product", "given", "concave-convex", "gaussian", "paper",
-    "sampled", "at-points",
+    "auto", "newton", "clique-tree", "joint", "pinned", "sum-product", "given", "pooled", "concave-convex", "gaussian",
+    "paper", "sampled", "at-points",
 )  # fmt: skip
 REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learned")
 FLOWS = ("natural", "adam", "sgd", "ode", "dopri5", "lsoda", "rk4", "euler", "step", "full")
