@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissonance import pictures
+from dissonance import events, pictures
 from dissonance.lazy import lazily
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dissonance.coherence.beliefs import Belief as Belief
+    from dissonance.coherence.book import coherence as coherence
     from dissonance.cpds import Deterministic as Deterministic
     from dissonance.cpds import Empirical as Empirical
     from dissonance.cpds import Factor as Factor
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from . import evidence as evidence
     from . import flows as flows
     from . import focus as focus
+    from . import forecasts as forecasts
     from . import gflownets as gflownets
     from . import implicit as implicit
     from . import instances as instances
@@ -69,4 +72,5 @@ if TYPE_CHECKING:
     from . import variables as variables
 
 pictures.home = "dissonance.drawing"
+events.home = "dissonance.coherence.graph"
 lazily(__name__)

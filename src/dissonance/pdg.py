@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from dissonance import pictures
+from dissonance import events, pictures
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.held import Held
@@ -257,6 +257,15 @@ class PDG:
         Attended with alpha = beta = gamma = 1 its mu* is the factor graph's distribution.
         """
         return cls(*(Arc(f"phi{i}", (), scope, Factor(phi)) for i, (scope, phi) in enumerate(factors, 1)))
+
+    @classmethod
+    def from_beliefs(cls, beliefs: str | Iterable[object], variables: Iterable[Variable] = ()) -> PDG:
+        """From `Belief`s about events, or lines that say them: an arc each, and arcs that define the events.
+
+        Attended with beta = 1 its inconsistency is what is certain to be gained from betting against the beliefs; see
+        `dissonance.coherence`, which also has regard to the confidence in each.
+        """
+        return events.graph(beliefs, variables).pdg
 
     # -- parameters ------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dissonance.distributions import Tree
+from dissonance.distributions.tree import single
 from dissonance.numerics import DTYPE, FEASIBLE, ROUNDING
 from dissonance.pdg import Arc
 from dissonance.problem import EVEN, Bools, Shape
@@ -72,12 +73,20 @@ class Answers:
         return ~(self.upper - self.lower <= tol * self.upper.abs().clamp(min=1.0)) & (self.lower < math.inf)
 
 
-class Stack:
-    """Problems over some arcs, whatever their tables and weights; structures that were made are remembered."""
+MOST_TOGETHER = 1 << 14
+"""Joint states of variables up to which all of them may be one cluster."""
 
-    def __init__(self, variables: Sequence[Variable], arcs: Sequence[Arc]) -> None:
-        seen = {v.name for a in arcs for v in a.scope}
+
+class Stack:
+    """Problems over some arcs, whatever their tables and weights; structures that were made are remembered.
+
+    `facts` are deterministic arcs that all of them share: they say which cells are possible, and cost nothing.
+    """
+
+    def __init__(self, variables: Sequence[Variable], arcs: Sequence[Arc], facts: Sequence[Arc] = ()) -> None:
+        seen = {v.name for a in (*arcs, *facts) for v in a.scope}
         self.variables, self.arcs = tuple(v for v in variables if v.name in seen), tuple(arcs)
+        self.facts = tuple(facts)
         self._structures: dict[Group, Structure | None] = {}
 
     @cached_property
@@ -87,8 +96,18 @@ class Stack:
 
     @cached_property
     def tree(self) -> Tree:
-        """The junction tree of all the arcs."""
-        return self._shape(self.plain).tree
+        """The junction tree of all the arcs; a single cluster, if facts leave no more cells there."""
+        shape = self._whole(self.plain)
+        if self.facts and cells(self.variables) <= MOST_TOGETHER:
+            one = single(shape.sizes)
+            if self._possible(self.plain, one)[0].sum() <= self._possible(self.plain, shape.tree)[0].sum():
+                return one
+        return shape.tree
+
+    @cached_property
+    def _arc_of(self) -> Ints:
+        """The arc of every table entry."""
+        return np.repeat(np.arange(len(self.arcs)), [cells(a.scope) for a in self.arcs])
 
     @cached_property
     def _row(self) -> Ints:
@@ -100,16 +119,32 @@ class Stack:
     def _shape(self, group: Group) -> Shape:
         return Shape.of(self.variables, self.arcs, np.array(group[0], dtype=np.bool_), group[1])
 
+    def _whole(self, group: Group) -> Shape:
+        """The same with the facts."""
+        hard = np.array([*group[0], *(False for _ in self.facts)], dtype=np.bool_)
+        return Shape.of(self.variables, (*self.arcs, *self.facts), hard, group[1])
+
+    @cached_property
+    def _ruled_out(self) -> Bools:
+        """Which entries of the tables of facts are impossible."""
+        return np.concatenate([a.log_table().ravel().numpy() == -math.inf for a in self.facts] or [EVERY])
+
+    def _possible(self, group: Group, tree: Tree) -> tuple[Bools, bool]:
+        """Which cells of a tree can carry mass, and whether any can."""
+        whole = structure(self._whole(group), tree)
+        bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8)).astype(np.bool_)
+        dead = np.zeros(len(whole.arc_of), dtype=np.bool_)
+        entries = len(self._row)
+        dead[: min(entries, len(bits))] = bits[:entries]
+        dead[entries:] = self._ruled_out
+        return support(whole.layout, dead)
+
     def structure(self, group: Group) -> Structure | None:
         """What all problems of a group share; None if nothing is possible."""
         if group not in self._structures:
-            shape = self._shape(group)
-            found: Structure | None = structure(shape, self.tree)
-            if group[2]:
-                bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8))
-                alive, possible = support(found.layout, bits[: len(found.arc_of)].astype(np.bool_))
-                found = structure(shape, self.tree, EVERY if alive.all() else alive) if possible else None
-            self._structures[group] = found
+            alive, possible = self._possible(group, self.tree) if group[2] or self.facts else (EVERY, True)
+            alive = EVERY if alive.all() else alive
+            self._structures[group] = structure(self._shape(group), self.tree, alive) if possible else None
         return self._structures[group]
 
     def possible(self, group: Group) -> Structure:
@@ -125,7 +160,7 @@ class Stack:
             return {(self.plain[0], bool(structural[:1].any()), ""): np.arange(len(structural))}
         dead = [""] * len(structural)
         if zero.any():
-            bits = np.packbits(zero & (a.beta > 0)[:, self.possible(self.plain).arc_of], axis=1)
+            bits = np.packbits(zero & (a.beta > 0)[:, self._arc_of], axis=1)
             dead = [row.tobytes().hex() if row.any() else "" for row in bits]
         found: dict[Group, list[int]] = {}
         for k, (h, g) in enumerate(zip(hard.tolist(), structural.tolist(), strict=True)):
@@ -156,9 +191,9 @@ class Stack:
             return none, None
         tol = 1e-2 * solver.tol  # mu is only as good as the root of the gap
         outcome = solver.run(Program(s, s.numbers(a)), tol, 0.5 * solver.tol, near, known)
-        return self._read(s, a, outcome), outcome.at
+        return self.read(s, a, outcome), outcome.at
 
-    def _read(self, s: Structure, a: Arcs, outcome: Outcome) -> Answers:
+    def read(self, s: Structure, a: Arcs, outcome: Outcome) -> Answers:
         """Bounds, mu(s,t) and derivatives of what was solved."""
         joint, hard = s.joint(outcome.mu), s.layout.hard[s.arc_of]
         slope = -np.where(hard, 0.0, a.beta[:, s.arc_of]) * joint

@@ -1,0 +1,112 @@
+"""The sets of a consistency benchmark for forecasters, certified: `docs/coherence.md` has the table that this prints.
+
+python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz
+python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --book BasicForecaster_gpt4o_2024-08-06
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+
+import numpy as np
+
+from dissonance.coherence.outcomes import realised, scored, settled
+from dissonance.coherence.tuples import Sets, book, load_sets
+from dissonance.forecasts import Batch, Template
+from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.program import Program
+
+VIOLATION = 0.01
+"""Nats from which on the benchmark counts a set as inconsistent."""
+
+
+def audit(sets: list[Sets], found: list[Batch]) -> None:
+    """One line a check: what is certified, what was stored, what was won."""
+    heads = ("sets", "mean gain", "gap", ">= .01", "too low", "passed", "won < lower")
+    print(f"{'check':17}" + "".join(f"{x:>12}" for x in heads))
+    totals = np.zeros(5)
+    for s, f in zip(sets, found, strict=True):
+        violated = f.lower >= VIOLATION
+        low = s.stored < 0.95 * f.lower
+        passed = violated & (s.stored < VIOLATION)
+        won = realised(f.gain, settled(s.template.beliefs, s.outcome))
+        short = int((won < f.lower).sum())
+        gap = float((f.upper - f.lower).max())
+        some = f.lower > 1e-6
+        shares = [float(x) for x in (violated.mean(), low[some].mean(), passed.sum() / violated.sum())]
+        cells = [f"{len(s)}", f"{f.upper.mean():.4f}", f"{gap:.1e}", *(f"{x:.1%}" for x in shares), f"{short}"]
+        print(f"{s.check:17}" + "".join(f"{x:>12}" for x in cells))
+        above = int((s.stored > f.upper + 1e-9).sum())
+        totals += len(s), violated.sum(), passed.sum(), (low & (f.lower > 1e-6)).sum(), above
+    count, violated, passed, low, above = totals
+    print(
+        f"{count:.0f} sets: {violated:.0f} violations, {passed / violated:.1%} of them stored as passed; "
+        f"stored more than 5 % too low in {low / count:.1%} of the sets, above the certified value in {above:.0f}"
+    )
+
+
+def accuracy(sets: list[Sets], found: list[Batch], name: str) -> None:
+    """Forecasts as they are and reconciled, against outcomes."""
+    outcome = [settled(s.template.beliefs, s.outcome).ravel() for s in sets]
+    for what, p in (("as they are", [s.p for s in sets]), (f"reconciled ({name})", [f.coherent for f in found])):
+        of = scored(np.concatenate([x.ravel() for x in p]), np.concatenate(outcome))
+        print(f"{what:20} {of.count} forecasts, log loss {of.log:.4f}, Brier {of.brier:.4f}")
+
+
+def peer(s: Sets, count: int = 50) -> float:
+    """Milliseconds a set of Clarabel on the same programs."""
+    structure = s.template.stack.possible(s.template.stack.plain)
+    arcs = s.template.arcs(s.p[:count])
+    began = time.process_time()
+    for k in range(count):
+        conic(Program(structure, structure.numbers(arcs.take(np.array([k])))), 1e-9)
+    return 1e3 * (time.process_time() - began) / count
+
+
+def whole_book(sets: list[Sets], model: str) -> None:
+    """All sets of one forecaster as one book."""
+    began = time.process_time()
+    template = Template(book(sets, model))
+    made = time.process_time()
+    found = template.solve([[b.low for b in template.beliefs]])
+    solved = time.process_time()
+    tree, memory = template.stack.tree, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{model}: {len(template)} forecasts about {len(template.graph.named)} events, treewidth {tree.treewidth}: "
+        f"{found.lower[0]:.6f} to {found.upper[0]:.6f} nats; {made - began:.1f} s to build, {solved - made:.1f} s to "
+        f"solve, {memory:.2f} GiB"
+    )
+
+
+def main() -> None:
+    """Print the table, scores, times; or the book of one forecaster."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--book", metavar="MODEL", help="all sets of this forecaster as one book")
+    parser.add_argument("--brier", action="store_true", help="the quadratic score as well (half a minute)")
+    args = parser.parse_args()
+    sets = load_sets(args.file)
+    if args.book:
+        whole_book(sets, args.book)
+        return
+    found = [s.template.solve(s.p) for s in sets]
+    audit(sets, found)
+    accuracy(sets, found, "log")
+    print(f"from the start of Python to here: {time.process_time():.2f} s of CPU time")
+    if args.brier:
+        accuracy(sets, [s.template.solve(s.p, score="brier") for s in sets], "brier")
+        plain = [s for s in sets if all(b.source is None for b in s.template.beliefs)]
+        for score in ("log", "brier"):
+            accuracy(plain, [s.template.solve(s.p, score=score) for s in plain], f"{score}, unconditional sets")
+    both = next((s for s in sets if s.check == "AndOr"), None)
+    if both is not None:
+        began = time.process_time()
+        both.template.solve(both.p)
+        ours = 1e3 * (time.process_time() - began) / len(both)
+        print(f"an AndOr set in a batch of {len(both)}: {ours:.3f} ms; Clarabel, one at a time: {peer(both):.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""`dissonance coherence`: whether forecasts of related events fit together, and what is certain to be gained if not."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissonance.cli.output import json_number, log, progress, write_json
+
+if TYPE_CHECKING:
+    from dissonance.coherence.beliefs import Belief
+    from dissonance.coherence.book import Coherence
+    from dissonance.coherence.files import Book
+
+
+class Score(StrEnum):
+    """How forecasts are paid."""
+
+    log = "log"
+    brier = "brier"
+
+
+def coherence(
+    forecasts: Annotated[
+        list[str],
+        typer.Argument(metavar="FORECASTS...", help="Files: CSV, JSON or lines of text; - is standard input."),
+    ],
+    group: Annotated[str, typer.Option(help="The column of what belongs together.", metavar="COLUMN")] = "set",
+    score: Annotated[Score, typer.Option(help="How forecasts are paid.")] = Score.log,
+    out: Annotated[
+        str | None, typer.Option(help="Write the reconciled forecasts there (.csv or .json).", metavar="FILE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say whether FORECASTS fit together, what is certain to be gained from them, by which bets, and what to change."""
+    import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.coherence import files
+
+    began = time.perf_counter()
+    books = files.load_books(forecasts, group)
+    with progress("sets of forecasts") as shown:
+        results = files.scored_books(books, score.value, shown)
+    seconds = time.perf_counter() - began
+    early = sum(not r.converged for r in results)
+    if early:
+        log.warning("the solver stopped early in %d of %d sets: their bounds do not meet.", early, len(results))
+    if out is not None:
+        files.save_reconciled(out, books, results)
+    if as_json:
+        sets = [_record(book, result) for book, result in zip(books, results, strict=True)]
+        write_json(
+            {"sets": sets, "score": score.value, "unit": "nats" if score is Score.log else "points", "seconds": seconds}
+        )
+    else:
+        from dissonance.cli import bets
+
+        bets.show(books, results, seconds)
+
+
+def _probability(belief: Belief) -> dict[str, float | None]:
+    if isinstance(belief.p, tuple):
+        return {"p": None, "low": belief.low, "high": belief.high}
+    return {"p": belief.p}
+
+
+def _record(book: Book, result: Coherence) -> dict[str, Any]:
+    worlds = result.worlds
+    found: dict[str, Any] = {
+        "set": book.name or None,
+        "inconsistency": json_number(result.upper),
+        "lower": json_number(result.lower),
+        "upper": json_number(result.upper),
+        "converged": result.converged,
+        "gain": {
+            "least": json_number(result.least),
+            "by_outcome": worlds and [{"outcome": w.values, "gain": json_number(w.gain)} for w in worlds],
+        },
+        "beliefs": [
+            {
+                "belief": r.belief.event,
+                "given": r.belief.given or None,
+                **_probability(r.belief),
+                "coherent": json_number(r.coherent),
+                "contribution": json_number(r.contribution),
+                "stake": json_number(r.stake),
+                "if_true": json_number(r.if_true),
+                "if_false": json_number(r.if_false),
+            }
+            for r in result.rows
+        ],
+    }
+    if result.before.count:
+        found["realised"] = json_number(result.realised)
+        found["scores"] = {
+            when: {"count": s.count, "log": json_number(s.log), "brier": json_number(s.brier)}
+            for when, s in (("before", result.before), ("after", result.after))
+        }
+    return found

@@ -1,0 +1,243 @@
+"""Books of beliefs, scored: what is certain to be gained from them, by which bets, whose fault it is, and what would be
+coherent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dissonance.coherence.beliefs import Belief, as_beliefs
+from dissonance.coherence.events import names, renamed, truth
+from dissonance.coherence.graph import worlds
+from dissonance.coherence.outcomes import Scores, realised, scored, settled
+from dissonance.coherence.template import Batch, Template
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.variables import Variable, cells
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Beliefs = str | Iterable[Belief | str]
+
+MOST_WORLDS = 4096
+"""Worlds of a book that are looked at one by one."""
+
+
+@dataclass(frozen=True)
+class BeliefRow:
+    """What becomes of one belief.
+
+    `coherent` is its reconciled probability, `contribution` what it is to blame for, `if_true` and `if_false` what the
+    bet on it wins; where its condition does not hold the bet is called off.
+    """
+
+    belief: Belief
+    coherent: float
+    contribution: float
+    if_true: float
+    if_false: float
+
+    @property
+    def stake(self) -> float:
+        """What is lost if the bet is lost: positive for a bet on the event, negative for one against it."""
+        lost = max(0.0, -min(self.if_true, self.if_false))
+        return lost if self.if_true >= self.if_false else -lost
+
+
+@dataclass(frozen=True)
+class World:
+    """A world that is possible, and what all the bets together win in it."""
+
+    values: dict[str, str]
+    gain: float
+
+
+@dataclass(frozen=True)
+class Coherence:
+    """The largest gain that is certain from betting against beliefs: between `lower` and `upper`, both proved.
+
+    It is the inconsistency of the beliefs (in nats, for the log score). `rows` has the bets whose gain is at least
+    `lower` in every possible world, blame, and reconciled probabilities, in the order of the beliefs.
+    """
+
+    beliefs: tuple[Belief, ...]
+    lower: float
+    upper: float
+    converged: bool
+    score: str
+    rows: tuple[BeliefRow, ...]
+    template: Template = field(repr=False)
+
+    @property
+    def unit(self) -> str:
+        """What the gain is measured in."""
+        return "nats" if self.score == "log" else "points"
+
+    @cached_property
+    def worlds(self) -> tuple[World, ...] | None:
+        """The possible worlds, the worst first; None if there are too many to look at."""
+        scope = tuple(self.template.graph.named.values())
+        if cells(scope) > MOST_WORLDS or not math.isfinite(self.upper):
+            return None
+        here, count = worlds(scope), cells(scope)
+        possible, total = np.ones(count, dtype=np.bool_), np.zeros(count)
+        for b in self.template.graph.beliefs:
+            if b.is_fact:
+                possible &= truth(b.fact, here)[0]
+        for b, row in zip(self.template.beliefs, self.rows, strict=True):
+            won = np.where(truth(b.target, here)[0], row.if_true, row.if_false)
+            total += won if b.source is None else np.where(truth(b.source, here)[0], won, 0.0)
+        own = dict(zip(scope, _names(self.beliefs), strict=True))
+        labels = [[here[v.name][k] for v in scope] for k in range(count)]
+        found = [World(dict(zip(own.values(), labels[k], strict=True)), float(total[k])) for k in range(count)]
+        return tuple(sorted((w for w, fine in zip(found, possible, strict=True) if fine), key=lambda w: w.gain))
+
+    @property
+    def least(self) -> float:
+        """The gain in the worst possible world; its proved bound, if there are too many worlds."""
+        return self.worlds[0].gain if self.worlds else self.lower
+
+    @cached_property
+    def outcomes(self) -> np.ndarray:
+        """1, 0, NaN if unknown, -1 if called off, of every belief: see `outcomes.settled`."""
+        said = [b for b in self.beliefs if not b.is_fact]
+        return settled(said, [[math.nan if b.outcome is None else float(b.outcome) for b in said]])[0]
+
+    @property
+    def realised(self) -> float:
+        """What the bets won; NaN where some outcome is unknown."""
+        gain = np.array([[r.if_false, r.if_true] for r in self.rows]).reshape(-1, 2)
+        return float(realised(gain, self.outcomes))
+
+    @property
+    def before(self) -> Scores:
+        """How good the beliefs were."""
+        return scored([r.belief.p if isinstance(r.belief.p, float) else math.nan for r in self.rows], self.outcomes)
+
+    @property
+    def after(self) -> Scores:
+        """How good they would have been, reconciled."""
+        known = [r.coherent if isinstance(r.belief.p, float) else math.nan for r in self.rows]
+        return scored(known, self.outcomes)
+
+    def frame(self) -> pd.DataFrame:
+        """A data frame with a row for each belief."""
+        try:
+            import pandas
+        except ImportError:
+            raise CapabilityError("frame() needs pandas: pip install 'dissonance[pandas]'.") from None
+        return pandas.DataFrame([record(r) for r in self.rows])
+
+    def __repr__(self) -> str:
+        flag = "" if self.converged else ", NOT converged"
+        return f"Coherence({self.upper:.6g} {self.unit} in [{self.lower:.9g}, {self.upper:.9g}]{flag})"
+
+
+def record(row: BeliefRow) -> dict[str, Any]:
+    """A row with the names of columns."""
+    b = row.belief
+    p = {"p": b.p} if not isinstance(b.p, tuple) else {"p": None, "low": b.low, "high": b.high}
+    return {
+        **{"belief": b.event, "given": b.given or None, **p, "beta": b.beta, "name": b.name or None},
+        **{"coherent": row.coherent, "contribution": row.contribution, "stake": row.stake},
+        **{"if_true": row.if_true, "if_false": row.if_false},
+    }
+
+
+def coherence(
+    beliefs: Beliefs | pd.DataFrame,
+    variables: Iterable[Variable] = (),
+    *,
+    score: str = "log",
+) -> Coherence:
+    """Whether beliefs fit together: the gain that is certain from betting against them, by which bets, and whose fault.
+
+    Beliefs are `Belief`s or lines of the text form, or a text of such lines, or a data frame with their columns.
+
+    >>> result = coherence(["P(Rain) = 0.5", "P(Wind) = 0.5", "P(Rain and Wind) = 0.6"])
+    >>> print(f"{result.lower:.4f} to {result.upper:.4f}, at least {result.least:.4f} in each world")
+    0.0136 to 0.0136, at least 0.0136 in each world
+    >>> [f"{row.belief.event}: {row.coherent:.3f}, stake {row.stake:+.3f}" for row in result.rows]
+    ['Rain: 0.534, stake +0.070', 'Wind: 0.534, stake +0.070', 'Rain and Wind: 0.534, stake -0.117']
+    """
+    return coherences([beliefs], variables, score=score)[0]
+
+
+def coherences(
+    books: Iterable[Beliefs | pd.DataFrame],
+    variables: Iterable[Variable] = (),
+    *,
+    score: str = "log",
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Coherence]:
+    """The same for many books, apart from each other: those that differ in numbers and names only are solved together.
+
+    `progress(done, total)` is called now and then.
+    """
+    if score not in ("log", "brier"):
+        raise DissonanceError(f"no score named {score!r}. Known: log, brier.")
+    variables = tuple(variables)
+    every = [_beliefs(b) for b in books]
+    alike: dict[object, list[int]] = {}
+    for k, book in enumerate(every):
+        alike.setdefault(_kind(book) if not variables else tuple(_said(book)), []).append(k)
+    found: dict[int, Coherence] = {}
+    for some in alike.values():
+        template = Template(every[some[0]], variables)
+        said = [[b for b in every[k] if not b.is_fact] for k in some]
+        p, high, beta = (np.array([[getattr(b, x) for b in row] for row in said]) for x in ("low", "high", "beta"))
+        shape = len(some), len(template)
+        batch = template.solve(p.reshape(shape), high.reshape(shape), beta.reshape(shape), score=score)
+        found |= {k: _report(every[k], template, batch, i, score) for i, k in enumerate(some)}
+        if progress is not None:
+            progress(len(found), len(every))
+    return [found[k] for k in range(len(every))]
+
+
+def check(events: Sequence[str], probabilities: Sequence[float], facts: Sequence[str] = ()) -> Coherence:
+    """Strings and numbers in, a report out: an event is an expression, or `event | given`.
+
+    >>> check(["Rain", "Rain and Wind", "Wind | Rain"], [0.5, 0.2, 0.9]).upper > 0.05
+    True
+    """
+    pairs = zip(events, probabilities, strict=True)
+    return coherence([*(Belief.about(e, p) for e, p in pairs), *(Belief(f) for f in facts)])
+
+
+def _beliefs(beliefs: Any) -> list[Belief]:
+    if hasattr(beliefs, "columns"):
+        from dissonance.coherence.files import of_frame
+
+        return of_frame(beliefs)
+    return as_beliefs(beliefs)
+
+
+def _said(book: Sequence[Belief]) -> list[object]:
+    return [(b.target, b.source, b.is_fact, isinstance(b.p, tuple)) for b in book]
+
+
+def _names(book: Iterable[Belief]) -> list[str]:
+    """The variables of a book, in the order in which they are mentioned."""
+    return list(dict.fromkeys(n for b in book for e in (b.target, b.source) if e is not None for n in names(e)))
+
+
+def _kind(book: Sequence[Belief]) -> object:
+    """Equal for books that differ in their numbers and names only."""
+    number = {name: str(i) for i, name in enumerate(_names(book))}
+    return tuple(
+        (renamed(b.target, number), b.source and renamed(b.source, number), b.is_fact, isinstance(b.p, tuple))
+        for b in book
+    )
+
+
+def _report(book: Sequence[Belief], template: Template, batch: Batch, k: int, score: str) -> Coherence:
+    said = [b for b in book if not b.is_fact]
+    columns = batch.coherent[k], batch.contribution[k], batch.gain[k, :, 1], batch.gain[k, :, 0]
+    rows = tuple(BeliefRow(b, *map(float, x)) for b, *x in zip(said, *columns, strict=True))
+    bounds = float(batch.lower[k]), float(batch.upper[k]), bool(batch.converged[k])
+    return Coherence(tuple(book), *bounds, score, rows, template)

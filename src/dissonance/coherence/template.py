@@ -1,0 +1,241 @@
+"""Many books of one kind at once: the events are the same, the probabilities are arrays.
+
+Thousands of forecasters, days or bootstrap replicates are one batch, without a Python object for any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
+from dissonance.coherence.brier import Projection
+from dissonance.coherence.graph import Graph, Held
+from dissonance.errors import DissonanceError
+from dissonance.problem import check_bytes
+from dissonance.solvers import Newton
+from dissonance.solvers.base import FEASIBLE
+from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.layout import HARD
+from dissonance.solvers.convex.program import Arcs, Program, Structure
+from dissonance.solvers.convex.solve import prove
+from dissonance.solvers.stack import Answers, Group, Stack
+from dissonance.variables import Variable, cells
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+TINY = 1e-12
+"""The mass below which nothing is known of a conditional."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """P books of one template with B beliefs: the largest gain that is certain lies between `lower` and `upper` (P,).
+
+    `coherent` (P, B) are the reconciled probabilities, `contribution` (P, B) what each belief is away from them, times
+    its confidence: what it is to blame for. `gain` (P, B, 2) is what the bet on each belief wins if its event does not
+    happen, and if it does; a bet is called off, and wins nothing, where its condition does not hold.
+    """
+
+    lower: Floats
+    upper: Floats
+    coherent: Floats
+    contribution: Floats
+    gain: Floats
+
+    @property
+    def converged(self) -> Bools:
+        """Where the bounds meet, (P,)."""
+        return (self.lower == math.inf) | (self.upper <= self.lower + 1e-7 * np.maximum(1.0, np.abs(self.upper)))
+
+
+class Template:
+    """Beliefs whose probabilities are given later, in arrays; those that they have are the default.
+
+    Facts hold in all the books. Whether a belief is a range is decided here.
+
+    >>> coins = Template(["P(A) = 0.5", "P(B) = 0.5", "P(A and B) = 0.25"])
+    >>> found = coins.solve([[0.5, 0.5, 0.25], [0.5, 0.5, 0.6]])
+    >>> found.upper.round(4).tolist(), found.coherent[1].round(4).tolist()
+    ([0.0, 0.0136], [0.5337, 0.5337, 0.5337])
+    """
+
+    def __init__(
+        self, beliefs: str | Iterable[Belief | str], variables: Iterable[Variable] = (), *, tol: float = 1e-9
+    ) -> None:
+        every = as_beliefs(beliefs)
+        self.beliefs = tuple(b for b in every if not b.is_fact)
+        self.graph = Graph(every, variables)
+        self.solver = Newton(tol=tol)
+        self.stack = Stack(self.graph.variables, [h.arc for h in self.graph.held], self.graph.facts)
+        self._check(every)
+
+    def __len__(self) -> int:
+        return len(self.beliefs)
+
+    def _check(self, every: Sequence[Belief]) -> None:
+        """Facts that contradict each other, and conditions that cannot hold, are errors."""
+        if self.graph.facts and self.stack.structure(self.stack.plain) is None:
+            facts = [b for b in every if b.is_fact]
+            for n in range(1, len(facts)):
+                some = Graph(facts[: n + 1])
+                if Stack(some.variables, (), some.facts).structure(((), False, "")) is None:
+                    raise BeliefError(every.index(facts[n]), f"{facts[n]} contradicts the facts before it.")
+            raise BeliefError(every.index(facts[0]), f"{facts[0]} can never hold.")
+        for b, h in zip(self.beliefs, self.graph.held, strict=True):
+            if b.source is not None and not self._can_hold(h):
+                raise BeliefError(every.index(b), f"{b} is about nothing: {b.given} can never hold.")
+
+    def _can_hold(self, held: Held) -> bool:
+        """Whether the condition of a belief can hold."""
+        s = self.stack.possible(self.stack.plain)
+        a = next(i for i, h in enumerate(self.graph.held) if h is held)
+        seen = s.layout.arc_table[s.layout.arc_cell[a] : s.layout.arc_cell[a + 1]] - s.layout.table_at[a]
+        return bool(np.isin(held.yes + held.no, seen).any())
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where the tables, one after another, say no and yes of every belief, (B, ends); and where each begins."""
+        at = np.cumsum([0] + [cells(h.arc.scope) for h in self.graph.held])
+        yes, no = (
+            np.array([[at[i] + x[0], at[i] + x[-1]] for i, x in enumerate(xs)], dtype=np.int64).reshape(-1, 2)
+            for xs in ([h.yes for h in self.graph.held], [h.no for h in self.graph.held])
+        )
+        return no, yes, at
+
+    def arcs(self, p: npt.ArrayLike, high: npt.ArrayLike | None = None, beta: npt.ArrayLike | None = None) -> Arcs:
+        """The arcs of P books."""
+        low = np.atleast_2d(np.asarray(p, dtype=np.float64))
+        if low.ndim != 2 or low.shape[1] != len(self):
+            raise DissonanceError(
+                f"the probabilities have the shape {low.shape}; {len(self)} beliefs a row are needed."
+            )
+        up = low if high is None else np.where(np.isnan(high_ := np.asarray(high, dtype=np.float64)), low, high_)
+        weights = [b.beta for b in self.beliefs] if beta is None else beta
+        confidence = np.array(np.broadcast_to(np.asarray(weights, dtype=np.float64), low.shape))
+        for x, fine, what in (
+            (low, (low >= 0) & (low <= 1), "a probability"),
+            (up, (up >= low) & (up <= 1), "the upper end of a range"),
+            (confidence, confidence >= 0, "a confidence"),
+        ):
+            if not fine.all():
+                k, i = np.argwhere(~fine)[0].tolist()
+                raise DissonanceError(f"row {k}: {what} of {self.beliefs[i].label!r} is {x[k, i]:g}.")
+        no, yes, at = self._places
+        logs = np.zeros((len(low), int(at[-1])))
+        with np.errstate(divide="ignore"):
+            for end, q in ((0, low), (1, up)):  # of no range both are the same place
+                logs[:, yes[:, end]], logs[:, no[:, end]] = np.log(q), np.log1p(-q)
+        return Arcs(logs, confidence, np.zeros_like(confidence), np.zeros(len(low)))
+
+    # -- solving ---------------------------------------------------------------------------------------------------
+
+    def solve(
+        self,
+        p: npt.ArrayLike,
+        high: npt.ArrayLike | None = None,
+        beta: npt.ArrayLike | None = None,
+        *,
+        score: str = "log",
+    ) -> Batch:
+        """The certain gain of P books with probabilities `p` (P, B): the lower ends, where `high` (P, B) is an upper
+        end (NaN of what is no range); `beta` (P, B) or (B,), by default that of the beliefs."""
+        a = self.arcs(p, high, beta)
+        found = Batch(
+            *(np.full(len(a.log_p), x) for x in (-math.inf, math.inf)),
+            *(np.full((len(a.log_p), len(self), *more), math.nan) for more in ((), (), (2,))),
+        )
+        if not len(self):
+            return replace(found, lower=np.zeros(len(a.log_p)), upper=np.zeros(len(a.log_p)))
+        for group, some in self.stack.groups(a).items():
+            part = (self._solve if score == "log" else self._project)(group, a.take(some))
+            for mine, theirs in zip(vars(found).values(), vars(part).values(), strict=True):
+                mine[some] = theirs
+        return found
+
+    def _project(self, group: Group, a: Arcs) -> Batch:
+        """The same for the quadratic score; a probability of 0 is no more than a number there."""
+        no, yes, _ = self._places
+        found = Projection(self.stack.possible((*group[:2], "")), no, yes).solve(a)
+        coherent = self._reconciled(a, found.joint)[0]
+        return Batch(found.lower, found.upper, coherent, found.contribution, found.gain)
+
+    def _solve(self, group: Group, a: Arcs) -> Batch:
+        s = self.stack.structure(group)
+        if s is None:  # what is certain to one belief is impossible by another
+            count, size = a.beta.shape
+            nothing = np.full((count, size), math.nan)
+            infinite = np.full(count, math.inf)
+            return Batch(infinite, infinite, nothing, nothing, np.full((count, size, 2), math.nan))
+        check_bytes(s.tree, s.bytes, self.solver.budget)
+        answers, at = self.stack.solve(group, a, self.solver)
+        assert at is not None
+        for k in np.flatnonzero(answers.open(self.solver.tol).numpy()):
+            self._insist(s, a, answers, at, int(k))
+        joint = answers.joint.numpy()
+        coherent, contribution = self._reconciled(a, joint)
+        lower, upper = answers.lower.numpy(), answers.upper.numpy()
+        gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)  # nothing is certain: no bet
+        return Batch(lower, upper, coherent, contribution, gain)
+
+    def _insist(self, s: Structure, a: Arcs, answers: Answers, at: Floats, k: int) -> None:
+        """A book whose bounds do not meet: by Clarabel, and from where that stops."""
+        one = a.take(np.array([k]))
+        program = Program(s, s.numbers(one))
+        start = conic(program, 1e-2 * self.solver.tol)[0]
+        for polish in (None, 1e-4 * self.solver.tol):
+            outcome = prove(program, start, polish)
+            low, high, residual = outcome.bounds[0].tolist()
+            if residual <= FEASIBLE and high - low < float(answers.upper[k] - answers.lower[k]):
+                found = self.stack.read(s, one, outcome)
+                for mine, theirs in zip(answers.tensors, found.tensors, strict=True):
+                    mine[k] = theirs[0]
+                at[k] = outcome.at[0]
+
+    def _reconciled(self, a: Arcs, joint: Floats) -> tuple[Floats, Floats]:
+        """mu(event | given) of each belief, its own probability where mu(given) is 0; and beta KL, both (P, B)."""
+        no, yes, _ = self._places
+        ends = [0, 1]
+        m = np.stack([joint[:, no[:, ends]], joint[:, yes[:, ends]]], -1)  # (P, B, ends, 2)
+        logs = np.stack([a.log_p[:, no[:, ends]], a.log_p[:, yes[:, ends]]], -1)
+        m[:, no[:, 0] == no[:, 1], 1] = 0.0  # no range
+        mass = m.sum(-1, keepdims=True)
+        q = np.divide(m, mass, out=np.exp(logs), where=mass > TINY)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kl = np.where(m > 0, m * (np.log(q) - logs), 0.0).sum((-1, -2))
+            total = m.sum(2)
+            event = total[..., 1] / total.sum(-1)
+        beta = np.where(np.isinf(a.beta), 0.0, a.beta)
+        own = np.exp(a.log_p[:, yes]).mean(-1)
+        return np.where(total.sum(-1) > TINY, event, own), np.maximum(0.0, beta * kl)
+
+    def _gains(self, s: Structure, a: Arcs, at: Floats) -> Floats:
+        """What the bet on each belief wins, (P, B, 2): beta log(q/p), for q whose rows sum to 1."""
+        lay, entries = s.layout, a.log_p.shape[1]
+        y, hard = s.y(at), s.kind == HARD
+        q = np.where(hard, 0.0, np.exp(np.where(hard, 0.0, y)))
+        total = np.add.reduceat(q, lay.entry_at[:-1], axis=1)[:, lay.row]
+        mean = np.add.reduceat(np.where(hard, np.exp(a.log_p[:, lay.table]) * y, 0.0), lay.entry_at[:-1], axis=1)
+        with np.errstate(divide="ignore"):
+            value = np.where(hard, mean[:, lay.row] - y, y - np.log(total))
+        found = np.full((len(y), entries), -math.inf)
+        found[:, lay.table] = value
+        arc = np.repeat(np.arange(len(self)), np.diff(lay.table_at))
+        leader = lay.leader[arc]
+        there = np.arange(entries) - lay.table_at[arc] + lay.table_at[leader]
+        fixed = lay.hard[leader] & ~lay.hard[arc]
+        log_q = np.where(fixed, a.log_p[:, there], found[:, there])
+        beta, soft = a.beta[:, arc], ~lay.hard[arc]
+        with np.errstate(invalid="ignore"):
+            gain = np.where(soft, np.where(beta > 0, beta * (log_q - a.log_p), 0.0), log_q)
+        gain = np.where(a.log_p == -math.inf, math.inf, gain)  # what is thought impossible can be bet on for nothing
+        no, yes, _ = self._places
+        return np.stack([gain[:, no].min(-1), gain[:, yes].min(-1)], -1)

@@ -1,0 +1,209 @@
+"""Books of beliefs: the certain gain against a dense reference, its bets in every world, blame, ranges, both scores."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissonance import PDG, Attention, Belief, Variable, coherence, inconsistency
+from dissonance.errors import DissonanceError
+from dissonance.forecasts import BeliefError, Coherence, Template, check, coherences, graph, read_beliefs
+from reference.coherence import dense
+
+BOOKS = {
+    "and": "P(A) = 0.5\nP(B) = 0.5\nP(A and B) = 0.6",
+    "conditional": "P(A) = 0.3\nP(B | A) = 0.5\nP(A & B) = 0.4 @ 3\nP(C | A & B) = 0.3\nP(A & B & C) = 0.4",
+    "evidence": "P(A) = 0.8\nP(B) = 0.3\nP(A | B) = 0.2\nP(A | not B) = 0.4",
+    "facts": "exactly one of A, B, C, D, E\nP(A) = 0.3\nP(B) = 0.5\nP(C) = 0.4\nP(D or E) = 0.2 @ 2",
+    "a fact given something": "P(A) = 0.9\nP(B) = 0.4\nA -> B",
+    "range": "P(A) in [0.3, 0.5]\nP(A) = 0.7",
+    "range that holds": "P(A) in [0.3, 0.8]\nP(A) = 0.7",
+    "conditional range": "P(A | B) >= 0.9 @ 2\nP(B) = 0.5\nP(A and B) <= 0.2\nP(A) = 0.3",
+    "comparison": "P(A) = 0.3\nP(B) = 0.5\nP(A) >= P(B) @ 3\nP(A & B) = 0.25",
+    "twice": "P(A) = 0.3\nP(A) = 0.6 @ 2\nP(not A) = 0.5",
+    "wide": "P(A & B & C & D & E & F) = 0.7\nP(at least 2 of A, B, C, D, E) = 0.3\nP(any of A, B, C, D, E, F) = 0.5",
+    "coherent": "P(A) = 0.5\nP(B | A) = 0.5\nP(A & B) = 0.25",
+    "nested": "P((A or B) and (C or D) and (E or F)) = 0.8\nP(A) = 0.2\nP(B) = 0.3\nP((A or B) xor C xor D) = 0.4",
+}
+
+
+@pytest.mark.parametrize("score", ["log", "brier"])
+@pytest.mark.parametrize("name", BOOKS)
+def test_the_certain_gain_is_that_of_a_dense_reference_and_the_bets_win_it_in_every_world(name: str, score: str):
+    beliefs = read_beliefs(BOOKS[name])
+    result = coherence(beliefs, score=score)
+    assert result.converged and result.upper - result.lower <= 1e-7
+    assert result.upper == pytest.approx(dense(beliefs, score), abs=1e-6)
+    assert result.worlds is not None
+    assert all(w.gain >= result.lower for w in result.worlds)
+    assert result.least <= result.upper + 1e-9
+    assert sum(r.contribution for r in result.rows) == pytest.approx(result.upper, abs=1e-6)
+    if score == "log":
+        made = graph(beliefs)
+        assert inconsistency(made.pdg, made.attention).upper == pytest.approx(result.upper, abs=1e-7)
+
+
+@st.composite
+def books(draw: st.DrawFn) -> list[Belief]:
+    simple = st.sampled_from(["A", "B", "C", "A & B", "A or C", "B -> C", "A xor B", "at least 2 of A, B, C", "~C"])
+    p = st.integers(1, 19).map(lambda x: x / 20)
+    one = st.builds(Belief, simple, p, st.sampled_from(["", "", "A", "B or C", "~A"]), st.sampled_from([0.5, 1.0, 4.0]))
+    return draw(st.lists(one, min_size=1, max_size=6))
+
+
+@settings(max_examples=25, deadline=None)
+@given(books())
+def test_random_books_agree_with_the_dense_reference(beliefs: list[Belief]):
+    try:
+        result = coherence(beliefs)
+    except BeliefError:
+        return
+    assert result.upper == pytest.approx(dense(beliefs), abs=1e-6)
+    assert result.worlds is not None and all(w.gain >= result.lower for w in result.worlds)
+
+
+def test_a_pdg_of_beliefs_has_their_inconsistency():
+    lines = ["P(Rain) = 0.5", "P(Wind) = 0.5", "P(Rain and Wind) = 0.6"]
+    pdg = PDG.from_beliefs(lines)
+    assert inconsistency(pdg).upper == pytest.approx(coherence(lines).upper)
+    assert inconsistency(pdg, Attention.uniform(pdg)).mu.marginal("Rain")[1].item() == pytest.approx(0.5337, abs=1e-4)
+
+
+def test_several_values_and_what_is_left_of_them():
+    open_world = coherence(["P(W=x) = 0.3", "P(W=y) = 0.4"])
+    assert open_world.upper == pytest.approx(0, abs=1e-9)  # there may be others
+    closed = coherence(["P(W=x) = 0.3", "P(W=y) = 0.4", "W in {x, y}"])
+    given = coherence(["P(W=x) = 0.3", "P(W=y) = 0.4"], [Variable("W", ["x", "y"])])
+    assert closed.lower > 0.05 and given.lower == pytest.approx(closed.lower)
+    three = coherence(["P(W=x) = 0.5", "P(W=y) = 0.4", "P(W=z) = 0.3", "P(W=x | W in {x, y}) = 0.9"])
+    assert three.worlds is not None and {w.values["W"] for w in three.worlds} == {"x", "y", "z", "other"}
+    assert all(w.gain >= three.lower for w in three.worlds)
+
+
+def test_a_hard_belief_is_kept_and_its_bets_count():
+    for score in ("log", "brier"):
+        result = coherence(["P(A) = 0.3 @ inf", "P(A) = 0.6", "P(A and B) = 0.5"], score=score)
+        assert result.rows[0].coherent == pytest.approx(0.3, abs=1e-7)
+        assert result.worlds is not None and all(w.gain >= result.lower - 1e-12 for w in result.worlds)
+        assert result.least == pytest.approx(result.upper, abs=1e-6)
+
+
+def test_what_is_certain_and_impossible_at_once_is_an_infinite_gain():
+    result = coherence(["P(A) = 1", "P(A) = 0"])
+    assert (result.lower, result.upper, result.worlds) == (math.inf, math.inf, None)
+    assert coherence(["P(A) = 1", "P(A) = 0"], score="brier").upper == pytest.approx(0.5)
+    assert coherence(["P(A) = 0", "P(A or B) = 0.5"]).upper == pytest.approx(0, abs=1e-9)
+
+
+def test_a_belief_given_what_is_less_likely_costs_less_and_none_without_confidence():
+    assert coherence(["P(A) = 0.3", "P(A) = 0.6 @ 0"]).upper == pytest.approx(0, abs=1e-12)
+    often, seldom = (coherence([f"P(B) = {p}", "P(A | B) = 0.1", "P(A | B) = 0.9"]).upper for p in (0.9, 0.1))
+    assert often > 3 * seldom > 0
+
+
+def test_the_blame_of_two_experts_is_known_in_closed_form():
+    result = coherence(["P(A) = 0.1", "P(A) = 0.8"])
+    assert result.upper == pytest.approx(-2 * math.log(math.sqrt(0.08) + math.sqrt(0.18)))
+    assert {round(r.coherent, 6) for r in result.rows} == {0.4}
+    assert result.rows[0].stake > 0 > result.rows[1].stake
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "complaint"),
+    [
+        ("P(B) = 0.2\nA\nnot A", 2, "not A contradicts the facts before it"),
+        ("A and not A", 0, "can never hold"),
+        ("P(A) = 0.2\nP(A | B and not B) = 0.3", 1, "is about nothing: B and not B can never hold"),
+        ("P(A | B) = 0.2\nnot B", 0, "is about nothing"),
+        ("W in {x, y}\nP(W=z) = 0.3", 1, "no value W=z. Known: x, y"),
+        ("P(W=x) = 0.3\nP(W=y) = 0.2\nP(W) = 0.3", 0, "no value W=x"),
+    ],
+)
+def test_beliefs_that_are_about_nothing_say_which(text: str, place: int, complaint: str):
+    with pytest.raises(BeliefError, match=complaint) as error:
+        coherence(text)
+    assert error.value.belief == place
+
+
+def test_books_that_differ_in_numbers_and_names_are_solved_together_and_keep_their_names():
+    pairs = [("Rain", "Wind", 0.6), ("Sun", "Heat", 0.7), ("X", "Y", 0.2)]
+    texts = [f"P({a}) = 0.5\nP({b}) = 0.5\nP({a} and {b}) = {p}\nnot {a} or {b} or {a}" for a, b, p in pairs]
+    seen: list[tuple[int, int]] = []
+    results = coherences(texts, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(3, 3)] and len({id(r.template) for r in results}) == 1
+    for text, result, (a, b, _) in zip(texts, results, pairs, strict=True):
+        assert result.upper == pytest.approx(coherence(text).upper, abs=1e-10)
+        assert result.worlds is not None and set(result.worlds[0].values) == {a, b}
+        assert result.rows[0].belief.event == a
+
+
+def test_outcomes_of_composite_events_follow_and_the_bets_have_won_at_least_what_was_proved():
+    beliefs = [
+        Belief("A", 0.5, outcome=True),
+        Belief("B", 0.5, outcome=False),
+        Belief("A or B", 0.3, outcome=False),  # wrong: A happened
+        Belief("B", 0.9, given="not A"),
+    ]
+    result = coherence(beliefs)
+    assert result.outcomes.tolist() == [1, 0, 1, -1]
+    assert result.realised >= result.lower > 0
+    assert result.before.count == 3 and result.after.log < result.before.log
+    assert math.isnan(coherence(["P(A) = 0.5", "P(A) = 0.6"]).realised)
+
+
+def test_strings_and_numbers_are_checked():
+    result = check(["A", "B | A", "A and B"], [0.5, 0.5, 0.4], facts=["A or B"])
+    assert isinstance(result, Coherence) and result.lower > 0
+    with pytest.raises(ValueError, match="zip"):
+        check(["A"], [0.5, 0.4])
+
+
+def test_frames_go_in_and_out():
+    pandas = pytest.importorskip("pandas")
+    data = pandas.DataFrame(
+        {"event": ["A", "B", "A and B", "A or B"], "p": [0.5, 0.5, 0.6, None], "beta": [1, 1, 2, None]}
+    )
+    result = coherence(data)
+    frame = result.frame()
+    assert result.upper == pytest.approx(coherence(["P(A)=.5", "P(B)=.5", "P(A and B)=.6 @ 2", "A or B"]).upper)
+    assert frame["belief"].tolist() == ["A", "B", "A and B"] and frame["coherent"].between(0, 1).all()
+
+
+def test_a_template_takes_arrays_with_their_own_confidence_and_ranges():
+    template = Template(["P(A) = 0.5", "P(B | A) in [0.2, 0.3]", "P(A and B) = 0.5", "A or B"])
+    rng = np.random.default_rng(0)
+    p, beta = rng.uniform(0.05, 0.6, (50, 3)), rng.uniform(0.5, 2, (50, 3))
+    high = np.where(np.arange(3) == 1, p + 0.2, np.nan)
+    found = template.solve(p, high, beta)
+    assert found.converged.all() and found.gain.shape == (50, 3, 2)
+    for k in (0, 17, 49):
+        a, b, ab = p[k]
+        lines = [Belief("A", a, beta=beta[k, 0]), Belief("B", (b, b + 0.2), "A", beta[k, 1])]
+        one = coherence([*lines, Belief("A and B", ab, beta=beta[k, 2]), "A or B"])
+        assert found.upper[k] == pytest.approx(one.upper, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("p", "complaint"),
+    [
+        ([[0.5]], "2 beliefs a row are needed"),
+        ([[0.5, 1.5]], "row 0: a probability of 'B' is 1.5"),
+        ([[0.5, math.nan]], "is nan"),
+    ],
+)
+def test_a_template_refuses_numbers_that_are_no_probabilities(p: list[list[float]], complaint: str):
+    with pytest.raises(DissonanceError, match=complaint):
+        Template(["P(A) = 0.5", "P(B) = 0.5"]).solve(p)
+
+
+def test_without_beliefs_nothing_is_gained():
+    assert coherence([]).upper == 0 and coherence(["A or B"]).rows == ()
+
+
+def test_a_score_that_is_none_is_told_so():
+    with pytest.raises(DissonanceError, match="no score named 'quadratic'"):
+        coherence(["P(A) = 0.5"], score="quadratic")
