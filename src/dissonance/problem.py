@@ -7,14 +7,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 import numpy.typing as npt
 
 from dissonance.attended import Array, Attended, Mechanism, tabulated
 from dissonance.collector import uncollected
-from dissonance.distributions.tree import MOST, Index, Lists, Scope, Tree, decompose_numbered
+from dissonance.determined import determined, makers
+from dissonance.distributions.tree import MOST, Index, Lists, Tree, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta, frozen
@@ -202,7 +202,7 @@ class Component:
 
     @cached_property
     def _makers(self) -> tuple[Attended, ...] | None:
-        return _makers([a for a in self.arcs if a.hard]) if self.hard.any() else None
+        return makers([a for a in self.arcs if a.hard]) if self.hard.any() else None
 
     @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
@@ -214,7 +214,7 @@ class Component:
         makers = self._makers
         if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
             return None
-        return makers if all(_determined(a.scope, makers) for a in self.arcs) else None
+        return makers if all(determined(a.scope, makers) for a in self.arcs) else None
 
     @cached_property
     def given(self) -> tuple[Attended, ...] | None:
@@ -232,7 +232,7 @@ class Component:
         loose = [a for a in self.arcs if not known.issuperset(a.scope)]
         if not loose or any(a.beta < 0 or self.weights[a.mechanism] != 0 for a in loose):
             return None
-        return makers if _determined(tuple(known), makers) else None
+        return makers if determined(tuple(known), makers) else None
 
     @cached_property
     def rounding(self) -> float:
@@ -266,56 +266,6 @@ class Problem:
         """-gamma sum log|V| over the unmentioned variables."""
         size = sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
         return -self.gamma * size if self.gamma else 0.0
-
-
-def _makers(hard: Sequence[Attended]) -> tuple[Attended, ...] | None:
-    """Hard arcs with distinct targets, sources first; None if a source is no target of theirs, or they form a cycle."""
-    maker: dict[str, Attended] = {}
-    for a in hard:
-        if any(t in maker for t in a.targets):
-            continue  # a second hard belief about a determined variable is a check, not a maker
-        maker |= dict.fromkeys(a.targets, a)
-    by_name = {a.name: a for a in maker.values()}
-    graph: TopologicalSorter[str] = TopologicalSorter()
-    for a in by_name.values():
-        if any(s not in maker for s in a.sources):
-            return None
-        graph.add(a.name, *dict.fromkeys(maker[s].name for s in a.sources))
-    try:
-        return tuple(by_name[n] for n in graph.static_order())
-    except CycleError:
-        return None
-
-
-def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
-    """Whether hard arcs, listed with sources first, leave only one choice of mu over a scope.
-
-    From the last maker back: a function of its sources may be replaced by them; any other target must have nothing of
-    the scope beside it but its sources and functions of them, since how it depends on the rest is free.
-    """
-    left = set(scope)
-    for a in reversed(makers):
-        if left.isdisjoint(a.targets):
-            continue
-        left -= set(a.targets)
-        if left.issubset(a.sources):
-            left = set(a.sources)
-        elif a.deterministic:
-            left |= set(a.sources)
-        elif left <= _functions(a.sources, makers):
-            left = set(a.sources)
-        else:
-            return False
-    return True
-
-
-def _functions(sources: Scope, makers: Sequence[Attended]) -> set[str]:
-    """The sources and every variable that is a function of them."""
-    known = set(sources)
-    for a in makers:
-        if a.deterministic and known.issuperset(a.sources):
-            known |= set(a.targets)
-    return known
 
 
 def check_bytes(

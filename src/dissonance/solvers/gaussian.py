@@ -34,7 +34,7 @@ from dissonance.variables import Euclidean
 
 if TYPE_CHECKING:
     from dissonance.solvers.covariance import Result
-    from dissonance.solvers.moments import Belief, Mean, Reduction
+    from dissonance.solvers.moments import GaussianBelief, Mean, Reduction
 
 PRIOR = 1e-9
 """The precision given to directions that no arc bounds, when mu is asked for (scaled coordinates)."""
@@ -172,11 +172,11 @@ class GaussianSolver(Solver):
             return self._pinned(component)
         if not component.convex or any(a.beta < 0 for a in component.arcs):
             raise CapabilityError(_not_convex(component))
-        from dissonance.solvers.moments import Reduction, beliefs, mean
+        from dissonance.solvers.moments import Reduction, gaussian_beliefs, mean
 
         n = sum(v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean))
         check_covariance(n, self.budget)
-        arcs = beliefs(component)
+        arcs = gaussian_beliefs(component)
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
             return infinite(component, self.name, -math.inf)
@@ -238,9 +238,9 @@ class GaussianSolver(Solver):
         made = [a.name for a in component.pinned]  # these hold, however narrow they are
         if not all(holds(mu, a.arc, component.theta) for a in component.arcs if a.hard and a.name not in made):
             return infinite(component, self.name)
-        from dissonance.solvers.moments import beliefs, blurred_covariance, blurred_mean
+        from dissonance.solvers.moments import blurred_covariance, blurred_mean, gaussian_beliefs
 
-        arcs, soft = beliefs(component), [a for a in component.arcs if not a.hard and a.beta > 0]
+        arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta > 0]
         slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
         slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
         slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
@@ -262,7 +262,7 @@ def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Mult
     """The multipliers of the hard arcs, for their equations as they stand (not whitened)."""
     from scipy.linalg import cholesky, inv, solve_triangular
 
-    hard: list[Belief] = [h for g in reduction.groups for h in g.hard]
+    hard: list[GaussianBelief] = [h for g in reduction.groups for h in g.hard]
     duals = [d for d in found.duals if len(d.Omega)]
     prices = dict(reduction.multipliers)
     for h, d in zip(hard, duals, strict=True):

@@ -34,7 +34,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
-class Belief:
+class GaussianBelief:
     """An arc's numbers: where its sources and targets are, R and b over all coordinates, and its whitened rows."""
 
     arc: Attended
@@ -61,8 +61,8 @@ class MechanismArcs:
     sources: list[int]
     targets: list[int]
     w: float
-    soft: list[Belief] = field(default_factory=list)
-    hard: list[Belief] = field(default_factory=list)
+    soft: list[GaussianBelief] = field(default_factory=list)
+    hard: list[GaussianBelief] = field(default_factory=list)
 
     @property
     def scope(self) -> set[int]:
@@ -92,14 +92,14 @@ class Mean:
     residual: float
 
 
-def beliefs(component: Component) -> list[Belief]:
+def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
     """The arcs as numbers, over the coordinates of the component's variables laid end to end."""
     place: dict[str, list[int]] = {}
     n = 0
     for v in component.variables:
         assert isinstance(v.domain, Euclidean)
         place[v.name] = list(range(n, n := n + v.domain.dim))
-    found: list[Belief] = []
+    found: list[GaussianBelief] = []
     for a in component.arcs:
         A, b, Sigma = (x.detach().cpu().numpy() for x in a.arc.linear_gaussian(component.theta))
         s, t = [i for v in a.sources for i in place[v]], [i for v in a.targets for i in place[v]]
@@ -108,16 +108,16 @@ def beliefs(component: Component) -> list[Belief]:
         L = cholesky(Sigma, lower=True)
         white = solve_triangular(L, R, lower=True)
         volume = len(t) * LOG_2PI + 2 * float(np.log(np.diag(L)).sum())
-        found.append(Belief(a, s, t, R, b, Sigma, white, volume))
+        found.append(GaussianBelief(a, s, t, R, b, Sigma, white, volume))
     return found
 
 
-def whiten(belief: Belief, values: Array) -> Array:
+def whiten(belief: GaussianBelief, values: Array) -> Array:
     """L^-1 values."""
     return solve_triangular(cholesky(belief.Sigma, lower=True), values, lower=True)
 
 
-def mean(arcs: Sequence[Belief], n: int) -> Mean:
+def mean(arcs: Sequence[GaussianBelief], n: int) -> Mean:
     """The m of least cost that hard arcs allow; of least norm where several are."""
     soft = [a for a in arcs if not a.arc.hard and a.arc.beta > 0]
     hard = [a for a in arcs if a.arc.hard]
@@ -150,7 +150,7 @@ def mean(arcs: Sequence[Belief], n: int) -> Mean:
     return Mean(m, 0.5 * float(off @ off), blur, eta, residual)
 
 
-def blurred_mean(soft: Sequence[Belief], m: Array) -> float:
+def blurred_mean(soft: Sequence[GaussianBelief], m: Array) -> float:
     """What rounding may do to sum_a beta_a/2 |R m - b|^2_P."""
     total = 0.0
     for a in soft:
@@ -159,7 +159,7 @@ def blurred_mean(soft: Sequence[Belief], m: Array) -> float:
     return 2 * total
 
 
-def blurred_covariance(arcs: Sequence[Belief], variances: Array) -> float:
+def blurred_covariance(arcs: Sequence[GaussianBelief], variances: Array) -> float:
     """What rounding of every R'P R may do to the value, 1/2 tr(dQ C): much, where mu is wide beside the noise."""
     weights = [1.0 if a.arc.hard else abs(a.arc.beta) for a in arcs]
     size = sum(w * float((a.white**2).sum(0) @ variances) for w, a in zip(weights, arcs, strict=True))
@@ -170,7 +170,7 @@ def _norm(x: Array) -> float:
     return float(np.linalg.norm(x))
 
 
-def _rounding(belief: Belief, m: Array) -> Array:
+def _rounding(belief: GaussianBelief, m: Array) -> Array:
     """What rounding may do to L^-1 (R m - b): what is subtracted may be much larger than the noise."""
     L = cholesky(belief.Sigma, lower=True)
     size = np.abs(belief.R) @ np.abs(m) + np.abs(belief.b) + np.abs(L) @ np.abs(whiten(belief, belief.R @ m - belief.b))
@@ -183,7 +183,7 @@ def _least_squares(X: Array, y: Array) -> Array:
     return found[0]
 
 
-def mechanisms(component: Component, arcs: Sequence[Belief]) -> list[MechanismArcs]:
+def mechanisms(component: Component, arcs: Sequence[GaussianBelief]) -> list[MechanismArcs]:
     """The mechanisms that bend the objective (w > 0) or bind it (hard)."""
     scale = max((abs(a.arc.beta) for a in arcs if not a.arc.hard), default=0.0)
     found: dict[Mechanism, MechanismArcs] = {}
@@ -203,7 +203,7 @@ class Reduction:
     depend on the core's C.
     """
 
-    def __init__(self, component: Component, arcs: Sequence[Belief]) -> None:
+    def __init__(self, component: Component, arcs: Sequence[GaussianBelief]) -> None:
         self.n = arcs[0].R.shape[1]
         self.gamma = component.gamma
         self.arcs = arcs
@@ -225,7 +225,7 @@ class Reduction:
     def _constants(self, component: Component) -> float:
         """All that depends neither on m nor on C; entropies of hard mechanisms among them."""
         total = 0.0
-        fixed: dict[Mechanism, Belief] = {}
+        fixed: dict[Mechanism, GaussianBelief] = {}
         for a in self.arcs:
             if a.arc.hard:
                 fixed.setdefault(a.arc.mechanism, a)
