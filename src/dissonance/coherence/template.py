@@ -24,6 +24,8 @@ from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.convex.solve import prove
+from dissonance.solvers.exact import BYTES_PER_CELL
+from dissonance.solvers.narrow import LARGE, Narrowing
 from dissonance.solvers.stack import Answers, Group, Stack
 from dissonance.variables import Variable, cells
 
@@ -74,6 +76,8 @@ class Template:
         self.graph = Graph(every, variables)
         self.solver = Newton(tol=tol)
         self.stack = Stack(self.graph.variables, [h.arc for h in self.graph.held], self.graph.facts)
+        tree = self.stack.tree
+        check_bytes(tree, BYTES_PER_CELL * tree.cells, self.solver.budget)
         self._check(every)
 
     def __len__(self) -> int:
@@ -175,6 +179,8 @@ class Template:
             nothing = np.full((count, size), math.nan)
             infinite = np.full(count, math.inf)
             return Batch(infinite, infinite, nothing, nothing, np.full((count, size, 2), math.nan))
+        if s.work > LARGE and not s.hard:
+            return self._narrow(group, s, a)
         check_bytes(s.tree, s.bytes, self.solver.budget)
         answers, at = self.stack.solve(group, a, self.solver)
         assert at is not None
@@ -185,6 +191,17 @@ class Template:
         lower, upper = answers.lower.numpy(), answers.upper.numpy()
         gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)  # nothing is certain: no bet
         return Batch(lower, upper, coherent, contribution, gain)
+
+    def _narrow(self, group: Group, s: Structure, a: Arcs) -> Batch:
+        """Large books, one after another, on few of their cells."""
+        narrowing = Narrowing(self.stack.shape(group), s)
+        found = [narrowing.solve(a.take(np.array([k])), self.solver.tol) for k in range(len(a.beta))]
+        lower, upper = (np.array([getattr(x, name) for x in found]) for name in ("lower", "upper"))
+        at = np.zeros((len(found), s.flat_layout[1].point))
+        s.y(at)[...] = np.stack([x.y for x in found])
+        lower = np.minimum(np.maximum(lower, 0.0), upper)
+        gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)
+        return Batch(lower, upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 
     def _insist(self, s: Structure, a: Arcs, answers: Answers, at: Floats, k: int) -> None:
         """A book whose bounds do not meet: by Clarabel, and from where that stops."""

@@ -116,7 +116,8 @@ class Stack:
         widths = np.array([t for s, t in rows for _ in range(s)], dtype=np.int64)
         return np.repeat(np.arange(len(widths)), widths)
 
-    def _shape(self, group: Group) -> Shape:
+    def shape(self, group: Group) -> Shape:
+        """What all problems of a group have in common beside their zeros."""
         return Shape.of(self.variables, self.arcs, np.array(group[0], dtype=np.bool_), group[1])
 
     def _whole(self, group: Group) -> Shape:
@@ -144,7 +145,7 @@ class Stack:
         if group not in self._structures:
             alive, possible = self._possible(group, self.tree) if group[2] or self.facts else (EVERY, True)
             alive = EVERY if alive.all() else alive
-            self._structures[group] = structure(self._shape(group), self.tree, alive) if possible else None
+            self._structures[group] = structure(self.shape(group), self.tree, alive) if possible else None
         return self._structures[group]
 
     def possible(self, group: Group) -> Structure:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissonance import PDG, Attention, Belief, Variable, coherence, inconsistency
-from dissonance.errors import DissonanceError
+from dissonance.errors import DissonanceError, SizeError
 from dissonance.forecasts import BeliefError, Coherence, Template, check, coherences, graph, read_beliefs
 from reference.coherence import dense
 
@@ -198,6 +198,12 @@ def test_a_template_takes_arrays_with_their_own_confidence_and_ranges():
 def test_a_template_refuses_numbers_that_are_no_probabilities(p: list[list[float]], complaint: str):
     with pytest.raises(DissonanceError, match=complaint):
         Template(["P(A) = 0.5", "P(B) = 0.5"]).solve(p)
+
+
+def test_a_book_that_would_not_fit_is_refused_before_anything_is_allocated():
+    every = [Belief(f"x{i} and x{j}", 0.5) for i in range(40) for j in range(i)]
+    with pytest.raises(SizeError, match="treewidth"):
+        coherence(every)
 
 
 def test_without_beliefs_nothing_is_gained():

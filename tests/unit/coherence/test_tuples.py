@@ -111,3 +111,12 @@ def test_a_set_that_cannot_be_read_says_where(changed: dict[str, object], compla
     with pytest.raises(FormatError) as error:
         load_sets(lines(tmp_path / "a.jsonl.gz", SET, SET | changed))
     assert complaint in str(error.value)
+
+
+@needs_data
+@pytest.mark.slow
+def test_the_book_of_a_forecaster_is_solved_on_few_of_its_cells():
+    template = Template(book(load_sets(FILE), "BasicForecaster_gpt4o_2024-08-06"))
+    found = template.solve([[b.low for b in template.beliefs]])
+    assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
+    assert found.upper[0] == pytest.approx(152.0408486, rel=1e-6)  # all cells at once: 136 s

@@ -215,7 +215,7 @@ class Structure:
         flat = torch.from_numpy(mu)
         if self.tree.cells != len(mu):
             flat = torch.zeros(self.tree.cells, dtype=flat.dtype)
-            flat[torch.from_numpy(self._whole)] = torch.from_numpy(mu)
+            flat[torch.from_numpy(self.places)] = torch.from_numpy(mu)
         found: list[Tensor] = []
         for run, (count, shape) in zip(flat.split(self._runs[1]), self._runs[0], strict=True):
             found += [run.view(shape)] if count == 1 else run.view(count, *shape).unbind()
@@ -229,10 +229,10 @@ class Structure:
 
     def flat(self, tables: Sequence[Tensor]) -> Floats:
         """The inverse of `tables`."""
-        return torch.cat([t.detach().reshape(-1) for t in tables]).numpy()[self._whole]
+        return torch.cat([t.detach().reshape(-1) for t in tables]).numpy()[self.places]
 
     @cached_property
-    def _whole(self) -> Ints:
+    def places(self) -> Ints:
         """The place of each cell in the whole tables, one after another."""
         sizes = np.array([math.prod(s) for s in self.tree.shapes])
         return self.layout.full + np.repeat(np.cumsum(sizes) - sizes, np.diff(self.layout.cell_at))
