@@ -14,7 +14,7 @@ import numpy as np
 
 from dissonance.coherence.outcomes import realised, scored, settled
 from dissonance.coherence.tuples import Sets, book, load_sets
-from dissonance.forecasts import Batch, Template
+from dissonance.forecasts import Gains, Template
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.program import Program
 
@@ -22,7 +22,7 @@ VIOLATION = 0.01
 """Nats from which on the benchmark counts a set as inconsistent."""
 
 
-def audit(sets: list[Sets], found: list[Batch]) -> None:
+def audit(sets: list[Sets], found: list[Gains]) -> None:
     """One line a check: what is certified, what was stored, what was won."""
     heads = ("sets", "mean gain", "gap", ">= .01", "too low", "passed", "won < lower")
     print(f"{'check':17}" + "".join(f"{x:>12}" for x in heads))
@@ -47,7 +47,7 @@ def audit(sets: list[Sets], found: list[Batch]) -> None:
     )
 
 
-def accuracy(sets: list[Sets], found: list[Batch], name: str) -> None:
+def accuracy(sets: list[Sets], found: list[Gains], name: str) -> None:
     """Forecasts as they are and reconciled, against outcomes."""
     outcome = [settled(s.template.beliefs, s.outcome).ravel() for s in sets]
     for what, p in (("as they are", [s.p for s in sets]), (f"reconciled ({name})", [f.coherent for f in found])):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dissonance.coherence.outcomes import realised as realised
     from dissonance.coherence.outcomes import scored as scored
     from dissonance.coherence.outcomes import settled as settled
-    from dissonance.coherence.template import Batch as Batch
+    from dissonance.coherence.template import Gains as Gains
     from dissonance.coherence.template import Template as Template
     from dissonance.coherence.tuples import load_sets as load_sets
 

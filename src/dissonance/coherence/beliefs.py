@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dissonance.coherence.events import Count, Event, conjunction, disjunction, expression, negation, parsed, shown
+from dissonance.coherence.events import Count, Event, conjunction, disjunction, expression, negation, parsed, text_of
 from dissonance.coherence.tokens import Tokens
 from dissonance.errors import DissonanceError, FormatError
 
@@ -95,7 +95,7 @@ class Belief:
 
     def __str__(self) -> str:
         if self.is_fact:
-            return shown(self.fact)
+            return text_of(self.fact)
         inside = f"{self.event} | {self.given}" if self.given else self.event
         value = f"= {self.p}" if not isinstance(self.p, tuple) else f"in [{self.low}, {self.high}]"
         return f"P({inside}) {value}" + (f" @ {self.beta:g}" if self.beta != 1 else "")
@@ -194,7 +194,7 @@ def _comparison(left: tuple[str, str], sign: str, tokens: Tokens, name: str) -> 
     source: Event = Count((parsed(left[0]), parsed(event)), frozenset({1}))
     if given:
         source = conjunction(source, parsed(given))
-    return Belief(left[0], (0.5, 1.0) if sign == ">=" else (0.0, 0.5), shown(source), beta, name)
+    return Belief(left[0], (0.5, 1.0) if sign == ">=" else (0.0, 0.5), text_of(source), beta, name)
 
 
 def _end(tokens: Tokens) -> None:

@@ -15,7 +15,7 @@ from dissonance.coherence.beliefs import Belief, as_beliefs
 from dissonance.coherence.events import names, renamed, truth
 from dissonance.coherence.graph import worlds
 from dissonance.coherence.outcomes import Scores, realised, scored, settled
-from dissonance.coherence.template import Batch, Template
+from dissonance.coherence.template import Gains, Template
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.variables import Variable, cells
 
@@ -235,7 +235,7 @@ def _kind(book: Sequence[Belief]) -> object:
     )
 
 
-def _report(book: Sequence[Belief], template: Template, batch: Batch, k: int, score: str) -> Coherence:
+def _report(book: Sequence[Belief], template: Template, batch: Gains, k: int, score: str) -> Coherence:
     said = [b for b in book if not b.is_fact]
     columns = batch.coherent[k], batch.contribution[k], batch.gain[k, :, 1], batch.gain[k, :, 0]
     rows = tuple(BeliefRow(b, *map(float, x)) for b, *x in zip(said, *columns, strict=True))

@@ -87,17 +87,17 @@ def renamed(event: Event, name: Mapping[str, str]) -> Event:
     return Count(tuple([renamed(p, name) for p in event.parts]), event.allowed)
 
 
-def shown(event: Event) -> str:
+def text_of(event: Event) -> str:
     """The event as an expression.
 
-    >>> shown(parsed("~(A & B=no) or one of(C, D, E)"))
+    >>> text_of(parsed("~(A & B=no) or one of(C, D, E)"))
     'not (A and B=no) or exactly 1 of (C, D, E)'
     """
     if isinstance(event, Is):
         name, values = _word(event.variable), [_word(v) for v in event.values]
         equal = f"={values[0]}" if len(values) == 1 else f" in {{{', '.join(values)}}}"
         return name if event.plain else f"{name}{equal}"
-    parts, n = [shown(p) for p in event.parts], len(event.parts)
+    parts, n = [text_of(p) for p in event.parts], len(event.parts)
     least, most = min(event.allowed), max(event.allowed)
     if event.allowed == NONE and n == 1:
         return f"not {_closed(event.parts[0], parts[0])}"

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
-from dissonance.coherence.events import NO, NONE, YES, Count, Event, Is, conjunction, leaves, negation, shown, truth
+from dissonance.coherence.events import NO, NONE, YES, Count, Event, Is, conjunction, leaves, negation, text_of, truth
 from dissonance.errors import suggest
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc
@@ -44,7 +44,7 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBelief:
     """The arc of a belief, and where its table says that the event holds, and that it does not: a row for each end of
     a range. What else the table has is 1 at `silent` places, 0 at others."""
 
@@ -65,7 +65,7 @@ class Graph:
         self._names = set(self.named)
         self._arcs: set[str] = set()
         self.facts: list[Arc] = []
-        self.held: list[Held] = []
+        self.held: list[HeldBelief] = []
         for b in beliefs:
             if b.is_fact:
                 self._assert(b)
@@ -111,7 +111,7 @@ class Graph:
         if len(scope) == 1:
             return Literal(scope[0], frozenset(np.flatnonzero(holds).tolist()))
         turned = bool(holds[0])  # an event and its negation share an indicator
-        name = shown(negation(event) if turned else event)
+        name = text_of(negation(event) if turned else event)
         made = self._function(name, scope, (NO, YES), (holds != turned).astype(np.int64))
         return Literal(made, frozenset({0 if turned else 1}))
 
@@ -155,7 +155,7 @@ class Graph:
                 if rest not in after:
                     after.append(rest)
                 at.append(after.index(rest))
-            so_far = f"{shown(event)} [{k + 1}]" if left else shown(event)
+            so_far = f"{text_of(event)} [{k + 1}]" if left else text_of(event)
             hits = np.isin(np.arange(part.variable.size), list(part.places)).astype(np.int64)
             moves = np.array(at).reshape(len(states), 2)[:, hits]  # (states, values)
             scope = (part.variable,) if before is None else (before, part.variable)
@@ -175,20 +175,20 @@ class Graph:
 
     def _assert(self, belief: Belief) -> None:
         event = belief.fact
-        literal = self._indicator(self.literal(event), shown(event))
+        literal = self._indicator(self.literal(event), text_of(event))
         only = np.eye(literal.variable.size)[min(literal.places)]
         self.facts.append(Arc(self._arc(belief.label), (), literal.variable, only))
 
-    def _hold(self, belief: Belief) -> Held:
+    def _hold(self, belief: Belief) -> HeldBelief:
         """The arc of a belief."""
         free = (self._new(f"which end: {belief.label}", ("low", "high")),) if isinstance(belief.p, tuple) else ()
         ends = max(1, 2 * len(free))
         if belief.source is None:
-            literal = self._indicator(self.literal(belief.target), shown(belief.target))
+            literal = self._indicator(self.literal(belief.target), text_of(belief.target))
             sources, target, (yes,) = free, literal.variable, literal.places
             places = (yes,), (1 - yes,), ()
         else:
-            given = self._indicator(self.literal(belief.source), shown(belief.source))
+            given = self._indicator(self.literal(belief.source), text_of(belief.source))
             target = self._called_off(belief.target, belief.source)
             sources, (on,) = (given.variable, *free), given.places
             row = 3 * ends
@@ -200,11 +200,11 @@ class Graph:
         table[list(places[2])] = 1.0
         table[list(yes)], table[list(no)] = (belief.low, belief.high)[-ends:], (1 - belief.low, 1 - belief.high)[-ends:]
         arc = Arc(self._arc(belief.label), sources, target, table.reshape(*shape(sources), width))
-        return Held(arc, yes, no, places[2])
+        return HeldBelief(arc, yes, no, places[2])
 
     def _called_off(self, event: Event, given: Event) -> Variable:
         """The variable that says: the event, given that; not the event, given that; or not given."""
-        name, values = f"{shown(event)} | {shown(given)}", (YES, NO, "called off")
+        name, values = f"{text_of(event)} | {text_of(given)}", (YES, NO, "called off")
         both = conjunction(event, given)
         scope = self._scope(both)
         if cells(scope) <= SMALL:

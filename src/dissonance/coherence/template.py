@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
 from dissonance.coherence.brier import Projection
-from dissonance.coherence.graph import Graph, Held
+from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.errors import DissonanceError
+from dissonance.numerics import ROUNDING
 from dissonance.problem import check_bytes
 from dissonance.solvers import Newton
-from dissonance.solvers.base import FEASIBLE
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Program, Structure
@@ -37,7 +37,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Batch:
+class Gains:
     """P books of one template with B beliefs: the largest gain that is certain lies between `lower` and `upper` (P,).
 
     `coherent` (P, B) are the reconciled probabilities, `contribution` (P, B) what each belief is away from them, times
@@ -96,7 +96,7 @@ class Template:
             if b.source is not None and not self._can_hold(h):
                 raise BeliefError(every.index(b), f"{b} is about nothing: {b.given} can never hold.")
 
-    def _can_hold(self, held: Held) -> bool:
+    def _can_hold(self, held: HeldBelief) -> bool:
         """Whether the condition of a belief can hold."""
         s = self.stack.possible(self.stack.plain)
         a = next(i for i, h in enumerate(self.graph.held) if h is held)
@@ -149,11 +149,11 @@ class Template:
         beta: npt.ArrayLike | None = None,
         *,
         score: str = "log",
-    ) -> Batch:
+    ) -> Gains:
         """The certain gain of P books with probabilities `p` (P, B): the lower ends, where `high` (P, B) is an upper
         end (NaN of what is no range); `beta` (P, B) or (B,), by default that of the beliefs."""
         a = self.arcs(p, high, beta)
-        found = Batch(
+        found = Gains(
             *(np.full(len(a.log_p), x) for x in (-math.inf, math.inf)),
             *(np.full((len(a.log_p), len(self), *more), math.nan) for more in ((), (), (2,))),
         )
@@ -165,20 +165,20 @@ class Template:
                 mine[some] = theirs
         return found
 
-    def _project(self, group: Group, a: Arcs) -> Batch:
+    def _project(self, group: Group, a: Arcs) -> Gains:
         """The same for the quadratic score; a probability of 0 is no more than a number there."""
         no, yes, _ = self._places
         found = Projection(self.stack.possible((*group[:2], "")), no, yes).solve(a)
         coherent = self._reconciled(a, found.joint)[0]
-        return Batch(found.lower, found.upper, coherent, found.contribution, found.gain)
+        return Gains(found.lower, found.upper, coherent, found.contribution, found.gain)
 
-    def _solve(self, group: Group, a: Arcs) -> Batch:
+    def _solve(self, group: Group, a: Arcs) -> Gains:
         s = self.stack.structure(group)
         if s is None:  # what is certain to one belief is impossible by another
             count, size = a.beta.shape
             nothing = np.full((count, size), math.nan)
             infinite = np.full(count, math.inf)
-            return Batch(infinite, infinite, nothing, nothing, np.full((count, size, 2), math.nan))
+            return Gains(infinite, infinite, nothing, nothing, np.full((count, size, 2), math.nan))
         if s.work > LARGE and not s.hard:
             return self._narrow(group, s, a)
         check_bytes(s.tree, s.bytes, self.solver.budget)
@@ -190,9 +190,9 @@ class Template:
         coherent, contribution = self._reconciled(a, joint)
         lower, upper = answers.lower.numpy(), answers.upper.numpy()
         gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)  # nothing is certain: no bet
-        return Batch(lower, upper, coherent, contribution, gain)
+        return Gains(lower, upper, coherent, contribution, gain)
 
-    def _narrow(self, group: Group, s: Structure, a: Arcs) -> Batch:
+    def _narrow(self, group: Group, s: Structure, a: Arcs) -> Gains:
         """Large books, one after another, on few of their cells."""
         narrowing = Narrowing(self.stack.shape(group), s)
         found = [narrowing.solve(a.take(np.array([k])), self.solver.tol) for k in range(len(a.beta))]
@@ -201,7 +201,7 @@ class Template:
         s.y(at)[...] = np.stack([x.y for x in found])
         lower = np.minimum(np.maximum(lower, 0.0), upper)
         gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)
-        return Batch(lower, upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
+        return Gains(lower, upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 
     def _insist(self, s: Structure, a: Arcs, answers: Answers, at: Floats, k: int) -> None:
         """A book whose bounds do not meet: by Clarabel, and from where that stops."""
@@ -211,7 +211,7 @@ class Template:
         for polish in (None, 1e-4 * self.solver.tol):
             outcome = prove(program, start, polish)
             low, high, residual = outcome.bounds[0].tolist()
-            if residual <= FEASIBLE and high - low < float(answers.upper[k] - answers.lower[k]):
+            if residual <= ROUNDING and high - low < float(answers.upper[k] - answers.lower[k]):
                 found = self.stack.read(s, one, outcome)
                 for mine, theirs in zip(answers.tensors, found.tensors, strict=True):
                     mine[k] = theirs[0]

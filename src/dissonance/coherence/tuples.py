@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.coherence.beliefs import Belief
-from dissonance.coherence.events import parsed, renamed, shown
+from dissonance.coherence.events import parsed, renamed, text_of
 from dissonance.coherence.template import Template
 from dissonance.errors import FormatError, one_line, suggest
 from dissonance.io import files
@@ -145,7 +145,7 @@ def book(sets: Sequence[Sets], model: str) -> list[Belief]:
         name |= {"QnotP": name.get("Q_and_not_P", ""), "consequence": name.get("cons_P", "")}
 
         def said(text: str, name: dict[str, str] = name) -> str:
-            return shown(renamed(parsed(text), name)) if text else ""
+            return text_of(renamed(parsed(text), name)) if text else ""
 
         facts = [said(FACTS[s.check])] if s.check in FACTS else []
         if s.check == "But" and other:

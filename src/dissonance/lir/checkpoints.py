@@ -16,7 +16,7 @@ from dissonance.errors import FormatError
 from dissonance.io import sealed
 from dissonance.io.fingerprint import Fingerprint
 from dissonance.lir.inner.compromise import Compromise
-from dissonance.lir.trace import read_rows
+from dissonance.lir.trace import rows_of_lines
 
 if TYPE_CHECKING:
     from dissonance.lir.run import Algorithm
@@ -103,5 +103,5 @@ class Checkpoint:
             flow.restore(runs.theta, state["flow"])
         runs.observer.start = None if state["start"] is None else Compromise(*state["start"])
         for trace, lines, snapshots in zip(runs.traces, state["rows"], state["snapshots"], strict=True):
-            trace.rows[:] = read_rows(lines)
+            trace.rows[:] = rows_of_lines(lines)
             trace.snapshots |= snapshots

@@ -145,7 +145,7 @@ class Trace:
         return pictures.html(self)
 
 
-def read_rows(lines: str) -> list[Row]:
+def rows_of_lines(lines: str) -> list[Row]:
     """The rows that `Trace.lines` wrote."""
     return [Row(**_numbers(json.loads(line))) for line in lines.splitlines()]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissonance.coherence.events import names, parsed, shown, truth
+from dissonance.coherence.events import names, parsed, text_of, truth
 from dissonance.errors import DissonanceError
 
 WORLDS = np.array(list(itertools.product((False, True), repeat=4)))
@@ -51,7 +51,7 @@ def holds(text: str) -> np.ndarray:
 )
 def test_an_expression_holds_in_the_worlds_that_it_says(text: str, meant: np.ndarray):
     assert (holds(text) == meant).all()
-    assert (holds(shown(parsed(text))) == meant).all()
+    assert (holds(text_of(parsed(text))) == meant).all()
 
 
 EXPRESSIONS = st.recursive(
@@ -71,7 +71,7 @@ EXPRESSIONS = st.recursive(
 
 @given(EXPRESSIONS)
 def test_what_is_shown_of_an_event_says_the_same(text: str):
-    assert (holds(shown(parsed(text))) == holds(text)).all()
+    assert (holds(text_of(parsed(text))) == holds(text)).all()
 
 
 def test_what_is_unknown_may_hold_or_not():
@@ -85,7 +85,7 @@ def test_what_is_unknown_may_hold_or_not():
 def test_quoted_names_may_have_anything_in_them():
     event = parsed("\"Will it rain | snow?\" and 'a \"b\"' = 'x, y'")
     assert list(names(event)) == ["Will it rain | snow?", 'a "b"']
-    assert parsed(shown(event)) == event
+    assert parsed(text_of(event)) == event
 
 
 @pytest.mark.parametrize(

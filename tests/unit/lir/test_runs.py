@@ -29,7 +29,7 @@ from dissonance import (
     lirs,
 )
 from dissonance.flows import Descent
-from dissonance.lir.trace import read_rows
+from dissonance.lir.trace import rows_of_lines
 from dissonance.refocus import Hub
 from dissonance.runs import TensorBoard, Trace
 
@@ -103,7 +103,7 @@ def test_a_trace_is_a_frame_and_a_file(tmp_path: Path):
     run.trace.save(tmp_path / "trace.jsonl")
     lines = (tmp_path / "trace.jsonl").read_text()
     assert [json.loads(x)["step"] for x in lines.splitlines()] == [0, 1, 2]
-    assert [r.beta for r in read_rows(lines)] == [r.beta for r in run.trace.rows]
+    assert [r.beta for r in rows_of_lines(lines)] == [r.beta for r in run.trace.rows]
 
 
 def test_a_trace_is_a_picture(tmp_path: Path):
