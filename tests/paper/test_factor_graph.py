@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dissonance import PDG, Attention, Variable, inconsistency
 from strategies import EXACT
 
-GENERAL = [s for s in EXACT if s not in {"pinned", "given"}]
+GENERAL = [s for s in EXACT if s not in {"pinned", "given", "pooled"}]
 
 
 def random_factors(seed: int, zeros: float = 0.0) -> list[tuple[tuple[Variable, ...], np.ndarray]]:
