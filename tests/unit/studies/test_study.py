@@ -213,7 +213,8 @@ def test_a_batch_that_is_not_all_there_is_noticed_and_computed_again(
     for batch in others:
         (folder.batches / batch.name).write_bytes((done.batches / batch.name).read_bytes())
     whole = (done.batches / first.name).read_bytes()
-    for content in (whole[:-9] + b"8" + whole[-8:], whole.replace(b"0.", b"1.", 1), b'{"outcomes": []}\n'):
+    flipped = bytes([*whole[:-9], whole[-9] ^ 1, *whole[-8:]])
+    for content in (flipped, whole.replace(b"0.", b"1.", 1), b'{"outcomes": []}\n'):
         (folder.batches / first.name).write_bytes(content)
         assert folder.kept(first) is None
         assert "it is computed again" in caplog.messages[-1]
