@@ -260,7 +260,7 @@ class PDG:
 
     @classmethod
     def from_beliefs(cls, beliefs: str | Iterable[object], variables: Iterable[Variable] = ()) -> PDG:
-        """From `Belief`s about events, or lines that say them: an arc each, and arcs that define the events.
+        """From beliefs about events (`Belief`), or lines that say them: an arc each, and arcs that define the events.
 
         Attended with beta = 1 its inconsistency is what is certain to be gained from betting against the beliefs; see
         `dissonance.coherence`, which also has regard to the confidence in each.

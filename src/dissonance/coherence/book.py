@@ -157,7 +157,7 @@ def coherence(
 ) -> Coherence:
     """Whether beliefs fit together: the gain that is certain from betting against them, by which bets, and whose fault.
 
-    Beliefs are `Belief`s or lines of the text form, or a text of such lines, or a data frame with their columns.
+    Beliefs are `Belief` objects or lines of the text form, or a text of such lines, or a data frame with their columns.
 
     >>> result = coherence(["P(Rain) = 0.5", "P(Wind) = 0.5", "P(Rain and Wind) = 0.6"])
     >>> print(f"{result.lower:.4f} to {result.upper:.4f}, at least {result.least:.4f} in each world")
