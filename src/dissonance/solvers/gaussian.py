@@ -238,6 +238,11 @@ class GaussianSolver(Solver):
         made = [a.name for a in component.pinned]  # these hold, however narrow they are
         if not all(holds(mu, a.arc, component.theta) for a in component.arcs if a.hard and a.name not in made):
             return infinite(component, self.name)
+        if not math.isfinite(exact):
+            raise CapabilityError(
+                f"{component.pinned[0].arc} and the other hard arcs make noise that differs by too many orders of "
+                "magnitude for double precision. Scale the variables, or widen the narrow arcs."
+            )
         from dissonance.solvers.moments import blurred_covariance, blurred_mean, gaussian_beliefs
 
         arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta > 0]
