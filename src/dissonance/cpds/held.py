@@ -1,4 +1,4 @@
-"""A cpd at other parameters: its modules are copied, its tensors are not, so that nobody else notices."""
+"""A cpd at other parameters: its modules are copied, its tensors are not, and the cpd itself is left unchanged."""
 
 from __future__ import annotations
 

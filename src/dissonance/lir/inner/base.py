@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -83,7 +84,7 @@ class Attentions:
         return equal & ((self.alpha == other.alpha).all(1) | (self.gamma == 0))
 
 
-class Solved:
+class Solved(ABC):
     """The inconsistency of P runs at theta between bounds, (P,) each, mu there, and how it depends on theta; `steps`
     (P,): those that solvers took."""
 
@@ -129,9 +130,9 @@ class Solved:
                 found[:, parameters.spans[arc.name]] = self.every(arc).flatten(1)
         return found
 
+    @abstractmethod
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in theta, (P, ...) each: in these parameters at least, in all if None."""
-        raise NotImplementedError
 
 
 class SolvedTables(Solved):
