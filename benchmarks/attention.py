@@ -81,7 +81,7 @@ def as_one_cpd(layer: SelfAttention, x: Tensor, y: Tensor, steps: int, rate: flo
         Arc("data", (), (before, after), Data(x.flatten(1), y.flatten(1))),
         Arc("p", before, after, NeuralGaussian(Layer(layer))),
     )
-    attention = Attention({"data": math.inf, "p": 1.0})
+    attention = Attention.only({"data": math.inf, "p": 1.0})
     flow = Descent("Adam", rate, steps)
     run = lir(pdg, attention=attention, control=Control({"p": 1.0}), flow=flow, steps=1, trace=Record(globally=False))
     return replace(layer, **{n: run.theta[f"p.mean.{n}"] for n in ALL})

@@ -56,7 +56,7 @@ def random_pdg(seed: int) -> tuple[PDG, Attention, str]:
         arcs.append(Arc(name, sources, targets, p.reshape(shape)))
         beta[name] = weight
         alpha[name] = float(rng.random()) * (1.0 if weight == math.inf or gamma == 0 else min(1.0, weight / gamma))
-    return PDG(*arcs, variables=variables), Attention(beta, alpha, gamma), kind
+    return PDG(*arcs, variables=variables), Attention.only(beta, alpha, gamma), kind
 
 
 def _table(rng: np.random.Generator, rows: int, width: int, kind: str) -> np.ndarray:

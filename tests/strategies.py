@@ -172,7 +172,7 @@ def fill(rng: np.random.Generator, variables: Sequence[Variable], scopes: Sequen
                 p = conditional_of(hidden, variables, sources, targets)
         p = p.reshape(scope_shape([*sources, *targets]))
         arcs.append(Arc(name, sources, targets, SoftmaxTable(p) if style.learnable else Table(p)))
-    return Case(PDG(*arcs, variables=variables), Attention(beta, alpha, gamma))
+    return Case(PDG(*arcs, variables=variables), Attention.only(beta, alpha, gamma))
 
 
 def random_case(seed: int, style: Style = SOFT, most: int = 6) -> Case:

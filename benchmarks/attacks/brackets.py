@@ -115,7 +115,7 @@ def structure(rng: np.random.Generator) -> tuple[list[PDG], Attention]:
     for _ in range(DRAWS):
         arcs = [Arc(name, s, t, _table(rng, s, t, sharp, zeros)) for name, s, t in scopes]
         pdgs.append(PDG(*arcs, variables=variables))
-    return pdgs, Attention(beta, alpha, gamma)
+    return pdgs, Attention.only(beta, alpha, gamma)
 
 
 def _table(rng: np.random.Generator, s: list[Variable], t: list[Variable], sharp: float, zeros: float) -> Array:

@@ -56,7 +56,7 @@ def two_marginals(rng: random.Random) -> Case:
     beta = {name: 10 ** rng.uniform(-1, 1) for name in ("p", "q")}
     b, c = (mpmath.mpf(beta[name]) for name in ("p", "q"))
     terms = [x ** (b / (b + c)) * y ** (c / (b + c)) for x, y in zip(_exact(pdg["p"]), _exact(pdg["q"]), strict=True)]
-    return pdg, Attention(beta), -(b + c) * mpmath.log(mpmath.fsum(terms))
+    return pdg, Attention.only(beta), -(b + c) * mpmath.log(mpmath.fsum(terms))
 
 
 def data(rng: random.Random) -> Case:
@@ -66,7 +66,7 @@ def data(rng: random.Random) -> Case:
     beta = 10 ** rng.uniform(-2, 2)
     p, q = _exact(pdg["p"]), _exact(pdg["q"])
     kl = mpmath.fsum(x * mpmath.log(x / y) for x, y in zip(p, q, strict=True))
-    return pdg, Attention({"p": math.inf, "q": beta}), mpmath.mpf(beta) * kl
+    return pdg, Attention.only({"p": math.inf, "q": beta}), mpmath.mpf(beta) * kl
 
 
 def factors(rng: random.Random) -> Case:
@@ -152,4 +152,4 @@ def product(rng: random.Random) -> Case:
         off, spread = (row * m)[0] - shift, (row * C * row.T)[0]
         total += ((off * off + spread) / s + mpmath.log(s / left) - 1) / 2
     beta = {a.name: math.inf if i < n else 1.0 for i, a in enumerate(pdg.arcs)}
-    return pdg, Attention(beta), total
+    return pdg, Attention.only(beta), total

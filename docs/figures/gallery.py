@@ -97,14 +97,14 @@ def smoking() -> Drawing:
         Arc("clinic", cancer, smokes, [[0.85, 0.15], [0.3, 0.7]]),
     )
     beta = dict.fromkeys(("census", "lab", "study", "industry", "clinic"), 1.0) | {"survey": 0.5, "census": 3.0}
-    return inconsistency(pdg, Attention(beta, dict.fromkeys(beta, 1.0))).plot()
+    return inconsistency(pdg, Attention.only(beta, dict.fromkeys(beta, 1.0))).plot()
 
 
 def experts() -> Drawing:
     """Two experts who disagree, one of them believed three times as much."""
     rain = Variable("Rain", ["no", "yes"])
     pdg = PDG(Arc("forecaster", (), rain, [0.7, 0.3]), Arc("farmer", (), rain, [0.2, 0.8]))
-    return inconsistency(pdg, Attention({"forecaster": 3.0, "farmer": 1.0})).plot()
+    return inconsistency(pdg, Attention.only({"forecaster": 3.0, "farmer": 1.0})).plot()
 
 
 def hyperarcs() -> Drawing:
@@ -128,7 +128,7 @@ def em() -> Drawing:
         Arc("p", (), (x, z), SoftmaxTable(torch.full((2, 2), 0.25))),
         Arc("q", (), z, SoftmaxTable([0.5, 0.5])),
     )
-    attention = Attention({"x": inf, "p": 1.0, "q": inf})
+    attention = Attention.only({"x": inf, "p": 1.0, "q": inf})
     return draw(
         pdg, focus={"E step": Focus(attention, full_control("q")), "M step": Focus(attention, full_control("p"))}
     )
@@ -150,7 +150,7 @@ def classifier() -> Drawing:
         Arc("p", x, y, NeuralCategorical(torch.nn.Linear(2, 3))),
         Arc("y", (), y, SoftmaxTable([0.8, 0.1, 0.1])),
     )
-    attention = Attention({"x": inf, "p": 1.0, "y": inf})
+    attention = Attention.only({"x": inf, "p": 1.0, "y": inf})
     ways = {"training": "p", "inference": "y", "adversarial example": "x"}
     return draw(pdg, focus={name: Focus(attention, Control({arc: 1.0})) for name, arc in ways.items()})
 
@@ -169,8 +169,8 @@ def adversaries() -> Drawing:
         Arc("y'", (), y, [0.0, 1.0, 0.0]),
     )
     shared = {"p": 1.0, "theta": inf, "x'": inf}
-    attack = Focus(Attention(shared | {"x": 1.0, "y'": 1.0}), Control({"x'": 1.0}))
-    defend = Focus(Attention(shared | {"prior": 1.0, "y": 1.0}), Control({"theta": 1.0}))
+    attack = Focus(Attention.only(shared | {"x": 1.0, "y'": 1.0}), Control({"x'": 1.0}))
+    defend = Focus(Attention.only(shared | {"prior": 1.0, "y": 1.0}), Control({"theta": 1.0}))
     return draw(pdg, focus={"attack": attack, "defend": defend})
 
 
@@ -204,7 +204,7 @@ def transformer(tokens: int = 4) -> Drawing:
     inputs = [Arc(f"x{i}", (), v, PointMass([0.0, 0.0])) for i, v in enumerate(left, 1)]
     outputs = [Arc(f"x{i}'", (), v, PointMass([0.0, 0.0])) for i, v in enumerate(right, 1)]
     ends = [a.name for a in (*inputs, *outputs)]
-    attention = Attention(beta | dict.fromkeys(ends, inf))
+    attention = Attention.only(beta | dict.fromkeys(ends, inf))
     inference = Focus(attention, full_control(*(a.name for a in outputs)))
     return draw(PDG(*inputs, *arcs, *outputs), focus={"inference": inference}, labels=ends)
 
@@ -219,7 +219,7 @@ def gflownet() -> Drawing:
         Arc("P_F", s, after, SoftmaxTable(even(s, after))),
         Arc("P_B", after, s, even(after, s)),
     )
-    attention = Attention({"Q": inf, "Unif": inf, "at": inf, "P_F": 2.5, "P_B": 0.5})
+    attention = Attention.only({"Q": inf, "Unif": inf, "at": inf, "P_F": 2.5, "P_B": 0.5})
     return draw(pdg, focus={"training": Focus(attention, Control({"P_F": 1.0}))})
 
 
@@ -233,7 +233,7 @@ def decisions() -> Drawing:
         Arc("u", o, u, Deterministic(lambda x: x)),
         Arc("best", (), u, [0.1, 0.9]),
     )
-    attention = Attention(dict.fromkeys(("p", "act", "tau", "u"), inf) | {"best": 1.0})
+    attention = Attention.only(dict.fromkeys(("p", "act", "tau", "u"), inf) | {"best": 1.0})
     return draw(pdg, focus={"decide": Focus(attention, full_control("act"))})
 
 

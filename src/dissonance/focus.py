@@ -73,21 +73,27 @@ class Varying:
 class Attention:
     """phi = (beta, alpha, gamma): how much each arc's cpd and each arc's mechanism is believed, and structure overall.
 
-    An arc left out has weight 0. beta may be 0 (not attended), inf (hard: mu must satisfy the cpd) or negative
-    (disbelief); alpha is finite; gamma >= 0 is finite. The finite beta of an arc that is `varying` is multiplied with a
-    weight that depends on the sample, which needs hard arcs that make mu.
+    An arc that is left out keeps its own confidence, beta = `arc.beta` (1 unless the arc says otherwise), and alpha =
+    1: `Attention({"survey": 3})` changes one arc; {"survey": 3} alone says the same wherever an attention is asked for.
+    `Attention.only(...)` leaves all other arcs out, as a narrow focus does: its `others` is False.
+
+    beta may be 0 (not attended), inf (hard: mu must satisfy the cpd) or negative (disbelief); alpha is finite; gamma >=
+    0 is finite. The finite beta of an arc that is `varying` is multiplied with a weight that depends on the sample,
+    which needs hard arcs that make mu.
 
     >>> X = Variable("X", 2)
-    >>> pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
-    >>> trusting = Attention.uniform(pdg).replace(beta={"q": float("inf")})
-    >>> dict(trusting.beta), trusting.gamma
-    ({'p': 1.0, 'q': inf}, 0.0)
+    >>> pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8], beta=200))
+    >>> dict(Attention({"p": float("inf")}).on(pdg).beta)
+    {'p': inf, 'q': 200.0}
+    >>> dict(Attention.only({"p": 2}).on(pdg).beta)
+    {'p': 2.0}
     """
 
     beta: Weights = field(default_factory=lambda: _frozen({}))
     alpha: Weights = field(default_factory=lambda: _frozen({}))
     gamma: float = 0.0
     varying: Mapping[str, Varying] = field(default_factory=dict)
+    others: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _frozen(self.beta, "beta"))
@@ -113,12 +119,47 @@ class Attention:
                 raise DissonanceError(f"beta[{name!r}] is inf: a hard arc does not support a sample-dependent weight.")
 
     @classmethod
+    def only(
+        cls,
+        beta: Mapping[str, float] | None = None,
+        alpha: Mapping[str, float] | None = None,
+        gamma: float = 0.0,
+        varying: Mapping[str, Varying] | None = None,
+    ) -> Attention:
+        """These weights, and none on what is left out."""
+        return cls(beta or {}, alpha or {}, gamma, varying or {}, others=False)
+
+    @classmethod
+    def of(cls, given: Attention | Weights | None, pdg: PDG) -> Attention:
+        """What was given for an attention to a PDG, every weight spelled out: nothing, {arc: beta} or an attention."""
+        if given is None:
+            given = cls()
+        elif isinstance(given, Mapping):
+            given = cls(given)
+        elif not isinstance(given, Attention):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f"expected an Attention or {{'arc': beta}}, found {given!r}.")
+        return given.on(pdg)
+
+    def on(self, pdg: PDG) -> Attention:
+        """This attention to a PDG, every weight spelled out; what is left out of that has none."""
+        if not self.others:
+            return self
+        known: tuple[PDG, Attention] | None = self.__dict__.get("_on")
+        if known is None or known[0] is not pdg:
+            self.check(pdg)
+            beta = {a.name: a.beta for a in pdg.arcs} | dict(self.beta)
+            alpha = dict.fromkeys(beta, 1.0) | dict(self.alpha)
+            known = pdg, Attention.only(beta, alpha, self.gamma, self.varying)
+            self.__dict__["_on"] = known
+        return known[1]
+
+    @classmethod
     def uniform(
         cls, pdg: PDG, *, only: Iterable[str] | None = None, beta: float = 1.0, alpha: float = 1.0, gamma: float = 0.0
     ) -> Attention:
         """The same weight on every arc, or on `only` some and none on the others."""
         names = [a.name for a in pdg.arcs] if only is None else [pdg[n].name for n in only]
-        return cls(dict.fromkeys(names, beta), dict.fromkeys(names, alpha), gamma)
+        return cls.only(dict.fromkeys(names, beta), dict.fromkeys(names, alpha), gamma)
 
     def replace(
         self,
@@ -134,6 +175,7 @@ class Attention:
             {**self.alpha, **(alpha or {})},
             self.gamma if gamma is None else gamma,
             {**self.varying, **(varying or {})},
+            self.others,
         )
 
     def without(self, *names: str) -> Attention:
@@ -142,10 +184,11 @@ class Attention:
 
     def __repr__(self) -> str:
         varying = f", varying={dict(self.varying)}" if self.varying else ""
-        return f"Attention(beta={dict(self.beta)}, alpha={dict(self.alpha)}, gamma={self.gamma:g}{varying})"
+        which = "Attention" if self.others else "Attention.only"
+        return f"{which}(beta={dict(self.beta)}, alpha={dict(self.alpha)}, gamma={self.gamma:g}{varying})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Attention, (dict(self.beta), dict(self.alpha), self.gamma, dict(self.varying))
+        return Attention, (dict(self.beta), dict(self.alpha), self.gamma, dict(self.varying), self.others)
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
@@ -219,16 +262,21 @@ class Focus:
 
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, [0.2, 0.8]))
-    >>> focus = Focus(Attention({"p": 1.0, "q": 1.0}), full_control("p"))
+    >>> focus = Focus(Attention(), full_control("p"))
     >>> from dissonance.refocus import Cycle
     >>> run = lir(pdg, Cycle(focus), steps=1)
     >>> [f"{x:.4f}" for x in run.pdg["p"].cpd.table().tolist()]
     ['0.2000', '0.8000']
     """
 
-    attention: Attention = field(default_factory=Attention)
+    attention: Attention = field(default_factory=Attention.only)
     control: Control = field(default_factory=Control)
     context: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def on(self, pdg: PDG) -> Focus:
+        """This focus on a PDG, every weight of its attention spelled out."""
+        spelled = self.attention.on(pdg)
+        return self if spelled is self.attention else Focus(spelled, self.control, self.context)
 
     def check(self, pdg: PDG) -> None:
         """Raise if the focus names what the PDG does not have."""

@@ -62,7 +62,7 @@ class Weights:
     @property
     def attention(self) -> Attention:
         """The present numbers."""
-        return Attention(
+        return Attention.only(
             {k: float(v.detach()) for k, v in self.beta.items()},
             {k: float(v.detach()) for k, v in self.alpha.items()},
             float(self.gamma.detach()),
@@ -74,7 +74,7 @@ def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None =
 
     Needs gamma > 0 and beta >= gamma alpha, where mu* is unique and smooth as long as its support does not change.
     """
-    weights = attention if isinstance(attention, Weights) else Weights.of(attention)
+    weights = attention if isinstance(attention, Weights) else Weights.of(attention.on(pdg))
     now = weights.attention
     if now.gamma == 0:
         raise CapabilityError("mu* is differentiable for gamma > 0 only: at gamma = 0 it is not unique.")

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from dissonance import numerics, pictures
+from dissonance import numerics
+from dissonance.above import Picture, ask
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
@@ -221,12 +222,12 @@ class Inconsistency:
                 found[name] = max(0.0, found[name])  # what is negative is rounding, or a local minimum
         return found
 
-    def plot(self, **options: Any) -> pictures.Picture:
+    def plot(self, **options: Any) -> Picture:
         """The PDG as a picture, its arcs in the colours of blame; the options are those of `dissonance.draw`."""
-        return pictures.draw(self.pdg, **{"attention": self.attention, "blame": self} | options)
+        return ask("draw", self.pdg, **{"attention": self.attention, "blame": self} | options)
 
     def _repr_html_(self) -> str:
-        return pictures.html(self)
+        return ask("html", self)
 
     def __repr__(self) -> str:
         less = ", up to a constant" if self.up_to_constant else ""
@@ -273,8 +274,6 @@ def inconsistency(
 def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> None:
     if not isinstance(pdg, PDG):
         raise DissonanceError(f"expected a PDG, found {pdg!r}.")
-    if not isinstance(attention, Attention | None):
-        raise DissonanceError(f"expected an Attention, found {attention!r}.")
     values = [x for x in (theta or {}).values() if isinstance(x, Tensor)]  # pyright: ignore[reportUnnecessaryIsInstance]
     if any(map(is_functorch_wrapped_tensor, values)):
         raise CapabilityError(
@@ -306,7 +305,7 @@ def inconsistencies(
         for asked in zip(pdgs, attentions or nothing, thetas or nothing, strict=True):
             _check_arguments(*asked)
     given = zip(pdgs, attentions or nothing, strict=True)
-    attended = [Attention.uniform(p) if a is None else a for p, a in given]
+    attended = [Attention.of(a, p) for p, a in given]
     thetas = thetas or nothing
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
     components = [c for p in problems for c in p.components]

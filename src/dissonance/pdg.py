@@ -7,22 +7,24 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from dissonance import events, pictures
+from dissonance.above import Picture, ask
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.held import Held
 from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
-from dissonance.variables import Euclidean, Variable, as_tuple
+from dissonance.variables import Euclidean, Variable, as_tuple, shape
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 Theta = Mapping[str, Tensor]
+Names = str | Variable | Iterable[str | Variable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +40,26 @@ class Arc:
     sources: tuple[Variable, ...]
     targets: tuple[Variable, ...]
     cpd: CPD
+    beta: float = 1.0
+    counts: Tensor | None = None
 
     def __init__(
-        self, name: str, sources: Variable | Iterable[Variable], targets: Variable | Iterable[Variable], cpd: object
+        self,
+        name: str,
+        sources: Variable | Iterable[Variable],
+        targets: Variable | Iterable[Variable],
+        cpd: object,
+        *,
+        beta: float = 1.0,
+        counts: Tensor | None = None,
     ) -> None:
-        """`cpd` may be a CPD or anything a fixed `Table` can be made of."""
+        """`cpd` may be a CPD or anything a fixed `Table` can be made of.
+
+        `beta` is the confidence where an attention does not say otherwise. `counts`, of the shape of the table: how
+        often each setting was observed, if the table is the relative frequencies of a sample.
+        """
         sources, targets = as_tuple(sources), as_tuple(targets)
-        self.__dict__.update(name=name, sources=sources, targets=targets)
+        self.__dict__.update(name=name, sources=sources, targets=targets, beta=beta, counts=counts)
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
         if not targets:
@@ -58,6 +73,55 @@ class Arc:
         except DissonanceError as error:
             raise type(error)(f"{self}: {error}") from None
         self.__dict__["cpd"] = bound
+        if beta != 1.0 or counts is not None:
+            self._check_confidence()
+
+    @classmethod
+    def from_table(
+        cls,
+        name: str,
+        table: object,
+        *,
+        given: Names = (),
+        of: Names | None = None,
+        counts: bool | float | None = None,
+        confidence: float | None = None,
+        values: str | None = None,
+        pseudocount: float = 0.0,
+        variables: Iterable[Variable] = (),
+    ) -> Arc:
+        """The arc of a table with labels, which say where a number belongs; its order does not matter.
+
+        A crosstab (a frame with named axes), a Series, a long frame (a column a variable, and one headed p, percent or
+        count, or named by `values`), a wide one (columns headed `Buys=yes`), rows of data, or a mapping: {label: p},
+        {(label, label): p} or {label: {label: p}}, which needs `of`, the variables it is about (after those `given`).
+
+        `given`: what the belief is conditional on; columns headed `given X` say it, and so do rows that each sum to 1.
+        `of`: the variables the belief is about, all others by default; the rest of a joint table is added up.
+        `counts`: True if the numbers are counts, or the size of the sample that proportions are from; whole numbers
+        that do not sum to 1 or 100 are counts unasked. Counts n are believed with beta = n, the sum of all, unless
+        `confidence` says otherwise; `pseudocount` is added to each. Values are those of `variables`, or else the labels
+        in the order of the table.
+
+        >>> survey = Arc.from_table("survey", {"never": 30, "often": 10}, of="Buys")
+        >>> survey.cpd.table(), survey.beta
+        (tensor([0.7500, 0.2500], dtype=torch.float64), 40.0)
+        """
+        how = {"given": given, "of": of, "counts": counts, "confidence": confidence, "values": values}
+        return ask("from_table", name, table, **how, pseudocount=pseudocount, variables=tuple(variables))
+
+    def _check_confidence(self) -> None:
+        beta, counts = self.beta, self.counts
+        if isinstance(beta, bool) or not isinstance(beta, Real) or math.isnan(beta) or beta == -math.inf:
+            raise DissonanceError(f"{self}: beta must be a number or inf, found {beta!r}.")
+        self.__dict__["beta"] = float(beta)
+        if counts is not None and tuple(counts.shape) != shape(self.scope):
+            found, wanted = tuple(counts.shape), shape(self.scope)
+            raise DissonanceError(f"{self}: the counts have shape {found}, the table has {wanted}.")
+
+    def with_cpd(self, cpd: object) -> Arc:
+        """The same arc with another cpd; its counts are no longer what the table says, and are left out."""
+        return Arc(self.name, self.sources, self.targets, cpd, beta=self.beta)
 
     @cached_property
     def scope(self) -> tuple[Variable, ...]:
@@ -218,6 +282,19 @@ class PDG:
             other = PDG(other)
         return PDG(*self.arcs, *other.arcs, variables=(*self.variables, *other.variables))
 
+    def add(self, name: str, table: object, **options: Any) -> PDG:
+        """These beliefs and one more, from a table with labels; the options are those of `Arc.from_table`.
+
+        Its labels are those of the variables that are known already, in any order. A value that is new is added to a
+        variable, unless it reads like a misspelled one; tables that did not know it give it probability 0.
+
+        >>> pdg = PDG().add("press", {"yes": 0.3, "no": 0.7}, of="Rain")
+        >>> pdg = pdg.add("radio", {"no": 0.5, "yes": 0.5}, of="Rain")
+        >>> print(f"{inconsistency(pdg).upper:.4f}")
+        0.0426
+        """
+        return ask("merged", [self, PDG(Arc.from_table(name, table, **options))])
+
     def subgraph(self, *names: str) -> PDG:
         """Only these arcs; every variable stays."""
         return PDG(*(self[n] for n in names), variables=self.variables)
@@ -265,7 +342,7 @@ class PDG:
         Attended with beta = 1 its inconsistency is what is certain to be gained from betting against the beliefs; see
         `dissonance.coherence`, which also has regard to the confidence in each.
         """
-        return events.graph(beliefs, variables).pdg
+        return ask("graph", beliefs, variables).pdg
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
@@ -318,7 +395,7 @@ class PDG:
             value: object = torch.cat([p.detach().reshape(-1) for p in arc.cpd.parameters()])
         else:
             theta, value = Variable(f"Theta_{name}", len(settings)), 0
-        opened = Arc(name, (*arc.sources, theta), arc.targets, Explicit(arc.cpd, settings))
+        opened = Arc(name, (*arc.sources, theta), arc.targets, Explicit(arc.cpd, settings), beta=arc.beta)
         return self.replace(opened) + Arc(f"theta_{name}", (), theta, PointMass(value))
 
     def implicit(self, name: str) -> PDG:
@@ -335,7 +412,7 @@ class PDG:
         with torch.no_grad():
             for n, p in cpd.named_parameters():
                 p.copy_(setting[n])
-        closed = Arc(name, arc.sources[:-1], arc.targets, cpd)
+        closed = Arc(name, arc.sources[:-1], arc.targets, cpd, beta=arc.beta)
         arcs = (closed if a is arc else a for a in self.arcs if a is not pin)
         return PDG(*arcs, variables=(v for v in self.variables if v != theta))
 
@@ -351,12 +428,12 @@ class PDG:
             lines.append(visible(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}"))
         return "\n".join(lines + ["  ..."] * (m > 20))
 
-    def plot(self, **options: Any) -> pictures.Picture:
+    def plot(self, **options: Any) -> Picture:
         """The PDG as a picture: `plot().save("pdg.svg")`. The options are those of `dissonance.draw`."""
-        return pictures.draw(self, **options)
+        return ask("draw", self, **options)
 
     def _repr_html_(self) -> str:
-        return pictures.html(self)
+        return ask("html", self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text

@@ -124,7 +124,9 @@ class Component:
     def attention(self) -> Attention:
         """The weights of these arcs alone."""
         varying = {a.name: a.varying for a in self.arcs if a.varying is not None}
-        return Attention({a.name: a.beta for a in self.arcs}, {a.name: a.alpha for a in self.arcs}, self.gamma, varying)
+        return Attention.only(
+            {a.name: a.beta for a in self.arcs}, {a.name: a.alpha for a in self.arcs}, self.gamma, varying
+        )
 
     @cached_property
     def pdg(self) -> PDG:
@@ -339,6 +341,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
 
     An arc is dropped when beta = 0 and gamma alpha = 0; a variable when no remaining arc mentions it.
     """
+    attention = attention.on(pdg)
     attention.check(pdg)
     beta, alpha, gamma, varying = attention.beta, attention.alpha, attention.gamma, attention.varying
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]

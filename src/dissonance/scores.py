@@ -183,6 +183,7 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: The
     Where beta = gamma alpha the entropies of an arc cancel, and -beta E_mu[log p] is left.
     """
     pdg.check(theta)
+    attention = Attention.of(attention, pdg)
     attention.check(pdg)
     return unchecked_incompatibility(mu, pdg, attention, theta)
 

@@ -22,7 +22,7 @@ def test_a_mechanism_is_not_convex_because_another_is_heavy(big, beta):
         Arc("odd", X, Y, [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]),
         Arc("other", (), Y, [0.1, 0.2, 0.7]),
     )
-    attention = Attention({"big": big, "odd": beta, "other": 1.0}, {"odd": 1.0}, 1.0)
+    attention = Attention.only({"big": big, "odd": beta, "other": 1.0}, {"odd": 1.0}, 1.0)
     assert not prepare(pdg, attention).components[0].convex
     result = inconsistency(pdg, attention)
     assert result.lower == -math.inf and not result.converged
@@ -31,7 +31,7 @@ def test_a_mechanism_is_not_convex_because_another_is_heavy(big, beta):
 
 def test_weights_that_cancel_up_to_rounding_are_convex():
     pdg = PDG(Arc("p", X, Y, [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]), Arc("q", (), X, [0.3, 0.7]))
-    attention = Attention({"p": 0.3, "q": 1.0}, {"p": 3.0}, 0.1)  # 3 * 0.1 > 0.3
+    attention = Attention.only({"p": 0.3, "q": 1.0}, {"p": 3.0}, 0.1)  # 3 * 0.1 > 0.3
     assert prepare(pdg, attention).components[0].convex
     result = inconsistency(pdg, attention)
     assert result.converged
@@ -57,7 +57,7 @@ def test_upper_bounds_are_what_their_mu_scores():
             beta[f"p{j}"] = weight
             if gamma and rng.random() < 0.7:
                 alpha[f"p{j}"] = weight / gamma * (1 + float(rng.choice([0, -1e-3, 1e-7, 9e-7, 1e-3, 1e-16])))
-        pdg, attention = PDG(*arcs, variables=variables), Attention(beta, alpha, gamma)
+        pdg, attention = PDG(*arcs, variables=variables), Attention.only(beta, alpha, gamma)
         result = inconsistency(pdg, attention)
         blur = 1e-6 * max(1.0, abs(result.upper)) + 1e-13 * sum(beta.values())
         assert float(incompatibility(result.mu, pdg, attention)) == pytest.approx(result.upper, abs=blur), seed

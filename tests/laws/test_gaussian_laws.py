@@ -28,7 +28,7 @@ def case(seed: int, n: int = 3) -> tuple[PDG, Attention]:
         arcs.append(Arc(f"a{k}", s, t, LinearGaussian(rng.normal(size=(1, len(s))), rng.normal(), rng.uniform(0.3, 2))))
     alpha = {a.name: float(rng.uniform(0, 1)) for a in arcs}
     beta = {a.name: gamma * alpha[a.name] + float(rng.uniform(0.1, 2)) for a in arcs}
-    return PDG(*arcs, variables=variables), Attention(beta, alpha, gamma)
+    return PDG(*arcs, variables=variables), Attention.only(beta, alpha, gamma)
 
 
 @SOME

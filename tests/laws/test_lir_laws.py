@@ -49,7 +49,7 @@ def test_a_small_step_under_global_attention_lowers_the_global_inconsistency():
 def test_full_control_never_raises_the_inconsistency(gamma: float):
     free = [a.name for a in PDGS[0] if a.name != "AC"]
     beta = {a.name: 1.0 for a in PDGS[0]}
-    attention = Attention(beta, {"AC": 0.5}, gamma)
+    attention = Attention.only(beta, {"AC": 0.5}, gamma)
     for names in (free[:1], free[2:]):
         control = Control(dict.fromkeys(names, math.inf))
         for run in lirs(PDGS[:3], steps=2, attention=attention, control=control, trace=QUIET):
@@ -70,12 +70,12 @@ def attentions() -> list[Attention]:
     names = [a.name for a in PDGS[0]]
     ones = dict.fromkeys(names, 1.0)
     return [
-        Attention(ones),
-        Attention({n: 0.3 + i for i, n in enumerate(names)}, ones, 0.2),
-        Attention(ones | {"AB": 0.0, "CB": 0.0}),
-        Attention(ones | {"DC": math.inf}),
-        Attention(ones | {"BC": math.inf}, ones, 0.4),
-        Attention(ones | {"BC": -0.2}, {}, 0.0),
+        Attention.only(ones),
+        Attention.only({n: 0.3 + i for i, n in enumerate(names)}, ones, 0.2),
+        Attention.only(ones | {"AB": 0.0, "CB": 0.0}),
+        Attention.only(ones | {"DC": math.inf}),
+        Attention.only(ones | {"BC": math.inf}, ones, 0.4),
+        Attention.only(ones | {"BC": -0.2}, {}, 0.0),
     ]
 
 
@@ -105,4 +105,4 @@ def test_gradients_are_those_of_the_front_door():
 
 def replaced(a: Attention) -> Attention:
     """With some structure, so that mu* is unique and gradients agree."""
-    return Attention({n: abs(b) for n, b in a.beta.items()}, {}, max(a.gamma, 0.05))
+    return Attention.only({n: abs(b) for n, b in a.beta.items()}, {}, max(a.gamma, 0.05))

@@ -41,7 +41,7 @@ def as_factor_graph(case: Case) -> Case:
     """The same arcs with beta = gamma alpha."""
     alpha = {n: a + 0.5 for n, a in case.attention.alpha.items()}
     gamma = case.attention.gamma
-    return Case(case.pdg, Attention({n: gamma * a for n, a in alpha.items()}, alpha, gamma))
+    return Case(case.pdg, Attention.only({n: gamma * a for n, a in alpha.items()}, alpha, gamma))
 
 
 def given_data(case: Case) -> Case:
@@ -131,7 +131,7 @@ def lattice(rows: int, columns: int, size: int, gamma: float) -> Case:
     for j in range(0, columns, 12):
         arcs.append(Arc(f"hard {j}", (), v[0, j], np.append(0.95, np.full(size - 1, 0.05 / (size - 1)))))
         beta[f"hard {j}"] = math.inf
-    return Case(PDG(*arcs), Attention(beta, {a.name: 1.0 for a in arcs}, gamma))
+    return Case(PDG(*arcs), Attention.only(beta, {a.name: 1.0 for a in arcs}, gamma))
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.2])

@@ -115,7 +115,7 @@ def test_relabelling_values_and_names_does_not_matter(case: Case, random):
             p = p.index_select(axis, p.new_tensor(order[v]).long())
         arcs.append(Arc(f"new {a.name}", [new[v] for v in a.sources], [new[v] for v in a.targets], p))
     phi = case.attention
-    attention = Attention(
+    attention = Attention.only(
         {f"new {n}": b for n, b in phi.beta.items()}, {f"new {n}": x for n, x in phi.alpha.items()}, phi.gamma
     )
     relabelled = inconsistency(PDG(*arcs, variables=new.values()), attention)
@@ -140,11 +140,11 @@ def test_the_inconsistency_adds_over_components(one: Case, two: Case):
         pdg = renamed(case.pdg, prefix)
         b = {prefix + n: x + gamma for n, x in case.attention.beta.items()}
         a = {prefix + n: x for n, x in case.attention.alpha.items()}
-        parts.append((pdg, inconsistency(pdg, Attention(b, a, gamma))))
+        parts.append((pdg, inconsistency(pdg, Attention.only(b, a, gamma))))
         beta |= b
         alpha |= a
     (pdg1, first), (pdg2, second) = parts
-    both = inconsistency(pdg1 + pdg2, Attention(beta, alpha, gamma))
+    both = inconsistency(pdg1 + pdg2, Attention.only(beta, alpha, gamma))
     assert max(both.lower, first.lower + second.lower) <= min(both.upper, first.upper + second.upper)
 
 

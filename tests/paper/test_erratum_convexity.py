@@ -65,7 +65,7 @@ def evidence(likelihood: tuple[float, float]) -> PDG:
 
 @pytest.mark.parametrize(("likelihood", "expected"), [((0.9, 0.1), 0.105), ((0.5, 0.5), 0.693), ((0.1, 0.9), 0.105)])
 def test_evidence_is_not_quasi_convex_in_the_table(likelihood: tuple[float, float], expected: float):
-    result = inconsistency(evidence(likelihood), Attention({"p": 1.0, "Y=1": math.inf}))
+    result = inconsistency(evidence(likelihood), Attention.only({"p": 1.0, "Y=1": math.inf}))
     assert result.upper == pytest.approx(expected, abs=5e-4)
     assert exactly(result, -math.log(max(likelihood)))
 
@@ -84,7 +84,7 @@ def test_the_interior_version(above: tuple[float, float], expected: float):
 @pytest.mark.parametrize("hard", [True, False])
 def test_the_formula_of_evidence_with_structure(beta: float, gamma: float, hard: bool):
     likelihood = np.array([0.9, 0.3])
-    attention = Attention({"p": beta, "Y=1": math.inf if hard else 2.0}, {}, gamma)
+    attention = Attention.only({"p": beta, "Y=1": math.inf if hard else 2.0}, {}, gamma)
     result = inconsistency(evidence(tuple(likelihood)), attention)
     assert exactly(result, -gamma * math.log((likelihood ** (beta / gamma)).sum()))
     posterior = likelihood ** (beta / gamma) / (likelihood ** (beta / gamma)).sum()
@@ -118,7 +118,7 @@ def test_structure_without_a_kink_is_convex_in_one_conditional_table():
     def at(t: float) -> tuple[float, float]:
         table = torch.tensor([[1 - a, a] for a in (0.9 - 0.8 * t, 0.1 + 0.8 * t)])
         pdg = PDG(Arc("p", X, Y, Table(table)), Arc("Y=1", (), Y, PointMass(1)))
-        result = inconsistency(pdg, Attention({"p": 1.0, "Y=1": math.inf}, {"p": 1.0}, 1.0))
+        result = inconsistency(pdg, Attention.only({"p": 1.0, "Y=1": math.inf}, {"p": 1.0}, 1.0))
         return result.lower, result.upper
 
     assert at(0.5)[0] <= 0.5 * (at(0.0)[1] + at(1.0)[1])

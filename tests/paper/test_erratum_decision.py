@@ -37,7 +37,7 @@ def test_every_row_of_the_table(case):
         for action, expected in enumerate(row["inconsistency"]):
             beta_p, beta_b = float(row["beta_p"]), float(row["beta_b"])
             beta = {"p": beta_p, "a": math.inf, "tau": math.inf, "b": beta_b, "B=1": math.inf}
-            result = inconsistency(decision(case, action), Attention(beta))
+            result = inconsistency(decision(case, action), Attention.only(beta))
             slop = 1e-9 * max(1.0, abs(float(expected)))
             assert result.converged
             assert result.lower - slop <= float(expected) <= result.upper + slop, (row, action)
@@ -49,5 +49,5 @@ def test_every_row_of_the_table(case):
 def test_a_hard_belief_taken_literally_is_infinite_for_every_action(case):
     for action in range(len(case["tau"][0])):
         beta = dict.fromkeys(("a", "tau", "b", "B=1"), math.inf) | {"p": 1.0}
-        result = inconsistency(decision(case, action), Attention(beta))
+        result = inconsistency(decision(case, action), Attention.only(beta))
         assert result.lower == result.upper == math.inf

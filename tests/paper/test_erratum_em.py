@@ -64,14 +64,14 @@ def mixture(q: dict, p: np.ndarray) -> tuple[PDG, list[tuple[int, ...]]]:
 def test_every_step_of_em_is_the_inconsistency_less_the_entropy_of_the_data(solver: str):
     for q, p, expected in steps():
         pdg, data = mixture(q, p)
-        result = inconsistency(pdg, Attention({"d": inf, "q": inf, "p": 1.0}), solver=solver)
+        result = inconsistency(pdg, Attention.only({"d": inf, "q": inf, "p": 1.0}), solver=solver)
         assert result.converged and (solver != "auto" or result.solver == "pinned")
         slop = 1e-10  # of the vectors
         assert result.lower - slop <= expected - entropy_of_data(data) <= result.upper + slop
 
 
 def test_em_never_raises_the_inconsistency():
-    values = [inconsistency(mixture(q, p)[0], Attention({"d": inf, "q": inf, "p": 1.0})) for q, p, _ in steps()]
+    values = [inconsistency(mixture(q, p)[0], Attention.only({"d": inf, "q": inf, "p": 1.0})) for q, p, _ in steps()]
     assert all(after.lower <= before.upper for before, after in itertools.pairwise(values))
 
 
@@ -79,7 +79,8 @@ def test_a_hard_marginal_of_the_latent_leaves_the_coupling_free():
     for q, p, expected in steps()[1::2]:
         pdg, data = mixture(q, p)
         results = [
-            inconsistency(pdg, Attention({"d": inf, "q(Z)": inf, "p": 1.0}), solver=s) for s in ("auto", "clique-tree")
+            inconsistency(pdg, Attention.only({"d": inf, "q(Z)": inf, "p": 1.0}), solver=s)
+            for s in ("auto", "clique-tree")
         ]
         for result in results:
             assert result.converged and result.upper < expected - entropy_of_data(data) - 1e-4

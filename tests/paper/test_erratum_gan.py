@@ -37,7 +37,7 @@ def pdg_of(case) -> PDG:
 
 
 def focus(beta_d: float, beta_e: float) -> Attention:
-    return Attention({"c": inf, "x": inf, "D": beta_d, "e": beta_e})
+    return Attention.only({"c": inf, "x": inf, "D": beta_d, "e": beta_e})
 
 
 @each_case
@@ -88,7 +88,7 @@ def test_as_drawn_the_coupling_is_free_and_the_value_lower(case):
     literal = case["literal_marginal_arcs"]
     for name, expected in (("e", literal["e_only"]), ("D", literal["D_only"])):
         for solver in ("auto", "newton", "clique-tree", "joint"):
-            result = inconsistency(pdg, Attention({**hard, name: 1.0}), solver=solver)
+            result = inconsistency(pdg, Attention.only({**hard, name: 1.0}), solver=solver)
             assert result.lower - 1e-8 <= expected <= result.upper + 1e-8, solver
             assert result.upper < inconsistency(pdg_of(case), focus(float(name == "D"), float(name == "e"))).lower
     assert case["TV"] <= 0.5 and abs(literal["e_only"]) < 1e-8
@@ -106,6 +106,6 @@ def test_the_jensen_shannon_focus_as_drawn_is_zero_up_to_total_variation_one_hal
             Arc("x", (C, real, fake), x, Deterministic(lambda c, r, f: r if c == "real" else f)),
             Arc("e", x, C, np.full((2, 2), 0.5)),
         )
-        result = inconsistency(pdg, Attention({"real": inf, "fake": inf, "c": inf, "x": inf, "e": 1.0}))
+        result = inconsistency(pdg, Attention.only({"real": inf, "fake": inf, "c": inf, "x": inf, "e": 1.0}))
         assert (result.upper < 1e-6) is zero
         assert zero or result.lower > 1e-3

@@ -24,7 +24,7 @@ def test_the_structural_part_alone_is_not_convex():
     deficiency = [float(structural_deficiency(mu, pdg, alpha)) for mu in points]
     assert deficiency == pytest.approx([float(mu.entropy()) for mu in points])
     assert deficiency[1] > 0.5 * (deficiency[0] + deficiency[2]) + 0.3
-    attention = Attention({"p": 1.0, "q": 1.0}, alpha, 1.0)  # beta = gamma alpha: just convex enough
+    attention = Attention.only({"p": 1.0, "q": 1.0}, alpha, 1.0)  # beta = gamma alpha: just convex enough
     ends_and_middle = [float(incompatibility(mu, pdg, attention)) for mu in points]
     assert ends_and_middle[1] <= 0.5 * (ends_and_middle[0] + ends_and_middle[2]) + 1e-12
 
@@ -95,6 +95,6 @@ def test_the_divergence_of_an_arc_is_averaged_over_its_sources():
         p = rng.dirichlet(np.ones(2), size=2)
         rows = mu / mu.sum(1, keepdims=True)
         divergences = (rows * np.log(rows / p)).sum(1)
-        found = float(incompatibility(Joint((X, Y), mu), PDG(Arc("p", X, Y, p)), Attention({"p": 1.0})))
+        found = float(incompatibility(Joint((X, Y), mu), PDG(Arc("p", X, Y, p)), Attention.only({"p": 1.0})))
         assert found == pytest.approx(float(mu.sum(1) @ divergences))
         assert found != pytest.approx(float(divergences.sum()))

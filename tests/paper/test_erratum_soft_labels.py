@@ -32,7 +32,7 @@ def labelled(label: object) -> PDG:
 )
 def test_the_value_and_the_logit_gradient_of_a_soft_label(solver: str, beta: float, closed: float, mu: np.ndarray):
     pdg = labelled(LABEL)
-    result = inconsistency(pdg, Attention({"y": beta, "p": 1.0}), solver=solver)
+    result = inconsistency(pdg, Attention.only({"y": beta, "p": 1.0}), solver=solver)
     assert result.converged and result.lower - 1e-13 <= closed <= result.upper + 1e-13
     result.value.backward()
     np.testing.assert_allclose(pdg["p"].cpd.logits.grad, P - mu, atol=1e-6)
@@ -41,7 +41,7 @@ def test_the_value_and_the_logit_gradient_of_a_soft_label(solver: str, beta: flo
 def test_a_hard_label_gives_the_log_loss_whatever_its_weight():
     for beta in (0.1, 1.0, math.inf):
         pdg = labelled(PointMass("dog"))
-        result = inconsistency(pdg, Attention({"y": beta, "p": 1.0}))
+        result = inconsistency(pdg, Attention.only({"y": beta, "p": 1.0}))
         assert result.lower - 1e-13 <= -math.log(P[1]) <= result.upper + 1e-13
         result.value.backward()
         np.testing.assert_allclose(pdg["p"].cpd.logits.grad, P - np.array([0, 1, 0]), atol=1e-6)
@@ -50,4 +50,4 @@ def test_a_hard_label_gives_the_log_loss_whatever_its_weight():
 def test_neither_is_the_cross_entropy():
     cross_entropy = -float((LABEL * np.log(P)).sum())
     for beta in (1.0, math.inf):
-        assert inconsistency(labelled(LABEL), Attention({"y": beta, "p": 1.0})).upper < cross_entropy - 0.1
+        assert inconsistency(labelled(LABEL), Attention.only({"y": beta, "p": 1.0})).upper < cross_entropy - 0.1

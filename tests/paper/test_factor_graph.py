@@ -74,7 +74,7 @@ def test_tempering_by_gamma():
     pdg = PDG.from_factor_graph(factors)
     alpha = {f"phi{i}": 0.5 + 0.3 * i for i in range(1, 7)}
     gamma = 0.4
-    attention = Attention({n: gamma * a for n, a in alpha.items()}, alpha, gamma)
+    attention = Attention.only({n: gamma * a for n, a in alpha.items()}, alpha, gamma)
     powered = [(s, (phi / phi.sum()) ** a) for (s, phi), a in zip(factors, alpha.values(), strict=True)]
     product = gibbs(powered)
     for solver in ("auto", "newton", "clique-tree"):

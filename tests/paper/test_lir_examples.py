@@ -32,7 +32,7 @@ X = Variable("X", 3)
 def test_two_beliefs_meet_at_their_weighted_geometric_mean(r: float, s: float):
     """-(r+s) log sum p^(r/(r+s)) q^(s/(r+s)), and mu* proportional to the summand."""
     pdg = PDG(Arc("p", (), X, SoftmaxTable(P)), Arc("q", (), X, SoftmaxTable(Q)))
-    attention = Attention({"p": r, "q": s})
+    attention = Attention.only({"p": r, "q": s})
     p, q = (torch.tensor(x, dtype=torch.float64) for x in (P, Q))
     mean = p ** (r / (r + s)) * q ** (s / (r + s))
     foci = Cycle(Focus(attention, full_control("p")), Focus(attention, full_control("q")))
@@ -72,7 +72,7 @@ def test_expectation_maximisation_is_full_control_in_turn():
         Arc("x", Z, W, SoftmaxTable(likelihood)),
         Arc("q", W, Z, SoftmaxTable(torch.full((3, 2), 0.5, dtype=torch.float64))),
     )
-    attention = Attention({"d": math.inf, "q": math.inf, "z": 1.0, "x": 1.0})
+    attention = Attention.only({"d": math.inf, "q": math.inf, "z": 1.0, "x": 1.0})
     foci = Cycle(Focus(attention, full_control("q")), Focus(attention, full_control("z", "x")))
     run = lir(pdg, foci, steps=6, attention=attention)
     for _ in range(3):

@@ -80,4 +80,4 @@ def test_attention_to_some_arcs_underestimates_and_more_of_them_never_less(arcs:
     whole = inconsistency(pdg).upper
     names = [a.name for a in pdg.arcs]
     for some in itertools.combinations(names, arcs):
-        assert inconsistency(pdg, Attention(dict.fromkeys(some, 1.0))).lower <= whole
+        assert inconsistency(pdg, Attention.only(dict.fromkeys(some, 1.0))).lower <= whole

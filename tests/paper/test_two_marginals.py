@@ -37,7 +37,7 @@ def test_the_closed_form_and_the_geometric_mean(size: int, r: float, s: float, s
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.full(size, 0.7), size=2)
     mean = geometric_mean(p, q, r, s)
-    result = inconsistency(two(p, q), Attention({"p": r, "q": s}))
+    result = inconsistency(two(p, q), Attention.only({"p": r, "q": s}))
     exact = -(r + s) * math.log(mean.sum())
     slop = 1e-14 * (r + s)  # of the closed form itself
     assert result.converged and result.lower - slop <= exact <= result.upper + slop
@@ -49,7 +49,7 @@ def test_the_closed_form_and_the_geometric_mean(size: int, r: float, s: float, s
 @pytest.mark.parametrize("solver", GENERAL)
 def test_every_solver_finds_it_with_zeros_on_either_side(solver: str):
     p, q = np.array([0.0, 0.3, 0.5, 0.2]), np.array([0.6, 0.1, 0.3, 0.0])
-    result = inconsistency(two(p, q), Attention({"p": 0.5, "q": 2.0}), solver=solver)
+    result = inconsistency(two(p, q), Attention.only({"p": 0.5, "q": 2.0}), solver=solver)
     mean = geometric_mean(p, q, 0.5, 2.0)
     assert result.lower - 1e-14 <= -2.5 * math.log(mean.sum()) <= result.upper + 1e-14
     np.testing.assert_allclose(result.mu.marginal("X"), mean / mean.sum(), atol=1e-6)
@@ -59,7 +59,7 @@ def test_every_solver_finds_it_with_zeros_on_either_side(solver: str):
 @pytest.mark.parametrize("solver", GENERAL)
 def test_one_of_them_hard_leaves_the_kl_divergence(solver: str):
     p, q = np.array([0.2, 0.3, 0.5]), np.array([0.6, 0.1, 0.3])
-    result = inconsistency(two(p, q), Attention({"p": math.inf, "q": 2.0}), solver=solver)
+    result = inconsistency(two(p, q), Attention.only({"p": math.inf, "q": 2.0}), solver=solver)
     kl = 2.0 * float((p * np.log(p / q)).sum())
     assert result.lower - 1e-14 <= kl <= result.upper + 1e-14
     np.testing.assert_allclose(result.mu.marginal("X"), p, atol=1e-9)
@@ -69,11 +69,11 @@ def test_one_of_them_hard_leaves_the_kl_divergence(solver: str):
 @pytest.mark.parametrize("beta", [1.0, math.inf])
 def test_disjoint_supports_and_two_hard_beliefs_are_infinite(solver: str, beta: float):
     disjoint = inconsistency(
-        two(np.array([1.0, 0.0]), np.array([0.0, 1.0])), Attention({"p": beta, "q": 1.0}), solver=solver
+        two(np.array([1.0, 0.0]), np.array([0.0, 1.0])), Attention.only({"p": beta, "q": 1.0}), solver=solver
     )
     assert disjoint.lower == disjoint.upper == math.inf and disjoint.converged
     clash = inconsistency(
-        two(np.array([0.5, 0.5]), np.array([0.4, 0.6])), Attention({"p": math.inf, "q": math.inf}), solver=solver
+        two(np.array([0.5, 0.5]), np.array([0.4, 0.6])), Attention.only({"p": math.inf, "q": math.inf}), solver=solver
     )
     assert clash.lower == clash.upper == math.inf
 
@@ -85,6 +85,6 @@ def test_many_beliefs_are_their_weighted_geometric_mean_too():
     x = Variable("X", 4)
     pdg = PDG(*(Arc(f"p{i}", (), x, p) for i, p in enumerate(beliefs)))
     mean = np.exp((beta / beta.sum()) @ np.log(beliefs))
-    result = inconsistency(pdg, Attention({f"p{i}": b for i, b in enumerate(beta)}))
+    result = inconsistency(pdg, Attention.only({f"p{i}": b for i, b in enumerate(beta)}))
     assert result.lower - 1e-14 <= -beta.sum() * math.log(mean.sum()) <= result.upper + 1e-14
     np.testing.assert_allclose(result.mu.marginal("X"), mean / mean.sum(), atol=1e-6)

@@ -48,7 +48,7 @@ def build(model: Mapping[str, Any]) -> tuple[PDG, Attention]:
     ]
     beta = {a["name"]: float(a["beta"]) for a in model["arcs"]}
     alpha = {a["name"]: float(a["alpha"]) for a in model["arcs"]}
-    return PDG(*arcs, variables=known.values()), Attention(beta, alpha, model["gamma"])
+    return PDG(*arcs, variables=known.values()), Attention.only(beta, alpha, model["gamma"])
 
 
 @each_case

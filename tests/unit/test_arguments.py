@@ -42,10 +42,10 @@ def at(logits: torch.Tensor) -> torch.Tensor:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "beta": (lambda: Attention(beta={"p": "x"}), r"beta\['p'\] must be a number, found 'x'"),
-    "all of beta": (lambda: Attention(beta="x"), "beta is given arc by arc"),
-    "alpha": (lambda: Attention(alpha={"p": None}), r"alpha\['p'\] must be a number"),
-    "gamma": (lambda: Attention(gamma="x"), "gamma must be a number"),
+    "beta": (lambda: Attention.only(beta={"p": "x"}), r"beta\['p'\] must be a number, found 'x'"),
+    "all of beta": (lambda: Attention.only(beta="x"), "beta is given arc by arc"),
+    "alpha": (lambda: Attention.only(alpha={"p": None}), r"alpha\['p'\] must be a number"),
+    "gamma": (lambda: Attention.only(gamma="x"), "gamma must be a number"),
     "control": (lambda: Control({"p": "x"}), r"control\['p'\] must be a number"),
     "ragged": (lambda: Table([[0.5, 0.5], [1.0]]), "a table is an array of numbers"),
     "sparse": (lambda: Arc("p", X, Y, torch.eye(2).to_sparse()), "a dense tensor of real numbers"),

@@ -59,8 +59,8 @@ def test_repr_and_stats_tell_what_happened():
 
 def test_the_names_of_all_solvers_that_ran_are_reported():
     pdg = rivals() + Arc("z", (), Z, [0.5, 0.5])
-    assert inconsistency(pdg, Attention({"p": 1.0, "q": 1.0, "z": inf})).solver == "newton + pinned"
-    assert inconsistency(pdg, Attention()).solver == "auto"
+    assert inconsistency(pdg, Attention.only({"p": 1.0, "q": 1.0, "z": inf})).solver == "newton + pinned"
+    assert inconsistency(pdg, Attention.only()).solver == "auto"
 
 
 def test_an_unknown_solver_suggests_the_nearest():
@@ -140,7 +140,7 @@ def test_blame_in_closed_form():
 
 
 def test_an_unattended_arc_is_listed_and_innocent():
-    result = inconsistency(rivals() + Arc("r", (), X, [0.5, 0.5]), Attention({"p": 1.0, "q": 1.0}))
+    result = inconsistency(rivals() + Arc("r", (), X, [0.5, 0.5]), Attention.only({"p": 1.0, "q": 1.0}))
     row = result.by_arc()[2]
     assert (row.name, row.beta, row.contribution, row.saved_if_dropped) == ("r", 0, 0, 0) and row.divergence > 0
 
@@ -153,7 +153,7 @@ def test_dropping_an_arc_that_is_believed_never_costs_anything():
 
 
 def test_a_hard_arc_has_no_divergence_but_may_save_a_lot():
-    rows = {r.name: r for r in inconsistency(rivals(), Attention({"p": inf, "q": 1.0})).by_arc()}
+    rows = {r.name: r for r in inconsistency(rivals(), Attention.only({"p": inf, "q": 1.0})).by_arc()}
     kl = float((P * np.log(P / Q)).sum())
     assert rows["p"].divergence == rows["p"].contribution == 0
     assert rows["p"].saved_if_dropped == pytest.approx(kl, abs=1e-7)
@@ -203,7 +203,7 @@ def test_a_hard_arc_can_be_trained_too():
     optimiser = torch.optim.Adam(pdg.parameters(), lr=0.1)
     for _ in range(100):
         optimiser.zero_grad()
-        inconsistency(pdg, Attention({"p": inf, "q": 1.0})).value.backward()
+        inconsistency(pdg, Attention.only({"p": inf, "q": 1.0})).value.backward()
         optimiser.step()
     np.testing.assert_allclose(pdg["p"].cpd.table().detach(), [0.2, 0.3, 0.5], atol=1e-2)
 

@@ -195,7 +195,7 @@ def test_a_given_theta_changes_the_value_and_not_the_pdg(pdg: PDG):
     theta = {"rumour.logits": torch.log(torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64))}
     swapped = pdg.replace(Arc("rumour", X, Y, [HALF, HALF]))
     for beta in (1.0, math.inf):
-        phi = Attention({"prior": math.inf, "study": 1.0, "rumour": beta})
+        phi = Attention.only({"prior": math.inf, "study": 1.0, "rumour": beta})
         assert inconsistency(pdg, phi, theta=theta).upper == pytest.approx(inconsistency(swapped, phi).upper, abs=1e-9)
     np.testing.assert_allclose(pdg["rumour"].cpd.table().detach(), ROWS)
 

@@ -49,7 +49,7 @@ def only(pdg: PDG, attention: Attention) -> Component:
 
 def test_an_arc_without_weight_is_dropped_with_the_variables_only_it_mentions():
     pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", A, B, rows(2, 3)))
-    problem = prepare(pdg, Attention({"a": 1.0}, {"b": 1.0}, gamma=0.0))
+    problem = prepare(pdg, Attention.only({"a": 1.0}, {"b": 1.0}, gamma=0.0))
     assert [a.name for c in problem.components for a in c.arcs] == ["a"]
     assert problem.free == (B,)
 
@@ -74,15 +74,15 @@ def test_components_are_those_of_the_graph_in_the_order_of_their_first_arcs():
 
 def test_an_arc_with_structural_weight_only_is_kept_when_gamma_is_positive():
     pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", A, B, rows(2, 3)))
-    problem = prepare(pdg, Attention({"a": 1.0}, {"b": 1.0}, gamma=0.5))
+    problem = prepare(pdg, Attention.only({"a": 1.0}, {"b": 1.0}, gamma=0.5))
     assert [a.name for c in problem.components for a in c.arcs] == ["a", "b"]
     assert problem.free == ()
 
 
 def test_every_unmentioned_variable_costs_minus_gamma_log_of_its_size():
     pdg = PDG(Arc("a", (), A, rows(2)), variables=(A, B, C))
-    assert prepare(pdg, Attention({"a": 1.0}, gamma=0.7)).constant == pytest.approx(-0.7 * math.log(6), abs=1e-15)
-    assert prepare(pdg, Attention({"a": 1.0}, gamma=0.0)).constant == 0
+    assert prepare(pdg, Attention.only({"a": 1.0}, gamma=0.7)).constant == pytest.approx(-0.7 * math.log(6), abs=1e-15)
+    assert prepare(pdg, Attention.only({"a": 1.0}, gamma=0.0)).constant == 0
 
 
 def test_arcs_that_share_no_variable_are_in_different_components():
@@ -110,14 +110,14 @@ def test_preparing_does_not_touch_the_arguments():
 
 def test_weights_of_arcs_with_the_same_sources_and_targets_add_up():
     pdg = PDG(Arc("p", A, (B, C), rows(2, 6).reshape(2, 3, 2)), Arc("q", A, (C, B), rows(2, 6).reshape(2, 2, 3)))
-    component = only(pdg, Attention({"p": 0.2, "q": 1.5}, {"p": 1.0, "q": 0.5}, gamma=0.6))
+    component = only(pdg, Attention.only({"p": 0.2, "q": 1.5}, {"p": 1.0, "q": 0.5}, gamma=0.6))
     assert component.weights == {(frozenset("A"), frozenset("BC")): pytest.approx(1.7 - 0.6 * 1.5)}
     assert component.convex  # though p alone would not be
 
 
 def test_a_hard_arc_takes_the_entropy_term_of_its_mechanism_away():
     pdg = PDG(Arc("p", A, B, rows(2, 3)), Arc("q", A, B, rows(2, 3, seed=1)), Arc("a", (), A, rows(2)))
-    component = only(pdg, Attention({"p": inf, "q": -1.0, "a": 1.0}, {"p": 1.0}, gamma=0.3))
+    component = only(pdg, Attention.only({"p": inf, "q": -1.0, "a": 1.0}, {"p": 1.0}, gamma=0.3))
     assert set(component.weights) == {(frozenset(), frozenset("A"))}
     assert component.convex
 
@@ -127,12 +127,12 @@ def test_a_hard_arc_takes_the_entropy_term_of_its_mechanism_away():
 )
 def test_convex_means_beta_at_least_gamma_alpha(beta: float, gamma: float, convex: bool):
     pdg = PDG(Arc("p", A, B, rows(2, 3)), Arc("a", (), A, rows(2)))
-    assert only(pdg, Attention({"p": beta, "a": 1.0}, {"p": 1.0}, gamma)).convex is convex
+    assert only(pdg, Attention.only({"p": beta, "a": 1.0}, {"p": 1.0}, gamma)).convex is convex
 
 
 def test_disbelief_in_the_impossible_is_not_convex():
     pdg = PDG(Arc("p", (), A, [0.0, 1.0]), Arc("q", (), A, [0.5, 0.5]))
-    assert not only(pdg, Attention({"p": -0.5, "q": 1.0})).convex
+    assert not only(pdg, Attention.only({"p": -0.5, "q": 1.0})).convex
 
 
 # -- pinning -----------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_disbelief_in_the_impossible_is_not_convex():
 
 def pinned(pdg: PDG, **beta: float) -> list[str] | None:
     """The names of the arcs that pin mu, or None."""
-    found = only(pdg, Attention({a.name: beta.get(a.name, inf) for a in pdg.arcs})).pinned
+    found = only(pdg, Attention.only({a.name: beta.get(a.name, inf) for a in pdg.arcs})).pinned
     return None if found is None else [a.name for a in found]
 
 
@@ -265,10 +265,10 @@ def test_an_attended_continuous_arc_is_named_in_the_error_and_may_be_left_out():
         CapabilityError, match=r"arc 'at' \(-> X\) cannot be tabulated: X is Euclidean\(3\).*beta\['at'\]"
     ):
         inconsistency(pdg)
-    assert inconsistency(pdg, Attention({"a": 1.0})).upper == pytest.approx(0, abs=1e-12)
+    assert inconsistency(pdg, Attention.only({"a": 1.0})).upper == pytest.approx(0, abs=1e-12)
 
 
 def test_attention_to_an_unknown_arc_suggests_the_nearest():
     pdg = PDG(Arc("study", (), A, rows(2)))
     with pytest.raises(DissonanceError, match=r"no arc named 'studdy'. Did you mean 'study'"):
-        prepare(pdg, Attention({"studdy": 1.0}))
+        prepare(pdg, Attention.only({"studdy": 1.0}))

@@ -53,8 +53,8 @@ def test_an_unattended_arc_costs_nothing_even_if_infinite():
 
 def test_a_hard_arc_is_all_or_nothing():
     pdg = PDG(Arc("p", (), X, [0.25, 0.75]))
-    assert float(incompatibility(Joint([X], [0.25, 0.75]), pdg, Attention({"p": inf}))) == 0
-    assert float(incompatibility(Joint([X], [0.26, 0.74]), pdg, Attention({"p": inf}))) == inf
+    assert float(incompatibility(Joint([X], [0.25, 0.75]), pdg, Attention.only({"p": inf}))) == 0
+    assert float(incompatibility(Joint([X], [0.26, 0.74]), pdg, Attention.only({"p": inf}))) == inf
 
 
 def test_a_hard_arc_that_holds_up_to_rounding_costs_nothing():
@@ -64,20 +64,20 @@ def test_a_hard_arc_that_holds_up_to_rounding_costs_nothing():
         s, t = Variable("S", 3), Variable("T", 4)
         pdg = PDG(Arc("a", (), s, a), Arc("b", s, t, b))
         mu = Joint([s, t], a[:, None] * b)
-        assert float(incompatibility(mu, pdg, Attention({"a": inf, "b": inf}))) == 0
+        assert float(incompatibility(mu, pdg, Attention.only({"a": inf, "b": inf}))) == 0
 
 
 def test_mass_on_what_a_hard_arc_calls_impossible_is_infinite_however_small():
     pdg = PDG(Arc("p", (), X, [1.0, 0.0]))
-    assert float(incompatibility(Joint([X], [1.0, 1e-12]), pdg, Attention({"p": inf}))) == inf
+    assert float(incompatibility(Joint([X], [1.0, 1e-12]), pdg, Attention.only({"p": inf}))) == inf
 
 
 def test_a_contradiction_outweighs_disbelief():
     pdg = PDG(Arc("p", (), X, [1.0, 0.0]), Arc("q", (), X, [1.0, 0.0]), Arc("r", (), X, [0.5, 0.5]))
     mu = Joint([X], [0.4, 0.6])
-    assert float(incompatibility(mu, pdg, Attention({"p": -1.0}))) == -inf
-    assert float(incompatibility(mu, pdg, Attention({"p": -1.0, "q": 1.0}))) == inf
-    assert float(incompatibility(mu, pdg, Attention({"p": -1.0, "r": inf}))) == inf
+    assert float(incompatibility(mu, pdg, Attention.only({"p": -1.0}))) == -inf
+    assert float(incompatibility(mu, pdg, Attention.only({"p": -1.0, "q": 1.0}))) == inf
+    assert float(incompatibility(mu, pdg, Attention.only({"p": -1.0, "r": inf}))) == inf
 
 
 def test_with_no_arcs_the_deficiency_is_minus_the_entropy():
@@ -89,8 +89,8 @@ def test_gamma_zero_ignores_structure_and_alpha_zero_ignores_an_arc():
     pdg = PDG(Arc("p", X, Y, [[0.9, 0.1], [0.2, 0.8]]))
     mu = Joint([X, Y], [[0.1, 0.2], [0.3, 0.4]])
     oinc = float(observational_incompatibility(mu, pdg, {"p": 2.0}))
-    assert float(incompatibility(mu, pdg, Attention({"p": 2.0}, {"p": 1.0}))) == oinc
-    assert float(incompatibility(mu, pdg, Attention({"p": 2.0}, {}, 0.5))) == pytest.approx(
+    assert float(incompatibility(mu, pdg, Attention.only({"p": 2.0}, {"p": 1.0}))) == oinc
+    assert float(incompatibility(mu, pdg, Attention.only({"p": 2.0}, {}, 0.5))) == pytest.approx(
         oinc - 0.5 * float(mu.entropy())
     )
 
@@ -109,12 +109,12 @@ def test_scores_at_another_theta():
     pdg = PDG(Arc("p", (), X, SoftmaxTable([0.5, 0.5])))
     theta = {"p.logits": torch.log(torch.tensor([0.2, 0.8], dtype=torch.float64))}
     mu = Joint([X], [0.2, 0.8])
-    assert float(incompatibility(mu, pdg, Attention({"p": 1.0}), theta)) == pytest.approx(0, abs=1e-15)
+    assert float(incompatibility(mu, pdg, Attention.only({"p": 1.0}), theta)) == pytest.approx(0, abs=1e-15)
 
 
 def test_an_unknown_arc_in_the_attention_is_an_error():
     with pytest.raises(DissonanceError, match="no arc named 'q'"):
-        incompatibility(Joint([X], [0.5, 0.5]), PDG(Arc("p", (), X, [0.5, 0.5])), Attention({"q": 1.0}))
+        incompatibility(Joint([X], [0.5, 0.5]), PDG(Arc("p", (), X, [0.5, 0.5])), Attention.only({"q": 1.0}))
 
 
 def test_any_mu_scores_at_least_the_inconsistency():

@@ -110,7 +110,7 @@ def test_a_joint_does_not_change_with_what_it_was_made_of():
 
 
 @pytest.mark.parametrize(
-    "attention", [None, Attention({"q": 1.0, "r": 1.0}), Attention({"p": inf, "q": inf, "r": 1.0})]
+    "attention", [None, Attention.only({"q": 1.0, "r": 1.0}), Attention.only({"p": inf, "q": inf, "r": 1.0})]
 )
 def test_blame_after_a_step_of_an_optimiser_is_that_of_before(attention):
     pdg = learnable()
@@ -149,7 +149,7 @@ def test_a_second_derivative_is_right_where_hard_arcs_make_mu():
     logits = pdg["p"].cpd.logits
 
     def slope(at: torch.Tensor) -> torch.Tensor:
-        result = inconsistency(pdg, Attention({"p": inf, "q": 1.0}), theta={"p.logits": at})
+        result = inconsistency(pdg, Attention.only({"p": inf, "q": 1.0}), theta={"p.logits": at})
         return torch.autograd.grad(result.value, at, create_graph=True)[0]
 
     at = logits.detach().clone().requires_grad_()

@@ -186,28 +186,28 @@ def _known(name: str) -> tuple[PDG, Attention, float]:
     p, q = [0.9, 0.1], [0.3, 0.7]
     two = PDG(Arc("p", (), x, p), Arc("q", (), x, q))
     middle = -2 * math.log(sum(math.sqrt(a * b) for a, b in zip(p, q, strict=True)))
-    hard = Attention(beta={"p": math.inf, "q": 1.0})
+    hard = Attention.only(beta={"p": math.inf, "q": 1.0})
     one = {"p": 1.0, "q": 1.0}
     if name in ("pinned", "sampled"):
         return two, hard, sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
     if name == "sum-product":
-        return two, Attention(one, one, 1.0), -math.log(sum(a * b for a, b in zip(p, q, strict=True)))
+        return two, Attention.only(one, one, 1.0), -math.log(sum(a * b for a, b in zip(p, q, strict=True)))
     if name == "given":
         rows = [[0.7, 0.3], [0.4, 0.6]]
         three = PDG(Arc("p", (), x, p), Arc("q", x, y, rows), Arc("r", (), y, q))
-        attention = Attention({"p": math.inf, "q": 1.0, "r": 1.0}, one | {"r": 1.0}, 1.0)
+        attention = Attention.only({"p": math.inf, "q": 1.0, "r": 1.0}, one | {"r": 1.0}, 1.0)
         sums = [sum(a * b for a, b in zip(row, q, strict=True)) for row in rows]
         return three, attention, -sum(a * math.log(s) for a, s in zip(p, sums, strict=True))
     if name == "gaussian":
         far = [Arc(n, (), z, LinearGaussian(b=[b], Sigma=[[1.0]])) for n, b in (("p", 0.0), ("q", 1.0))]
-        return PDG(*far), Attention(one), 0.25
+        return PDG(*far), Attention.only(one), 0.25
     if name == "at-points":
         layer = torch.nn.Linear(1, 2, dtype=torch.float64)  # of 0, it says p
         with torch.no_grad():
             layer.bias.copy_(torch.log(torch.tensor(p)))
         pdg = PDG(Arc("z", (), z, PointMass([0.0])), Arc("p", z, x, NeuralCategorical(layer)), Arc("q", (), x, q))
-        return pdg, Attention(one | {"z": math.inf}), middle
-    return two, Attention(one), middle
+        return pdg, Attention.only(one | {"z": math.inf}), middle
+    return two, Attention.only(one), middle
 
 
 def ways() -> dict[str, list[str]]:

@@ -93,7 +93,7 @@ class Graph:
         beta = {a.name: math.inf for a in self.facts}
         said = (b for b in self.beliefs if not b.is_fact)
         beta |= {h.arc.name: b.beta for h, b in zip(self.held, said, strict=True)}
-        return Attention(beta)
+        return Attention.only(beta)
 
     # -- events ----------------------------------------------------------------------------------------------------
 

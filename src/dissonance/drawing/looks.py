@@ -94,13 +94,13 @@ def foci_by_name(focus: Foci | None) -> dict[str, Focus]:
 
 
 def shown_attention(pdg: PDG, foci: Mapping[str, Focus], blame: Blame | None) -> Attention:
-    """What the widths mean by default: the attention blame was found with, the most of any focus, or 1."""
+    """What the widths mean by default: the attention blame was found with, the most of any focus, or the arcs' own."""
     if isinstance(blame, Inconsistency):
         return blame.attention
     if not foci:
-        return Attention.uniform(pdg)
+        return Attention.of(None, pdg)
     betas = [f.attention.beta for f in foci.values()]
-    return Attention({a.name: max((b.get(a.name, 0.0) for b in betas), key=abs) for a in pdg.arcs})
+    return Attention.only({a.name: max((b.get(a.name, 0.0) for b in betas), key=abs) for a in pdg.arcs})
 
 
 def blames(pdg: PDG, blame: Blame | None) -> dict[str, float] | None:

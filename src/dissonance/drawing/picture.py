@@ -91,10 +91,10 @@ def draw(
         raise SizeError(
             f"a picture of {found} could not be read (at most {MOST} in all). Draw a part: PDG(*some_arcs)."
         )
-    foci = foci_by_name(focus)
+    foci = {name: f.on(pdg) for name, f in foci_by_name(focus).items()}
     for f in foci.values():
         f.check(pdg)
-    attention = attention or shown_attention(pdg, foci, blame)
+    attention = shown_attention(pdg, foci, blame) if attention is None else Attention.of(attention, pdg)
     attention.check(pdg)
     blamed = blames(pdg, blame)
     named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}

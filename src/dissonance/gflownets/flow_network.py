@@ -116,7 +116,7 @@ def surprisal_attention(balance: Balance | str = "ModTB", *, held: bool = True) 
     chosen = balance_named(balance)
     signs = {"F": -1.0, "B": 1.0, **({"flow": -1.0, "flow'": 1.0} if chosen.states else {})}
     varying = {name: Varying(Surprise(chosen, sign), held) for name, sign in signs.items()}
-    return Attention(dict.fromkeys(("Q", "i", "at"), math.inf) | dict.fromkeys(signs, 1.0), varying=varying)
+    return Attention.only(dict.fromkeys(("Q", "i", "at"), math.inf) | dict.fromkeys(signs, 1.0), varying=varying)
 
 
 @dataclass(frozen=True)

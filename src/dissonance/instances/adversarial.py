@@ -38,7 +38,7 @@ def adversarial_examples(
     with that rate. A negative weight is disbelief: x' then flees from y, which may be the true labels.
     """
     pdg = attacked(p, x, y, y, sigma)
-    attention = Attention({"y'": inf, "x'": inf, "x": closeness, "p": weight})
+    attention = Attention.only({"y'": inf, "x'": inf, "x": closeness, "p": weight})
     control = Control({"x'": rate * len(x)})
 
     def read(run: Run) -> Tensor:
@@ -124,9 +124,9 @@ def adversarial_training(
         pdg = pdg.explicit("p")
         pdg += Arc("prior", (), pdg.variable("Theta_p"), Distributed(_Standard(pdg.variable("Theta_p"))))
         mover, known = "theta_p", {"theta_p": inf}
-    near = Focus(Attention({"y": inf, "x'": inf, "x": 1.0}), Control({"x'": batch * sigma**2}))
-    green = Attention({"y'": inf, "x'": inf, "x": closeness, "p": weight, **known})
-    blue = Attention({"y": inf, "x'": inf, "p": 1.0, **known, **({"prior": prior} if prior else {})})
+    near = Focus(Attention.only({"y": inf, "x'": inf, "x": 1.0}), Control({"x'": batch * sigma**2}))
+    green = Attention.only({"y'": inf, "x'": inf, "x": closeness, "p": weight, **known})
+    blue = Attention.only({"y": inf, "x'": inf, "p": 1.0, **known, **({"prior": prior} if prior else {})})
     attack = Focus(green, Control({"x'": attack_rate * batch}))
     patch = Focus(blue, Control({mover: rate}))
     refocus = Attacks(x, y, pdg.variable("Y").size, (near, attack, patch), batch, attacks, weight < 0)

@@ -72,7 +72,7 @@ def classification(
         Arc("p", inputs, labels, NeuralCategorical(p)),
         Arc("y", (), labels, SoftmaxTable(y)),
     )
-    return Classification(pdg, Attention({"x": inf, "p": weight, "y": confidence}))
+    return Classification(pdg, Attention.only({"x": inf, "p": weight, "y": confidence}))
 
 
 def stochastic_gradient_descent(
@@ -103,7 +103,7 @@ def stochastic_gradient_descent(
         if confidence != inf:
             raise DissonanceError("labels in doubt (a finite confidence) must be distributions, one a row.")
         pdg = PDG(Arc("d", (), (inputs, labels), Data(x[:batch], y[:batch])), classifier)
-        attention = Attention({"d": inf, "p": 1.0})
+        attention = Attention.only({"d": inf, "p": 1.0})
         columns = {"d.rows0": x, "d.rows1": y}
         Data(x, y).bind((), (inputs, labels))  # all of them must be values
     else:
@@ -114,7 +114,7 @@ def stochastic_gradient_descent(
             Arc("y", row, labels, Table(y[:batch])),
             classifier,
         )
-        attention = Attention({"d": inf, "x": inf, "y": confidence, "p": 1.0})
+        attention = Attention.only({"d": inf, "x": inf, "y": confidence, "p": 1.0})
         columns = {"x.f.rows": x, "y.p": y.to(torch.float64)}
     refocus = Batches([Focus(attention, control)], columns, batch)
     return Instance(pdg, refocus, lambda run: trained_network(run.pdg), attention, control, "step", QUIET)

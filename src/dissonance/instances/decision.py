@@ -145,7 +145,7 @@ def _attention(confidence: float, faith: float) -> Attention:
     if limit and confidence > 0:
         hard += ["possible", "Possible=1"]
     soft = {"p": 0.0 if limit else confidence, "b": 1.0 if limit else faith}
-    return Attention({n: inf for n in hard} | soft)
+    return Attention.only({n: inf for n in hard} | soft)
 
 
 def _chosen(problem: DecisionProblem, run: Run, confidence: float, faith: float) -> Decision:

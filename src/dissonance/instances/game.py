@@ -103,7 +103,7 @@ def _soft(name: str, outcome: Variable, satisfied: Variable, log_p: Sequence[flo
 
 
 def _focus(own: str, other: str, soft: str, satisfied: str, control: float) -> Focus:
-    return Focus(Attention({own: inf, other: inf, "tau": inf, soft: 1.0, satisfied: inf}), Control({own: control}))
+    return Focus(Attention.only({own: inf, other: inf, "tau": inf, soft: 1.0, satisfied: inf}), Control({own: control}))
 
 
 def _read(problem: DecisionProblem, run: Run, informed: str | None) -> Game:

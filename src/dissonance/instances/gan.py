@@ -81,11 +81,11 @@ class _Same(nn.Module):
 
 def belief(discriminator: float, even: float) -> Attention:
     """Attention beta_D and beta_e: what each player makes of the discriminator, and of "it could be either"."""
-    return Attention({"c": inf, "x": inf, "D": discriminator, "e": even})
+    return Attention.only({"c": inf, "x": inf, "D": discriminator, "e": even})
 
 
 DISCRIMINATE, GENERATE = belief(1.0, -1.0), belief(-1.0, 1.0)
-PRETEND = Attention({"g": inf, "claim": inf, "D": 1.0, "e": -1.0})
+PRETEND = Attention.only({"g": inf, "claim": inf, "D": 1.0, "e": -1.0})
 
 
 def gan(

@@ -51,7 +51,7 @@ def transformer(
         raise DissonanceError(f"x' has shape {tuple(start.shape)}; ({n}, {wide}) is needed.")
     pdg, heard = _bipartite(layer, x, start)
     points = [a.name for a in pdg if isinstance(a.cpd, PointMass)]
-    attention = Attention({**dict.fromkeys(points, inf), **heard})
+    attention = Attention.only({**dict.fromkeys(points, inf), **heard})
     chi = Control({name: control for name in points if name.startswith("x'")})
 
     def read(run: Run) -> Tensor:
@@ -158,7 +158,7 @@ def transformer_training(
         Arc("data", (), (before, after), Data(x.flatten(1), y.flatten(1))),
         Arc("layer", before, after, LayerArcs(layer, attention)),
     )
-    focus = Attention({"data": inf, "layer": 1.0})
+    focus = Attention.only({"data": inf, "layer": 1.0})
     chi = Control({f"layer.{name}": c for name, c in control.items()})
 
     def read(run: Run) -> SelfAttention:

@@ -94,7 +94,7 @@ def vae(
         Arc("prior", (), z, StandardNormal() if prior is None else prior),
         Arc("p", z, x, decoder),
     )
-    attention = Attention({"d": inf, "q": inf, "prior": beta, "p": 1.0}, {"prior": 1.0, "p": 1 / beta}, beta)
+    attention = Attention.only({"d": inf, "q": inf, "prior": beta, "p": 1.0}, {"prior": 1.0, "p": 1 / beta}, beta)
     chi = Control({"q": control, "p": control})
     refocus = Batches([Focus(attention, chi)], {"d.rows0": rows}, batch)
 

@@ -135,7 +135,7 @@ def variational(
 
 def _attention(model: Iterable[str], hard: Iterable[str]) -> Attention:
     names = list(model)
-    return Attention(dict.fromkeys(names, 1.0) | dict.fromkeys(hard, inf), dict.fromkeys(names, 1.0), 1.0)
+    return Attention.only(dict.fromkeys(names, 1.0) | dict.fromkeys(hard, inf), dict.fromkeys(names, 1.0), 1.0)
 
 
 def _focus(model: PDG, b: Block, seen: Sequence[Arc], control: float) -> Focus:

@@ -36,14 +36,16 @@ class Format:
     module: str
     suffixes: tuple[str, ...]
     begins: re.Pattern[bytes]
+    named: bool = False
+    """Whether what is in the file is named after it."""
 
     @property
     def _home(self) -> Any:
         return import_module(f"dissonance.io.{self.module}")
 
-    def read(self, content: bytes, learnable: bool) -> tuple[PDG, Focus]:
-        """The PDG and the focus of a file's content."""
-        return self._home.from_bytes(content, learnable)
+    def read(self, content: bytes, learnable: bool, name: str = "table") -> tuple[PDG, Focus]:
+        """The PDG and the focus of the content of a file of that name."""
+        return self._home.from_bytes(content, learnable, *((name,) if self.named else ()))
 
     def write(self, pdg: PDG, focus: Focus) -> bytes:
         """The content of a file that describes the PDG and the focus."""
@@ -55,15 +57,19 @@ FORMATS = {
     "bif": Format("bif", (".bif",), re.compile(rb"(?:network|variable|probability)\b|//|/\*")),
     "xmlbif": Format("xmlbif", (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
     "uai": Format("uai", (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
+    "csv": Format("csv_table", (".csv",), re.compile(rb"[^\r\n{<]*,"), named=True),
     "replicate": Format("authors", (), re.compile(rb"(?!)")),
 }
 """By name. "json" reads our files and the authors' replicates, whose keys tell them apart; it writes ours."""
+
+KNOWN_SUFFIXES = (".gz", *(s for f in FORMATS.values() for s in f.suffixes))
 
 
 def load(source: files.Source, *, learnable: bool = False, format: str | None = None) -> tuple[PDG, Focus]:
     """The PDG and the focus that a file describes; "-" is standard input.
 
-    The suffix says which format (.json, .bif, .xmlbif, .uai, each also with .gz); without a known one the content does.
+    The suffix says which format (.json, .bif, .xmlbif, .uai, .csv, each also with .gz); without a known one the content
+    does.
     `format` overrides both. An arc is a fixed `Table`, or a `SoftmaxTable` if the file gives it control; `learnable`
     makes all of them so. Whatever is wrong with the file is a FormatError of one line.
 
@@ -76,9 +82,17 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
     try:
         limits.check_parts(content)
         with uncollected():
-            return (chosen or _format_of(source, content)).read(content, learnable)
+            return (chosen or _format_of(source, content)).read(content, learnable, source_name(where))
     except DissonanceError as error:
         raise _placed(error, where) from None
+
+
+def source_name(where: str) -> str:
+    """What the beliefs of a file are known by: its name without folder and suffix."""
+    path = Path(where)
+    while path.suffix.lower() in KNOWN_SUFFIXES:
+        path = path.with_suffix("")
+    return path.name
 
 
 def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, format: str | None = None) -> None:
@@ -106,8 +120,8 @@ def encode(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *
         chosen = named or _by_suffix(path) or FORMATS["json"]
         if focus is None:
             factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
-            focus = Focus(Attention.uniform(pdg, gamma=1.0 if factors else 0.0))
-        return chosen.write(pdg, focus)
+            focus = Focus(Attention(gamma=1.0 if factors else 0.0))
+        return chosen.write(pdg, focus.on(pdg))
     except (DissonanceError, UnicodeEncodeError) as error:
         raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None
 

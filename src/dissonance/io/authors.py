@@ -70,7 +70,7 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             arcs.append(strict.arc(e.label, e.src_atoms, e.tgt_atoms, tables[e.label], known, learnable))
     pdg = PDG(*arcs, variables=known.values())
     edges = replicate.graph.edges
-    return pdg, Focus(Attention({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
+    return pdg, Focus(Attention.only({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
 
 
 def _keys(part: object) -> int:

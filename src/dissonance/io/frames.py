@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.io.network import labelled, table_rows
+from dissonance.io.tables import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, from_table, of_columns, plain
 from dissonance.pdg import Arc
-from dissonance.variables import Variable, as_tuple, shape
+from dissonance.variables import Variable, as_tuple
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,54 +33,75 @@ def _axis(pd: Any, variables: Sequence[Variable]) -> Any:
     return pd.MultiIndex.from_product([v.finite.labels for v in variables], names=[v.name for v in variables])
 
 
-def from_pandas(name: str, frame: pd.DataFrame, variables: Sequence[Variable] = ()) -> Arc:
-    """The arc whose table a frame shows: the names of its index are the sources, those of its columns the targets.
+def from_pandas(name: str, table: pd.DataFrame | pd.Series, variables: Sequence[Variable] = (), **options: Any) -> Arc:
+    """The arc that a frame or a Series shows; the options are those of `Arc.from_table`.
 
-    Labels are those of `variables`, or else those of the frame in their order; every combination must be there, in any
-    order, and once.
+    What `to_pandas` makes of an arc comes back as the same arc: rows that each sum to 1 are given what is along them.
     """
+    _pandas("from_pandas")
+    return from_table(name, table, variables=variables, **options)
+
+
+def cells(name: str, table: Any, of: tuple[str, ...], values: str | None) -> Cells:
+    """A frame or a Series taken apart: named axes are variables; without names, its columns are read as in a file."""
     pd = _pandas("from_pandas")
-    if not isinstance(frame, pd.DataFrame):
-        raise DissonanceError(f"arc {name!r}: expected a data frame, found a {type(frame).__name__}.")
-    known = {v.name: v for v in variables}
-    sources, targets = (_read(name, axis, known) for axis in (frame.index, frame.columns))
-    if not targets:
-        raise DissonanceError(f"arc {name!r}: the columns of the frame need the names of the targets.")
-    at = [_positions(name, axis, vs) for axis, vs in ((frame.index, sources), (frame.columns, targets))]
-    try:
-        table = np.asarray(frame, dtype=float)[np.ix_(*at)]
-    except (TypeError, ValueError):
-        raise DissonanceError(f"arc {name!r}: the frame holds what is not a number.") from None
-    return Arc(name, sources, targets, table.reshape(shape((*sources, *targets))))
+    if isinstance(table, pd.Series):
+        return _of_series(name, table, of)
+    if not isinstance(table, pd.DataFrame):
+        raise DissonanceError(f"arc {name!r}: expected a data frame or a Series, found a {type(table).__name__}.")
+    if None not in table.columns.names:
+        return _of_crosstab(name, table)
+    inside = table if None in table.index.names else table.reset_index()
+    headings = list(_columns(inside))
+    categories = [_categories(inside.iloc[:, i]) for i in range(len(headings))]
+    if len(of) == 1 and of[0] not in headings and not any("=" in h for h in headings):
+        numeric = [getattr(d, "kind", "O") in "iuf" for d in inside.dtypes]
+        headings = [f"{of[0]}={h}" if number else h for h, number in zip(headings, numeric, strict=True)]
+    inside = inside.set_axis(headings, axis=1)
+    found = of_columns(name, headings, [inside.iloc[:, i].tolist() for i in range(len(headings))], values)
+    if len(found.names) == len(headings):  # every row is an observation
+        complete = inside.dropna()
+        if not len(complete):
+            raise DissonanceError(f"arc {name!r}: no row of the data has all of {', '.join(headings)}.")
+        orders = [c or sorted_values(h, complete[h]) for h, c in zip(headings, categories, strict=True)]
+        tally = complete.value_counts(sort=False)
+        keys = tuple(tally.index.get_level_values(i).tolist() for i in range(len(headings)))
+        numbers, domains = tally.to_numpy(dtype=float), dict(zip(found.names, orders, strict=True))
+        return replace(found, columns=keys, numbers=numbers, domains=domains)
+    domains = {h: c for h, c in zip(headings, categories, strict=True) if c is not None and h in found.names}
+    return replace(found, domains=domains)
 
 
-def _read(arc: str, axis: Any, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
-    """The variables along an axis; none if it has no name."""
-    if None in axis.names:
-        if len(axis.names) > 1:
-            raise DissonanceError(f"arc {arc!r}: every level of the frame needs a name, found {list(axis.names)}.")
-        return ()
-    levels = [(str(n), axis.get_level_values(i)) for i, n in enumerate(axis.names)]
-    return tuple(known.get(n) or labelled(n, dict.fromkeys(_plain(x) for x in level)) for n, level in levels)
+def _of_series(name: str, series: Any, of: tuple[str, ...]) -> Cells:
+    """The index holds the labels; its names are the variables, or else `of`, or else the name of the Series."""
+    levels = [series.index.get_level_values(i).tolist() for i in range(series.index.nlevels)]
+    names = [str(n) for n in series.index.names if n is not None] or list(of)
+    if not names and series.name is not None and str(series.name).lower() not in NUMBERS:
+        names = [str(series.name)]
+    if len(names) != len(levels):
+        raise DissonanceError(f"arc {name!r}: the index of the Series needs the names of its variables: give of='...'.")
+    heading = str(series.name).lower()
+    counted = True if heading in COUNTS else False if heading in PROBABILITIES else None
+    return Cells(tuple(names), tuple(levels), as_numbers(name, series.tolist()), counted=counted)
 
 
-def _positions(name: str, axis: Any, variables: tuple[Variable, ...]) -> list[int]:
-    """Where each setting of the variables is along an axis of a frame."""
-    wanted = int(np.prod(shape(variables), dtype=int))
-    if len(axis) != wanted:
-        raise DissonanceError(f"arc {name!r}: the frame has {len(axis)} rows or columns where {wanted} are needed.")
-    if not variables:
-        return [0]
-    position: dict[int, int] = {}
-    for i, key in enumerate(axis):
-        labels = key if isinstance(key, tuple) and len(variables) > 1 else (key,)
-        cell = 0
-        for v, x in zip(variables, labels, strict=True):
-            cell = cell * v.size + v.finite.index(_plain(x))
-        if cell in position:
-            raise DissonanceError(f"arc {name!r}: the frame has {key!r} twice.")
-        position[cell] = i
-    return [position[i] for i in range(wanted)]
+def _of_crosstab(name: str, frame: Any) -> Cells:
+    """Rows and columns are settings of the variables that the axes are named after."""
+    rows = [str(n) for n in frame.index.names if n is not None]
+    if len(rows) < len(frame.index.names) and (len(frame) != 1 or rows):
+        raise DissonanceError(f"arc {name!r}: every level of the rows needs a name, found {list(frame.index.names)}.")
+    columns = [str(n) for n in frame.columns.names]
+    down = [frame.index.get_level_values(i).tolist() for i in range(len(rows))]
+    across = [frame.columns.get_level_values(i).tolist() for i in range(len(columns))]
+    width, height = frame.shape[1], frame.shape[0]
+    labels = [[x for x in level for _ in range(width)] for level in down] + [level * height for level in across]
+    numbers = as_numbers(name, frame.to_numpy().reshape(-1).tolist())
+    return Cells((*rows, *columns), tuple(labels), numbers, along=tuple(rows))
+
+
+def _categories(values: Any) -> list[Hashable] | None:
+    categories = getattr(values.dtype, "categories", None)
+    return None if categories is None else list(map(plain, categories))
 
 
 def variables_of(data: pd.DataFrame) -> tuple[Variable, ...]:
@@ -90,16 +110,21 @@ def variables_of(data: pd.DataFrame) -> tuple[Variable, ...]:
 
 
 def _of_column(name: str, values: Any) -> Variable:
-    categories = getattr(values.dtype, "categories", None)
+    categories = _categories(values)
+    return labelled(name, sorted_values(name, values.dropna()) if categories is None else categories)
+
+
+def sorted_values(name: str, values: Any) -> list[Hashable]:
+    """The different values of a column, in their order."""
     try:
-        labels = categories if categories is not None else sorted(values.dropna().unique())
+        labels = sorted(values.unique())
     except TypeError:
         raise DissonanceError(
             f"column {name!r} mixes kinds of values that have no order: make it categorical."
         ) from None
-    if not len(labels):
+    if not labels:
         raise DissonanceError(f"column {name!r} has no values.")
-    return labelled(name, map(_plain, labels))
+    return list(map(plain, labels))
 
 
 def _columns(data: pd.DataFrame) -> dict[str, int]:
@@ -122,41 +147,15 @@ def fitted(
 
         p(t|s) = (n(s,t) + pseudocount) / (n(s) + pseudocount |T|)
 
-    A setting of the sources that never occurs has the uniform distribution.
+    It is believed with beta = 1, whatever the number of rows.
     """
-    sources, targets = as_tuple(sources), as_tuple(targets)
-    scope = (*sources, *targets)
+    scope = (*as_tuple(sources), *as_tuple(targets))
     columns = _columns(data)
     for v in scope:
         if v.name not in columns:
             raise DissonanceError(f"arc {name!r}: no column {v.name!r}.{suggest(v.name, columns)}")
-    if not 0 <= pseudocount < math.inf:
-        raise DissonanceError(f"arc {name!r}: the pseudocount is {pseudocount}; it must be a number from 0 on.")
-    complete = data.iloc[:, [columns[v.name] for v in scope]].dropna()
-    if not len(complete):
-        raise DissonanceError(f"arc {name!r}: no row of the data has all of {', '.join(v.name for v in scope)}.")
-    counts = np.full(shape(scope), float(pseudocount))
-    index = [_coded(name, v, complete.iloc[:, i]) for i, v in enumerate(scope)]
-    np.add.at(counts, tuple(index), 1.0)
-    by_row = counts.reshape(int(np.prod(shape(sources), dtype=int)), -1)
-    total = by_row.sum(1, keepdims=True)
-    by_row = np.where(total > 0, by_row / np.where(total > 0, total, 1.0), 1 / by_row.shape[1])
-    return Arc(name, sources, targets, by_row.reshape(counts.shape))
-
-
-def _coded(arc: str, v: Variable, values: Any) -> Any:
-    """Data as the positions of its labels."""
-    try:
-        return np.array([v.finite.index(_plain(x)) for x in values])
-    except DissonanceError as error:
-        raise DissonanceError(
-            f"arc {arc!r}: column {v.name!r} has a value that the variable has not: {error}"
-        ) from None
-
-
-def _plain(value: Any) -> Hashable:
-    """A label as Python has it, not numpy."""
-    return value.item() if isinstance(value, np.generic) else value
+    complete = data.iloc[:, [columns[v.name] for v in scope]]
+    return from_table(name, complete, given=sources, of=targets, counts=True, confidence=1.0, pseudocount=pseudocount)
 
 
 def _pandas(who: str) -> Any:

@@ -21,13 +21,14 @@ def to_networkx(pdg: PDG, attention: Attention | None = None) -> nx.DiGraph[Any]
     import networkx as nx
 
     graph: nx.DiGraph[Any] = nx.DiGraph()
+    spelled = None if attention is None else Attention.of(attention, pdg)
     for v in pdg.variables:
         graph.add_node(("variable", v.name), kind="variable", label=v.name, object=v, domain=v.domain)
     for a in pdg.arcs:
         node = ("arc", a.name)
         graph.add_node(node, kind="arc", label=a.name, object=a, cpd=a.cpd)
-        if attention is not None:
-            weights = {"beta": attention.beta.get(a.name, 0.0), "alpha": attention.alpha.get(a.name, 0.0)}
+        if spelled is not None:
+            weights = {"beta": spelled.beta.get(a.name, 0.0), "alpha": spelled.alpha.get(a.name, 0.0)}
             graph.nodes[node].update(weights)
         for i, v in enumerate(a.sources):
             graph.add_edge(("variable", v.name), node, role="source", position=i)

@@ -107,7 +107,7 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             movable = learnable or chi.get(a.name, 0.0) > 0
             _check_belief(a)
             arcs.append(_table(a, known, movable) if a.linear_gaussian is UNSET else _gaussian(a, known, movable))
-    return PDG(*arcs, variables=known.values()), Focus(Attention(beta, alpha, document.gamma), Control(chi))
+    return PDG(*arcs, variables=known.values()), Focus(Attention.only(beta, alpha, document.gamma), Control(chi))
 
 
 def _keys(content: bytes) -> int:

@@ -237,7 +237,7 @@ class Parameters:
             with torch.no_grad():
                 for n, p in cpd.named_parameters():
                     p.copy_(mine[f"{arc.name}.{n}"])
-            arcs.append(Arc(arc.name, arc.sources, arc.targets, cpd))
+            arcs.append(arc.with_cpd(cpd))
         return PDG(*arcs, variables=self.pdgs[k].variables)
 
 

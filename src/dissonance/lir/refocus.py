@@ -28,7 +28,7 @@ def weighted(base: Focus, weights: Mapping[str, float]) -> Focus:
     alpha = {n: x * weights[n] for n, x in a.alpha.items() if weights.get(n)}
     kept = [n for n, w in weights.items() if w]
     chi = {k: c for k, c in base.control.chi.items() if any(k == n or k.startswith(f"{n}.") for n in kept)}
-    return Focus(Attention(beta, alpha, a.gamma, a.varying), Control(chi))
+    return Focus(Attention.only(beta, alpha, a.gamma, a.varying), Control(chi))
 
 
 def _names(pdg: PDG, trace: Trace) -> list[str]:

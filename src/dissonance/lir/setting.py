@@ -64,15 +64,13 @@ class Setting:
 
 
 def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -> Focus:
-    """The focus that refocus procedures choose from: by default beta = alpha = 1, gamma = 0 and chi = 1."""
+    """The focus that refocus procedures choose from: by default their own beta, alpha = chi = 1, gamma = 0."""
     if not pdg.theta:
         raise DissonanceError(
             "no arc has parameters to move: make its cpds SoftmaxTable, or load(..., learnable=True)."
         )
     free = {a.name: 1.0 for a in pdg if any(True for _ in a.cpd.parameters())}
-    focus = Focus(
-        Attention.uniform(pdg) if attention is None else attention, Control(free) if control is None else control
-    )
+    focus = Focus(Attention.of(attention, pdg), Control(free) if control is None else control)
     focus.check(pdg)
     return focus
 

@@ -79,7 +79,7 @@ def test_any_torch_distribution_is_wrapped():
     )
     from dissonance.solvers import Sampled
 
-    found = inconsistency(pdg, Attention({"q": inf, "p": 1.0}), solver=Sampled(count=20_000))
+    found = inconsistency(pdg, Attention.only({"q": inf, "p": 1.0}), solver=Sampled(count=20_000))
     exact = 0.5 * (float((scale @ scale.T).trace()) + 0.13 - 2) - math.log(0.5)
     assert found.upper == pytest.approx(exact, abs=5 * found.standard_error) and found.standard_error < 0.02
 
@@ -106,7 +106,7 @@ def test_what_can_neither_be_reparameterised_nor_scored_is_refused_with_the_way_
     with pytest.raises(
         CapabilityError, match=r"NoDensity of the arc X -> Z has neither rsample nor log_prob.*the cpd Generated"
     ):
-        inconsistency(pdg, Attention({"d": inf, "q": inf, "p": 1.0}, {"p": 1.0}, 1.0))
+        inconsistency(pdg, Attention.only({"d": inf, "q": inf, "p": 1.0}, {"p": 1.0}, 1.0))
     with pytest.raises(CapabilityError, match="NoDensity of the arc X -> Z has no log_prob"):
         pdg["q"].cpd.log_prob([torch.zeros(1, 2)], [torch.zeros(1, 3)])
 
@@ -114,10 +114,10 @@ def test_what_can_neither_be_reparameterised_nor_scored_is_refused_with_the_way_
 def test_a_value_up_to_a_constant_says_so():
     x = Arc("x", (), Z, Data(torch.zeros(4, 2)))
     density = PDG(x, Arc("p", (), Z, UniformBox(-1.0, 1.0)))
-    found = inconsistency(density, Attention({"x": inf, "p": 1.0}))
+    found = inconsistency(density, Attention.only({"x": inf, "p": 1.0}))
     assert found.up_to_constant and "up to a constant" in repr(found)
     labelled = PDG(Arc("x", (), (Z, Y), Data(torch.zeros(4, 2), torch.arange(4))), Arc("p", Z, Y, _even()))
-    found = inconsistency(labelled, Attention({"x": inf, "p": 1.0}))
+    found = inconsistency(labelled, Attention.only({"x": inf, "p": 1.0}))
     assert not found.up_to_constant and "constant" not in repr(found)
     assert found.upper == pytest.approx(math.log(4))
 

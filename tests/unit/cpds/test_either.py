@@ -52,7 +52,7 @@ def test_a_choice_is_drawn_from_the_chosen_one_however_many_values_each_has():
     squares = torch.tensor([41 / 3, 9 + 1, 4 + 0.25])
     near = float(weights @ squares) / 2 + 0.5 * math.log(2 * math.pi)
     wide = float(weights @ squares) / 200 + 0.5 * math.log(200 * math.pi)
-    attention = Attention({"c": inf, "x": inf, "n": 1.0, "m": -1.0})
+    attention = Attention.only({"c": inf, "x": inf, "n": 1.0, "m": -1.0})
     found = inconsistency(pdg, attention, solver=Sampled(20_000))
     assert found.upper == pytest.approx(near - wide, abs=0.08)
     torch.testing.assert_close(found.mu.marginal("C").float(), weights)

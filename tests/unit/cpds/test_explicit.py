@@ -24,7 +24,7 @@ def believed(logits: np.ndarray = LOGITS[0]) -> PDG:
 
 
 def attention(gamma: float = 0.0, **beta: float) -> Attention:
-    return Attention({"p": 1.0, "x": 2.0, "y": 1.5, **beta}, {"p": 0.5, "x": 1.0}, gamma)
+    return Attention.only({"p": 1.0, "x": 2.0, "y": 1.5, **beta}, {"p": 0.5, "x": 1.0}, gamma)
 
 
 def test_a_euclidean_parameter_becomes_a_variable_and_an_arc():

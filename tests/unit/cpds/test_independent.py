@@ -42,8 +42,8 @@ def test_a_hard_independent_arc_leaves_no_coupling_free():
         Arc("z|x", X, Z, Independent(q)),
         Arc("same", (), (X, Z), [[0.45, 0.05], [0.05, 0.45]]),
     )
-    loose = inconsistency(pdg, Attention({"x": math.inf, "z": math.inf, "same": 1.0}))
-    tight = inconsistency(pdg, Attention({"x": math.inf, "z|x": math.inf, "same": 1.0}))
+    loose = inconsistency(pdg, Attention.only({"x": math.inf, "z": math.inf, "same": 1.0}))
+    tight = inconsistency(pdg, Attention.only({"x": math.inf, "z|x": math.inf, "same": 1.0}))
     assert loose.upper == pytest.approx(0.0, abs=1e-7)
     assert tight.upper == pytest.approx(math.log(0.25) - 0.5 * math.log(0.45 * 0.05), abs=1e-9)
     assert tight.solver == "pinned"

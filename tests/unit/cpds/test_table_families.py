@@ -178,7 +178,7 @@ def test_a_simplex_table_that_left_the_simplex_says_so_and_can_be_brought_back()
     with torch.no_grad():
         cpd.p[0] += torch.tensor([-0.5, 0.25, 0.25])
     with pytest.raises(DissonanceError, match=r"left the simplex.*retract"):
-        score(pdg, Attention({"p": 1.0}))
+        score(pdg, Attention.only({"p": 1.0}))
     cpd.retract()
     np.testing.assert_allclose(cpd.table().detach(), [[0.0, 0.4, 0.6], [0.1, 0.1, 0.8]], atol=1e-15)
 

@@ -130,7 +130,7 @@ def test_deterministic_arcs_have_two_heads():
 def test_width_grows_with_beta_and_hard_arcs_have_the_widest():
     pdg = PDG(*(arc(f"p{i}", (A,), (B,)) for i in range(6)))
     betas = dict(zip((a.name for a in pdg.arcs), (0.0, 0.1, 1.0, 3.0, 50.0, math.inf), strict=True))
-    drawing = draw(pdg, attention=Attention(betas))
+    drawing = draw(pdg, attention=Attention.only(betas))
     widths = [width(drawing, name) for name in betas]
     assert widths == sorted(widths)
     assert len(set(widths)) == len(widths)
@@ -138,7 +138,7 @@ def test_width_grows_with_beta_and_hard_arcs_have_the_widest():
 
 def test_hard_arcs_have_an_exclamation_mark_and_unattended_ones_are_dotted():
     pdg = PDG(arc("p", (), (A,)), arc("q", (), (A,)), arc("r", (), (A,)))
-    drawing = draw(pdg, attention=Attention({"p": math.inf, "q": 1.0}))
+    drawing = draw(pdg, attention=Attention.only({"p": math.inf, "q": 1.0}))
     marked = {name: "".join(g.itertext()).strip().endswith("!") for name, g in groups(drawing, "arc").items()}
     assert marked == {"p": True, "q": False, "r": False}
     dotted = {
@@ -150,7 +150,7 @@ def test_hard_arcs_have_an_exclamation_mark_and_unattended_ones_are_dotted():
 
 def test_each_focus_has_a_colour_with_dashes_for_control():
     pdg = PDG(arc("p", (A,), (B,)), arc("q", (A,), (B,)), arc("d", (), (A,)))
-    both = Attention({"d": math.inf, "p": 1.0, "q": 1.0})
+    both = Attention.only({"d": math.inf, "p": 1.0, "q": 1.0})
     foci = {"first": Focus(both, full_control("p")), "second": Focus(both.without("q"), full_control("d"))}
     drawing = draw(pdg, focus=foci)
     found = arcs(drawing)
@@ -179,12 +179,12 @@ def test_control_of_a_parameter_is_control_of_its_arc():
 
 def test_a_legend_explains_only_what_there_is():
     assert not groups(draw(PDG(arc("p", (), (A,)))), "legend")
-    assert not groups(draw(PDG(arc("p", (), (A,))), attention=Attention({"p": 3.0}), legend=False), "legend")
+    assert not groups(draw(PDG(arc("p", (), (A,))), attention=Attention.only({"p": 3.0}), legend=False), "legend")
 
 
 def test_the_colour_of_an_arc_is_its_blame():
     pdg = PDG(arc("p", (), (A,), [0.9, 0.1]), arc("q", (), (A,), [0.2, 0.8]), arc("fine", (A,), (B,)))
-    result = inconsistency(pdg, Attention({"p": 1.0, "q": 4.0, "fine": 1.0}))
+    result = inconsistency(pdg, Attention.only({"p": 1.0, "q": 4.0, "fine": 1.0}))
     contributions = {r.name: r.contribution for r in result.by_arc(saved=False)}
     worst = max(contributions, key=contributions.__getitem__)
     for drawing in (draw(pdg, blame=result), draw(pdg, blame=contributions), result.plot()):
@@ -261,7 +261,7 @@ def test_empty_pdgs_can_be_drawn():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"attention": Attention({"bothh": 1.0})}, "Did you mean 'both'"),
+        ({"attention": Attention.only({"bothh": 1.0})}, "Did you mean 'both'"),
         ({"blame": {"bothh": 1.0}}, "Did you mean 'both'"),
         ({"focus": Focus(control=full_control("bothh"))}, "Did you mean 'both'"),
         ({"labels": ["bothh"]}, "Did you mean 'both'"),

@@ -40,7 +40,7 @@ def test_a_large_pdg_is_shown_as_a_table_only():
 
 
 def test_a_notebook_shows_a_result_with_its_bounds_and_a_bar_for_each_arc():
-    result = inconsistency(PAIR, Attention({"p": 1.0, "q": 3.0}))
+    result = inconsistency(PAIR, Attention.only({"p": 1.0, "q": 3.0}))
     html = result._repr_html_()
     assert f"{result.upper:.9g}" in html and f"{result.lower:.9g}" in html
     (chart,) = pictures(html)
@@ -57,7 +57,7 @@ def test_results_without_blame_are_shown_all_the_same():
     empty = inconsistency(PDG())
     assert "0 nats" in empty._repr_html_()
     point = PDG(Arc("x", (), Variable("X", Euclidean(1)), PointMass([1.0])))
-    pictures(inconsistency(point, Attention({"x": math.inf}))._repr_html_())
+    pictures(inconsistency(point, Attention.only({"x": math.inf}))._repr_html_())
 
 
 def test_a_notebook_shows_runs_and_traces_as_a_line_that_falls():

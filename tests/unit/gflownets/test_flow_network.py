@@ -231,7 +231,7 @@ def test_centring_attention_once_is_not_the_loss_weighed_by_length():
         return Varying(weight)
 
     attention = surprisal_attention("ModLPV")
-    naive = Attention(attention.beta, varying={"F": once(-1.0), "B": once(1.0)})
+    naive = Attention.only(attention.beta, varying={"F": once(-1.0), "B": once(1.0)})
     found = inconsistency(case.pdg, naive)
     loss = case.by_hand()
     s = [torch.stack(reference.steps(case.dag, case.forward.logits, case.backward.logits, w)).sum()

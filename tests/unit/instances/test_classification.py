@@ -326,7 +326,7 @@ def test_a_run_that_leaves_the_numbers_stops_there_with_its_last_good_checkpoint
 
     def refocus(pdg: PDG, step: int, *rest: Any) -> Focus:
         focus = good(pdg, step, *rest)
-        return focus if step < 3 else Focus(Attention({"d": inf, "p": 1e6}), bad, focus.context)
+        return focus if step < 3 else Focus(Attention.only({"d": inf, "p": 1e6}), bad, focus.context)
 
     path, trace = tmp_path / "run.pt", Record(globally=False)
     with pytest.raises(DissonanceError, match=r"step 3: arc 'p' \(X -> Y\) would move to .* not finite"):
@@ -345,7 +345,7 @@ def test_a_run_whose_inconsistency_is_infinite_stops_there_and_names_the_arc(tmp
         Arc("box", (), z, UniformBox(-1.0, 1.0)),
         Arc("g", (), z, LinearGaussian(None, [5.0, 5.0], 1.0, learnable=False)),
     )
-    attention = Attention({"d": inf, "f": inf, "box": 1.0, "g": 1.0})
+    attention = Attention.only({"d": inf, "f": inf, "box": 1.0, "g": 1.0})
     options: dict[str, Any] = {"attention": attention, "control": Control({"f": 0.05}), "flow": "step", "trace": EVERY}
     with pytest.raises(
         DissonanceError,
@@ -361,11 +361,11 @@ def test_what_is_not_a_point_is_refused_at_points(data: tuple[Tensor, Tensor]):
     label = Arc("y", (), there, SoftmaxTable([0.4, 0.3, 0.2, 0.1]))
     classifier = Arc("p", here, there, NeuralCategorical(net()))
     seen = PDG(Arc("x", (), here, PointMass(data[0][0])), classifier, label)
-    found = inconsistency(seen, Attention({"x": inf, "y": 1.0, "p": 1.0}), solver="at-points")
+    found = inconsistency(seen, Attention.only({"x": inf, "y": 1.0, "p": 1.0}), solver="at-points")
     q, p = tensor([0.4, 0.3, 0.2, 0.1]), torch.softmax(net()(data[0][0]), -1)
     assert found.upper == pytest.approx(-2 * torch.log((q * p).sqrt().sum()).item(), abs=1e-9)
     with pytest.raises(DissonanceError, match=r"X is Euclidean\(3\), and no hard arc makes points of it"):
-        inconsistency(seen, Attention({"x": 1.0, "y": 1.0, "p": 1.0}), solver="at-points")
+        inconsistency(seen, Attention.only({"x": 1.0, "y": 1.0, "p": 1.0}), solver="at-points")
 
 
 def test_several_points_are_weighed_and_their_labels_solved_apart(data: tuple[Tensor, Tensor]):
@@ -376,6 +376,6 @@ def test_several_points_are_weighed_and_their_labels_solved_apart(data: tuple[Te
         Arc("p", here, there, NeuralCategorical(net())),
         Arc("y", (), there, label),
     )
-    found = inconsistency(pdg, Attention({"d": inf, "p": 1.0}))
+    found = inconsistency(pdg, Attention.only({"d": inf, "p": 1.0}))
     assert found.upper == pytest.approx(0, abs=1e-9)  # mu(Y|x) = p
     assert torch.allclose(found.mu.marginal("Y"), torch.softmax(net()(data[0][:5]), -1).mean(0), atol=1e-7)

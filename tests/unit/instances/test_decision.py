@@ -192,6 +192,6 @@ def test_wrong_weights_are_refused():
 def test_hard_faith_taken_literally_is_infinite():
     problem = draw(2)
     made = decision(problem, confidence=1.0)
-    hard = Attention({**made.attention.beta, "b": inf})
+    hard = Attention.only({**made.attention.beta, "b": inf})
     assert inconsistency(made.pdg, hard).lower == inf
     assert isinstance(made.pdg["policy"].cpd, SoftmaxTable) and torch.is_tensor(made.pdg["policy"].cpd.logits)

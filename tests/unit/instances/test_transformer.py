@@ -290,7 +290,7 @@ def test_a_layer_that_is_one_cpd_is_trained_by_backpropagation_step_by_step():
     layer, x, y = data(heads=2)
     X, Y = (Variable(n, Euclidean(z[0].numel())) for n, z in (("X", x), ("X'", y)))
     pdg = PDG(Arc("data", (), (X, Y), Data(x.flatten(1), y.flatten(1))), Arc("p", X, Y, NeuralGaussian(Layer(layer))))
-    attention = Attention({"data": math.inf, "p": 1.0})
+    attention = Attention.only({"data": math.inf, "p": 1.0})
     trace = lir(pdg, attention=attention, control=Control({"p": 0.05}), flow="step", steps=50, trace=KEPT).trace
     theirs = Layer(layer)
     sgd = torch.optim.SGD(theirs.parameters(), 0.05)

@@ -156,8 +156,8 @@ def test_beta_is_attention_in_three_ways(images, nets):
     hard = {"d": inf, "q": inf}
     ways = [
         (made.attention, 1.0),
-        (Attention({**hard, "prior": beta, "p": 1}, {"q": 1 - beta, "prior": beta, "p": 1}, 1.0), 1.0),
-        (Attention({**hard, "prior": 1, "p": 1 / beta}, {"prior": 1, "p": 1 / beta}, 1.0), beta),
+        (Attention.only({**hard, "prior": beta, "p": 1}, {"q": 1 - beta, "prior": beta, "p": 1}, 1.0), 1.0),
+        (Attention.only({**hard, "prior": 1, "p": 1 / beta}, {"prior": 1, "p": 1 / beta}, 1.0), beta),
     ]
     parameters = [p for n in ("q", "p") for p in made.pdg[n].cpd.parameters()]
     noise = torch.randn(ROWS, LATENT, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -97,7 +97,7 @@ def test_the_bound_rises_to_the_evidence_and_stays_below_it():
 def test_without_q_the_inconsistency_is_minus_the_log_evidence():
     made = variational(network(), {"D": 0})
     model = {a.name: 1.0 for a in network().arcs}
-    found = inconsistency(made.pdg, Attention({**model, "D=0": math.inf}, model, 1.0))
+    found = inconsistency(made.pdg, Attention.only({**model, "D=0": math.inf}, model, 1.0))
     assert -found.upper == pytest.approx(float(query(network(), {"D": 0}).log_partition), abs=1e-9)
 
 
@@ -156,7 +156,7 @@ def test_marginals_alone_would_leave_the_coupling_free_and_beat_the_bound():
     made = variational(model)
     log_p = mean_field.log_joint(model, {}, ["s00", "s01", "s02"])
     loose = {f"q({v.name})": math.inf for v in model.variables} | {a.name: 1.0 for a in model.arcs}
-    found = inconsistency(made.pdg, Attention(loose, {a.name: 1.0 for a in model.arcs}, 1.0))
+    found = inconsistency(made.pdg, Attention.only(loose, {a.name: 1.0 for a in model.arcs}, 1.0))
     exact = -mean_field.elbo(log_p, uniform(log_p))
     assert found.upper < exact - 0.1
     pinned = inconsistency(made.pdg, made.attention)

@@ -184,7 +184,11 @@ UNWRITABLE = {
     ),
     "a variable never": (PAIR.without("A"), None, "no arc leads to variable 'A'"),
     "a circle": (PDG(Arc("A", B, A, np.full((2, 2), 0.5)), Arc("B", A, B, np.full((2, 2), 0.5))), None, "circle, "),
-    "a weight": (PAIR, Focus(Attention({"A": 1.0, "B": 2.0}, {"A": 1.0, "B": 1.0})), "arc 'B' (A -> B) has beta 2"),
+    "a weight": (
+        PAIR,
+        Focus(Attention.only({"A": 1.0, "B": 2.0}, {"A": 1.0, "B": 1.0})),
+        "arc 'B' (A -> B) has beta 2",
+    ),
     "a gamma": (PAIR, Focus(Attention.uniform(PAIR, gamma=0.5)), "gamma is 0.5"),
     "a control": (PAIR, Focus(Attention.uniform(PAIR), Control({"A": 1.0})), "arc 'A' (-> A) has a control"),
 }
@@ -215,7 +219,7 @@ def test_a_factor_graph_with_sources_is_not_written_as_uai(tmp_path: Path):
 
 
 def test_a_replicate_is_written_as_the_authors_have_it(tmp_path: Path):
-    focus = Focus(Attention({"A": 2.0, "B": 1.0}, {"A": 0.5, "B": 1.0}))
+    focus = Focus(Attention.only({"A": 2.0, "B": 1.0}, {"A": 0.5, "B": 1.0}))
     named = PDG(*PAIR.arcs, variables=PAIR.variables)
     save(tmp_path / "m.json", named, focus, format="replicate")
     again, seen = load(tmp_path / "m.json")

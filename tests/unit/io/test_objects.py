@@ -80,20 +80,18 @@ def test_a_frame_with_several_targets_keeps_its_axes():
 
 def test_a_frame_that_is_no_table_is_refused():
     frame = to_pandas(Arc("p", B, A, [[0.5, 0.5], [0.25, 0.75]]))
-    with pytest.raises(DissonanceError, match="the frame has 1 rows or columns where 2 are needed"):
+    with pytest.raises(DissonanceError, match="nothing is said of B=high"):
         from_pandas("p", frame.iloc[:1], (A, B))
-    with pytest.raises(DissonanceError, match="'low' twice"):
+    with pytest.raises(DissonanceError, match="the cell B=low, A=0 is there twice"):
         from_pandas("p", frame.iloc[[0, 0]], (A, B))
     with pytest.raises(DissonanceError, match="no value 'middle'"):
         from_pandas("p", frame.rename(index={"low": "middle"}), (A, B))
-    with pytest.raises(DissonanceError, match="names of the targets"):
+    with pytest.raises(DissonanceError, match="the column '0' holds numbers, not labels"):
         from_pandas("p", pd.DataFrame([[0.5, 0.5]]))
-    with pytest.raises(DissonanceError, match="expected a data frame, found a Series"):
-        from_pandas("p", frame.iloc[0])
-    with pytest.raises(DissonanceError, match="holds what is not a number"):
+    with pytest.raises(DissonanceError, match="'a quarter', in cell 3, is not a number"):
         from_pandas("p", frame.astype(object).replace(0.25, "a quarter"), (A, B))
     both = to_pandas(Arc("p", (A, B), C, np.full((2, 2, 3), 1 / 3))).rename_axis(index=["A", None])
-    with pytest.raises(DissonanceError, match=r"every level of the frame needs a name, found \['A', None\]"):
+    with pytest.raises(DissonanceError, match=r"every level of the rows needs a name, found \['A', None\]"):
         from_pandas("p", both)
 
 
@@ -103,10 +101,11 @@ def test_frequencies_are_counted_and_incomplete_rows_left_out():
     arc = fitted("p", data, A, B)
     np.testing.assert_allclose(arc.cpd.table(), [[2 / 3, 1 / 3], [0.0, 1.0]])
     np.testing.assert_allclose(fitted("p", data, A, B, pseudocount=1).cpd.table(), [[3 / 5, 2 / 5], [1 / 3, 2 / 3]])
-    np.testing.assert_allclose(fitted("p", data[data["A"] == 0], A, B).cpd.table()[1], [0.5, 0.5])
+    with pytest.raises(DissonanceError, match="nothing is said of A=1: all its numbers are 0"):
+        fitted("p", data[data["A"] == 0], A, B)
     with pytest.raises(DissonanceError, match="no column 'C'"):
         fitted("p", data, A, C)
-    with pytest.raises(DissonanceError, match="column 'B' has a value that the variable has not: no value 'high'"):
+    with pytest.raises(DissonanceError, match="'B' has no value 'high'"):
         fitted("p", data, A, Variable("B", ["low"]))
     for wrong in (-1.0, np.nan, np.inf):
         with pytest.raises(DissonanceError, match="the pseudocount is"):

@@ -59,7 +59,7 @@ def documents(draw: st.DrawFn) -> tuple[PDG, Focus]:
     beta = {a.name: draw(st.one_of(st.floats(-10, 10), st.just(math.inf))) for a in arcs}
     alpha = {a.name: draw(st.floats(-10, 10)) for a in arcs}
     chi = {a.name: draw(st.one_of(st.floats(0, 10), st.just(math.inf))) for a in arcs if draw(st.booleans())}
-    return PDG(*arcs, variables=variables), Focus(Attention(beta, alpha, draw(st.floats(0, 10))), Control(chi))
+    return PDG(*arcs, variables=variables), Focus(Attention.only(beta, alpha, draw(st.floats(0, 10))), Control(chi))
 
 
 @settings(max_examples=60)
@@ -94,7 +94,7 @@ def test_without_a_focus_every_arc_is_attended(tmp_path: Path):
 
 
 def test_an_arc_out_of_mind_stays_out_of_mind(tmp_path: Path):
-    save(tmp_path / "m.json", PAIR, Focus(Attention({"p": 2.0})))
+    save(tmp_path / "m.json", PAIR, Focus(Attention.only({"p": 2.0})))
     attention = load(tmp_path / "m.json")[1].attention
     assert dict(attention.beta) == {"p": 2.0, "q": 0.0}
     assert dict(attention.alpha) == {"p": 0.0, "q": 0.0}
@@ -122,7 +122,7 @@ def test_labels_that_are_not_strings_are_written_as_strings(tmp_path: Path):
 
 
 UNWRITABLE = {
-    "focus of another PDG": (PAIR, Focus(Attention({"r": 1.0})), "names an arc 'r'"),
+    "focus of another PDG": (PAIR, Focus(Attention.only({"r": 1.0})), "names an arc 'r'"),
     "a control for each component": (PAIR, Focus(control=Control({"q": torch.ones(2, 2)})), "one number"),
     "a control by parameter": (PAIR, Focus(control=Control({"q.p": 1.0})), "'q.p'"),
     "not finite": (PDG(variables=[Variable("Z", Opaque("a graph"))]), None, "variable 'Z' is Opaque(a graph)"),

@@ -34,11 +34,11 @@ def pdg(q: float = 0.2, back: bool = False, other: float = 0.3) -> PDG:
 
 
 def cycle(beta: float) -> Cycle:
-    return Cycle(Focus(Attention({"p": 1.0, "q": beta}), Control({"p": 1.0})))
+    return Cycle(Focus(Attention.only({"p": 1.0, "q": beta}), Control({"p": 1.0})))
 
 
 def by_lambda(weight: float) -> Callable[..., Focus]:
-    return lambda pdg, step, generator, trace: Focus(Attention({"p": weight, "q": 1.0}), Control({"p": 1.0}))
+    return lambda pdg, step, generator, trace: Focus(Attention.only({"p": weight, "q": 1.0}), Control({"p": 1.0}))
 
 
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -52,7 +52,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "flow": ({"flow": Descent(steps=2)}, {"flow": Descent(steps=3)}),
     "options": ({"flow": Descent("SGD", options={"momentum": 0.5})}, {"flow": Descent("SGD")}),
     "seed": ({"seed": 1}, {"seed": 2}),
-    "attention": ({}, {"attention": Attention({"p": 1.0, "q": 2.0, "r": 1.0, "s": 1.0})}),
+    "attention": ({}, {"attention": Attention.only({"p": 1.0, "q": 2.0, "r": 1.0, "s": 1.0})}),
 }
 
 

@@ -96,7 +96,7 @@ def test_control_is_component_by_component():
 def test_the_natural_flow_of_a_table_is_exponential_while_mu_stands_still():
     beta, chi = 0.6, 0.7
     pdg = PDG(Arc("p", (), X, SoftmaxTable(P)), Arc("q", (), X, Table(Q)))
-    attention = Attention({"p": beta, "q": math.inf})
+    attention = Attention.only({"p": beta, "q": math.inf})
     run = lir(pdg, steps=3, flow=Natural(), attention=attention, control=Control({"p": chi}), trace=QUIET)
     p, mu = torch.tensor(P), torch.tensor(Q)
     expected = mu + (p - mu) * math.exp(-3 * beta * chi)
@@ -214,7 +214,7 @@ def test_full_control_of_some_components_descends_to_stationarity():
     chi = torch.zeros(3)
     chi[0] = math.inf
     pdg = two(SoftmaxTable, Table)
-    run = lir(pdg, steps=1, attention=Attention({"p": 1.0, "q": math.inf}), control=Control({"p.logits": chi}))
+    run = lir(pdg, steps=1, attention=Attention.only({"p": 1.0, "q": math.inf}), control=Control({"p.logits": chi}))
     row = run.trace.rows[0]
     assert row.residual < 1e-5
     assert float(run.pdg["p"].cpd.table()[0].detach()) == pytest.approx(0.1, abs=1e-4)
@@ -222,7 +222,7 @@ def test_full_control_of_some_components_descends_to_stationarity():
 
 
 def test_full_control_with_structure_warns_that_it_rewards_determinism():
-    attention = Attention({"p": 1.0, "q": 1.0}, {"p": 1.0, "q": 0.0}, 0.5)
+    attention = Attention.only({"p": 1.0, "q": 1.0}, {"p": 1.0, "q": 0.0}, 0.5)
     with pytest.warns(UserWarning, match="rewarded for being deterministic"):
         lir(two(), steps=1, attention=attention, control=full_control("p"), trace=QUIET)
 
@@ -233,7 +233,7 @@ def test_full_control_of_a_linear_gaussian_projects():
         Arc("p", (), U, LinearGaussian(torch.zeros(1, 0), [0.0], [[1.0]])),
         Arc("q", (), U, LinearGaussian(torch.zeros(1, 0), [2.0], [[0.5]])),
     )
-    run = lir(pdg, steps=1, attention=Attention({"p": 1.0, "q": math.inf}), control=full_control("p"), trace=QUIET)
+    run = lir(pdg, steps=1, attention=Attention.only({"p": 1.0, "q": math.inf}), control=full_control("p"), trace=QUIET)
     assert float(run.theta["p.b"]) == pytest.approx(2.0, abs=1e-6)
     assert float(run.pdg["p"].cpd.Sigma.detach()) == pytest.approx(0.5, abs=1e-6)
 
@@ -251,7 +251,7 @@ def test_the_natural_flow_of_a_table_that_arcs_share_goes_to_the_mean_of_what_th
     Z = Variable("Z", 3)
     shared, beta, left = SoftmaxTable(P), (0.5, 2.0), (0.2, 0.5, 0.3)
     pdg = PDG(Arc("a", (), X, shared), Arc("b", (), Z, shared), Arc("x", (), X, Table(Q)), Arc("z", (), Z, Table(left)))
-    attention = Attention({"a": beta[0], "b": beta[1], "x": math.inf, "z": math.inf})
+    attention = Attention.only({"a": beta[0], "b": beta[1], "x": math.inf, "z": math.inf})
     run = lir(pdg, steps=1, flow=Natural(), attention=attention, trace=QUIET)
     p, q, z = (torch.tensor(x, dtype=torch.float64) for x in (P, Q, left))
     aim = (beta[0] * q + beta[1] * z) / sum(beta)
@@ -264,7 +264,7 @@ def test_an_arc_out_of_attention_is_no_hindrance_to_one_that_shares_its_paramete
     table = SoftmaxTable(P)
     alone = PDG(Arc("p", (), X, table), Arc("q", (), X, Q))
     tied = PDG(*alone.arcs, Arc("p|Y", Y, X, Independent(table)))
-    attention = Attention({"p": 1.0, "q": 1.0})
+    attention = Attention.only({"p": 1.0, "q": 1.0})
     runs = [lir(pdg, steps=1, attention=attention, control=Control({"p": chi}), trace=QUIET) for pdg in (alone, tied)]
     for key, value in runs[0].theta.items():
         torch.testing.assert_close(torch.softmax(runs[1].theta[key], -1), torch.softmax(value, -1), rtol=0, atol=1e-9)

@@ -34,7 +34,7 @@ from dissonance.lir.parameters import Parameters
 
 U, V = Variable("U", Euclidean(1)), Variable("V", Euclidean(1))
 M, S2, AIM, AIM2 = 0.5, 1.5, 2.0, 0.6
-HARD = Attention({"p": 1.0, "q": math.inf})
+HARD = Attention.only({"p": 1.0, "q": math.inf})
 QUIET = Record()
 
 
@@ -56,7 +56,7 @@ def moments(pdg: PDG) -> tuple[float, float]:
 def test_the_natural_flow_of_a_gaussian_takes_its_moments_exponentially_to_those_of_mu():
     """m(t) = m' + (m - m') e^-t, and the same of E[u^2]."""
     beta, chi = 0.6, 0.7
-    attention = Attention({"p": beta, "q": math.inf})
+    attention = Attention.only({"p": beta, "q": math.inf})
     run = lir(two(), steps=3, attention=attention, control=Control({"p": chi}), trace=QUIET)
     left = math.exp(-3 * beta * chi)
     m, variance = moments(run.pdg)
@@ -81,7 +81,7 @@ def test_the_natural_flow_of_a_conditional_gaussian_is_the_integral_of_its_equat
         return [-off[0], -off[1], s + wrong - y[2]]
 
     expected = solve_ivp(speed, (0, 1), start, rtol=1e-10, atol=1e-12).y[:, -1]
-    attention = Attention({"u": math.inf, "v": math.inf, "p": 1.0})
+    attention = Attention.only({"u": math.inf, "v": math.inf, "p": 1.0})
     run = lir(pdg, steps=1, attention=attention, control=Control({"p": 1.0}), trace=QUIET)
     cpd = run.pdg["p"].cpd
     assert isinstance(cpd, LinearGaussian)
@@ -147,7 +147,7 @@ def test_other_linear_gaussian_families_take_euler_steps_through_their_fisher_ma
 def test_every_part_of_a_pdg_with_finite_and_euclidean_variables_flows_naturally():
     X = Variable("X", 2)
     pdg = two() + PDG(Arc("r", (), X, SoftmaxTable([0.9, 0.1])), Arc("h", (), X, Table([0.3, 0.7])))
-    attention = Attention({"p": 1.0, "q": math.inf, "r": 1.0, "h": math.inf})
+    attention = Attention.only({"p": 1.0, "q": math.inf, "r": 1.0, "h": math.inf})
     run = lir(pdg, steps=1, attention=attention, control=Control({"p": 1.0, "r": 1.0}), trace=QUIET)
     assert moments(run.pdg)[0] == pytest.approx(AIM + (M - AIM) / math.e, abs=1e-9)
     assert float(run.pdg["r"].cpd.table()[0].detach()) == pytest.approx(0.3 + 0.6 / math.e, abs=1e-7)

@@ -65,7 +65,7 @@ def in_turn(chi: float) -> Callable[..., Focus]:
     def refocus(_pdg: PDG, step: int, *_: object) -> Focus:
         x, y = rows(step)
         moved = "q" if step % 3 == 2 else "p"
-        return Focus(Attention({"d": inf, moved: 1.0}), Control({moved: chi}), {"d.rows0": x, "d.rows1": y})
+        return Focus(Attention.only({"d": inf, moved: 1.0}), Control({moved: chi}), {"d.rows0": x, "d.rows1": y})
 
     return refocus
 

@@ -113,7 +113,7 @@ def test_impossible_states_stay_empty_and_hard_arcs_are_refused():
     run = lir(pdg, steps=1, flow=ADAM, solver="paper")
     assert run.before.upper == pytest.approx(-math.log(0.5) - math.log(0.4), abs=1e-9)  # all mass is on the second
     with pytest.raises(CapabilityError, match=r"'q'.*no constraints"):
-        lir(pdg, steps=1, solver="paper", attention=Attention({"p": 1.0, "q": math.inf}))
+        lir(pdg, steps=1, solver="paper", attention=Attention.only({"p": 1.0, "q": math.inf}))
 
 
 @pytest.mark.skipif(not AUTHORS.exists(), reason="the published runs are not beside this checkout")

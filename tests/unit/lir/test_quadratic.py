@@ -50,21 +50,21 @@ def compromise(p: float, q: float) -> Tensor:
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.01, 30.0)])
 def test_a_point_under_full_control_goes_to_the_precision_weighted_mean_in_one_step(p: float, q: float):
-    attention = Attention({"x": math.inf, "p": p, "q": q})
+    attention = Attention.only({"x": math.inf, "p": p, "q": q})
     run = lir(pulled(), attention=attention, control=Control({"x": math.inf}), steps=1)
     assert close(run.theta["x.value"], compromise(p, q), 1e-12)
     assert run.trace.rows[0].residual < 1e-12
 
 
 def test_a_point_without_its_arc_is_the_mean_of_the_gaussian_compromise():
-    attention = Attention({"p": 1.0, "q": 2.0})
+    attention = Attention.only({"p": 1.0, "q": 2.0})
     mu = inconsistency(pulled(), attention).mu
     assert isinstance(mu, Gaussian)
     assert close(torch.as_tensor(mu.mean), compromise(1.0, 2.0), 1e-9)
 
 
 def test_control_of_one_component_leaves_the_other_where_it_is():
-    attention = Attention({"x": math.inf, "q": 1.0})
+    attention = Attention.only({"x": math.inf, "q": 1.0})
     chi = torch.tensor([math.inf, 0.0]).double()
     run = lir(pulled(), attention=attention, control=Control({"x.value": chi}), steps=1)
     assert run.theta["x.value"].tolist() == pytest.approx([-1.0, -5.0], abs=1e-12)
@@ -76,7 +76,7 @@ def test_of_several_minimisers_the_nearest_is_taken():
         Arc("y", (), Y, PointMass([3.0, 4.0])),
         Arc("p", X, Y, LinearGaussian(torch.zeros(2, 2), [0.0, 0.0], torch.eye(2))),
     )
-    attention = Attention({"x": math.inf, "y": math.inf, "p": 1.0})
+    attention = Attention.only({"x": math.inf, "y": math.inf, "p": 1.0})
     run = lir(pdg, attention=attention, control=Control({"p.A": math.inf}), steps=1)
     least_norm = torch.tensor([[1.5, 1.5], [2.0, 2.0]]).double()  # A (1, 1)' = (3, 4)'
     assert close(run.theta["p.A"], least_norm, 1e-12)
@@ -93,7 +93,7 @@ def test_a_table_that_is_certain_beside_points_still_goes_to_its_argmin():
         Arc("y", (), label, SoftmaxTable([1.0, 0.0, 0.0])),  # its gradient and curvature are 0 here
         Arc("p", X, label, NeuralCategorical(scores)),
     )
-    attention = Attention({"x": math.inf, "y": math.inf, "p": 1.0})
+    attention = Attention.only({"x": math.inf, "y": math.inf, "p": 1.0})
     run = lir(pdg, attention=attention, control=Control({"y": math.inf}), steps=1)
     assert torch.allclose(run.pdg["y"].cpd.table(), torch.log_softmax(scores.bias, 0).exp(), atol=1e-9)
 
@@ -108,7 +108,7 @@ def test_what_is_not_quadratic_is_descended_to_stationarity():
         Arc("y", (), Y, PointMass([0.5, 0.2])),
         Arc("p", X, Y, NeuralGaussian(Bent())),
     )
-    attention = Attention({"x": math.inf, "y": math.inf, "p": 1.0})
+    attention = Attention.only({"x": math.inf, "y": math.inf, "p": 1.0})
     run = lir(pdg, attention=attention, control=Control({"x": math.inf}), steps=1)
     x = run.theta["x.value"].requires_grad_()
     off = (torch.tensor([0.5, 0.2]).double() - torch.sin(3 * x) - x**2).square().sum() / 2

@@ -58,7 +58,7 @@ def test_a_hub_is_the_arcs_at_a_variable():
 
 
 def test_weights_scale_attention_and_keep_hard_arcs_hard():
-    base = Focus(Attention({"a": 2.0, "b": float("inf")}, {"a": 1.0}, 0.5), Control({"a": 1.0, "b.logits": 1.0}))
+    base = Focus(Attention.only({"a": 2.0, "b": float("inf")}, {"a": 1.0}, 0.5), Control({"a": 1.0, "b.logits": 1.0}))
     focus = weighted(base, {"a": 0.5, "b": 0.0})
     assert dict(focus.attention.beta) == {"a": 1.0} and dict(focus.attention.alpha) == {"a": 0.5}
     assert dict(focus.control.chi) == {"a": 1.0} and focus.attention.gamma == 0.5

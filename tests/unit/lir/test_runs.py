@@ -230,7 +230,7 @@ def test_hard_arcs_and_structure_are_taken_as_they_come():
     pdg = PDGS[0] + Arc("hard", (), V["A"], Table([0.3, 0.7]))
     beta = {a.name: 1.0 for a in PDGS[0]} | {"hard": math.inf}
     for gamma in (0.0, 0.2):
-        attention = Attention(beta, dict.fromkeys(beta, 0.5), gamma)
+        attention = Attention.only(beta, dict.fromkeys(beta, 0.5), gamma)
         run = lir(pdg, steps=3, attention=attention)
         assert run.after.upper < run.before.upper and run.after.converged
         assert run.before.upper == pytest.approx(inconsistency(pdg, attention).upper, abs=1e-6)
@@ -244,7 +244,7 @@ def test_contradictory_hard_arcs_are_proved_infinite():
         Arc("free", V["B"], V["C"], SoftmaxTable([[0.2, 0.3, 0.5]] * 3)),
         Arc("s", (), V["C"], [0.2, 0.2, 0.6]),
     )
-    hard = Attention({"p": math.inf, "q": math.inf, "r": math.inf, "free": 1.0, "s": 1.0})
+    hard = Attention.only({"p": math.inf, "q": math.inf, "r": math.inf, "free": 1.0, "s": 1.0})
     assert inconsistency(pdg, hard).lower == math.inf
     run = lir(pdg, steps=1, attention=hard)
     assert run.before.lower == run.before.upper == math.inf

@@ -24,7 +24,7 @@ def test_full_control_of_a_shared_table_takes_all_its_arcs_into_account():
     pdg = PDG(
         Arc("a", (), A, pa), Arc("b", A, B, pb), Arc("c", B, C, pc), Arc("ab", A, B, shared), Arc("bc", B, C, shared)
     )
-    hard = Attention({"a": math.inf, "b": math.inf, "c": math.inf, "ab": 1.0, "bc": 2.0})
+    hard = Attention.only({"a": math.inf, "b": math.inf, "c": math.inf, "ab": 1.0, "bc": 2.0})
     run = lir(pdg, Cycle(Focus(hard, full_control("ab"))), steps=1, attention=hard, trace=QUIET)
     counts = pa[:, None] * pb + 2 * (pa @ pb)[:, None] * pc
     np.testing.assert_allclose(run.pdg["bc"].cpd.table().detach(), counts / counts.sum(1, keepdims=True), atol=1e-9)

@@ -26,7 +26,7 @@ FLOWS = {
 def run(p: list[float], q: list[float], flow: object, chi: float) -> torch.Tensor:
     Z = Variable("Z", len(p))
     pdg = PDG(Arc("p", (), Z, SoftmaxTable(p)), Arc("q", (), Z, q))
-    focus = Focus(Attention({"p": 1.0, "q": 1.0}), Control({"p": chi}))
+    focus = Focus(Attention.only({"p": 1.0, "q": 1.0}), Control({"p": chi}))
     made = lir(pdg, Cycle(focus), steps=3, flow=flow)  # pyright: ignore[reportArgumentType]
     assert 0 < made.after.upper < made.before.upper < math.inf
     return made.pdg["p"].cpd.table().detach()

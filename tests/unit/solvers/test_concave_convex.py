@@ -37,10 +37,10 @@ def line(pdg: PDG, attention: Attention, points: int = 1001) -> float:
 @pytest.mark.parametrize(
     "attention",
     [
-        Attention({"p": 1.0, "q": -2.0}),
-        Attention({"p": 1.5, "q": -1.6}),
-        Attention({"p": 0.5, "q": 0.2}, {"p": 1.0, "q": 1.0}, 1.0),
-        Attention({"p": -1.0, "q": -1.0}, {}, 0.5),
+        Attention.only({"p": 1.0, "q": -2.0}),
+        Attention.only({"p": 1.5, "q": -1.6}),
+        Attention.only({"p": 0.5, "q": 0.2}, {"p": 1.0, "q": 1.0}, 1.0),
+        Attention.only({"p": -1.0, "q": -1.0}, {}, 0.5),
     ],
 )
 def test_one_variable_by_brute_force(attention: Attention):
@@ -120,7 +120,7 @@ def test_the_same_seed_gives_the_same_minimum():
 @pytest.mark.parametrize("gamma", [0.0, 0.5])
 def test_disbelief_in_the_impossible_is_minus_infinity(solver: str, gamma: float):
     pdg = PDG(Arc("p", X, Y, [[1.0, 0.0], [0.5, 0.5]]), Arc("q", (), X, [0.5, 0.5]))
-    result = inconsistency(pdg, Attention({"p": -0.1, "q": 1.0}, {}, gamma), solver=solver)
+    result = inconsistency(pdg, Attention.only({"p": -0.1, "q": 1.0}, {}, gamma), solver=solver)
     assert result.lower == result.upper == float(result.value) == -inf
     with pytest.raises(DissonanceError, match="-inf: a disbelieved arc"):
         _ = result.mu
@@ -128,7 +128,7 @@ def test_disbelief_in_the_impossible_is_minus_infinity(solver: str, gamma: float
 
 def test_disbelief_in_what_another_belief_rules_out_is_harmless():
     pdg = PDG(Arc("p", (), X, [1.0, 0.0]), Arc("q", (), X, [1.0, 0.0]))
-    result = inconsistency(pdg, Attention({"p": -1.0, "q": 1.0}))
+    result = inconsistency(pdg, Attention.only({"p": -1.0, "q": 1.0}))
     assert result.upper == pytest.approx(0, abs=1e-9)
 
 
@@ -136,13 +136,13 @@ def test_exact_solvers_refuse_and_say_what_to_do():
     pdg = PDG(Arc("p", (), X, [0.3, 0.7]), Arc("q", (), X, [0.6, 0.4]))
     for solver in ("newton", "clique-tree", "joint"):
         with pytest.raises(CapabilityError, match=r"arc 'q' \(-> X\) has beta < gamma alpha.*concave-convex"):
-            inconsistency(pdg, Attention({"p": 1.0, "q": -2.0}), solver=solver)
+            inconsistency(pdg, Attention.only({"p": 1.0, "q": -2.0}), solver=solver)
 
 
 def test_soft_arcs_are_differentiated_at_the_local_minimum():
     """The envelope theorem holds at a smooth local minimum too."""
     pdg = PDG(Arc("p", (), X, SoftmaxTable([0.3, 0.7])), Arc("q", (), X, [0.6, 0.4]), Arc("r", (), X, [0.5, 0.5]))
-    attention = Attention({"p": 2.0, "q": -1.0, "r": 0.5}, {"p": 2.0}, 0.2)
+    attention = Attention.only({"p": 2.0, "q": -1.0, "r": 0.5}, {"p": 2.0}, 0.2)
     result = inconsistency(pdg, attention, solver="concave-convex")
     result.value.backward()
     mu = result.mu.marginal("X").numpy()
@@ -157,7 +157,7 @@ def test_the_gradient_through_a_hard_arc_is_the_slope():
             Arc("q", (), Y, [0.25, 0.75]),
         )
 
-    attention = Attention({"h": inf, "p": 1.0, "q": 0.3}, {"q": 1.0}, 0.6)
+    attention = Attention.only({"h": inf, "p": 1.0, "q": 0.3}, {"q": 1.0}, 0.6)
     here = pdg(0.4)
     result = inconsistency(here, attention)
     assert result.solver == "concave-convex"
@@ -172,6 +172,6 @@ def test_a_local_minimum_of_two_cells_takes_few_steps():
     """Each convex problem starts where the last stopped: before, two cells took 2,000 steps and seconds."""
     X = Variable("X", 2)
     pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
-    result = inconsistency(pdg, Attention({"p": 0.5, "q": 0.5}, {"p": 1.0, "q": 1.0}, 1.0))
+    result = inconsistency(pdg, Attention.only({"p": 0.5, "q": 0.5}, {"p": 1.0, "q": 1.0}, 1.0))
     assert result.upper == pytest.approx(0.857399214, abs=1e-7)
     assert result.stats["steps"] < 600

@@ -28,7 +28,7 @@ def wide(n: int) -> tuple[PDG, Attention]:
     joint = Arc("x", (), x, rows(rng, 2**n).reshape([2] * n))
     made = [Arc(v.name, x, v, rows(rng, *[2] * (n + 1))) for v in (y, z)]
     pdg = PDG(joint, *made, Arc("prior", (), y, [0.5, 0.5]))
-    return pdg, Attention({"x": inf, "Y": inf, "Z": inf, "prior": 1.0})
+    return pdg, Attention.only({"x": inf, "Y": inf, "Z": inf, "prior": 1.0})
 
 
 def test_a_hard_joint_of_fourteen_variables_is_scored():
@@ -47,7 +47,7 @@ def test_the_budget_is_that_of_the_messages_to_the_byte():
     rng = np.random.default_rng(0)
     a, b, c = Variable("A", 2), Variable("B", 3), Variable("C", 4)
     pdg = PDG(Arc("a", (), a, rows(rng, 2)), Arc("b", a, b, rows(rng, 2, 3)), Arc("c", b, c, rows(rng, 3, 4)))
-    soft, hard = Attention.uniform(pdg, gamma=1.0), Attention(dict.fromkeys("abc", inf))
+    soft, hard = Attention.uniform(pdg, gamma=1.0), Attention.only(dict.fromkeys("abc", inf))
     for phi, solver in ((soft, SumProductSolver), (hard, Pinned)):
         found = inconsistency(pdg, phi, solver=solver(budget=2 * need))
         assert found.solver == solver().name

@@ -36,7 +36,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Component]:
 def from_scratch(pdg: PDG, attention: Attention, name: str) -> float:
     """The inconsistency of a PDG that never had the arc."""
     beta, alpha = ({n: w for n, w in weights.items() if n != name} for weights in (attention.beta, attention.alpha))
-    return inconsistency(pdg.without(name), Attention(beta, alpha, attention.gamma)).upper
+    return inconsistency(pdg.without(name), Attention.only(beta, alpha, attention.gamma)).upper
 
 
 def check(pdg: PDG, attention: Attention) -> None:

@@ -61,7 +61,7 @@ def random_pdg(seed: int, n: int = 4, arcs: int = 6) -> tuple[PDG, Attention]:
     alpha = {a.name: float(rng.choice([0.0, 0.5, 1.0])) for a in made}
     beta = {a.name: gamma * alpha[a.name] + float(rng.choice([0.0, 0.5, 1.5])) for a in made}
     beta |= {a.name: beta[a.name] + 0.2 for a in made[:n]}
-    return PDG(*made, variables=variables), Attention(beta, alpha, gamma)
+    return PDG(*made, variables=variables), Attention.only(beta, alpha, gamma)
 
 
 # -- closed forms ------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_two_beliefs_about_one_variable_meet_in_their_weighted_geometric_mean(r:
     b, c = torch.tensor([0.5, -1.0]).double(), torch.tensor([2.0, 1.0]).double()
     B, C = [[2.0, 0.25], [0.25, 1.0]], [[0.5, 0.0], [0.0, 3.0]]
     found = inconsistency(
-        PDG(Arc("p", (), PLANE, normal(b, B)), Arc("q", (), PLANE, normal(c, C))), Attention({"p": r, "q": s})
+        PDG(Arc("p", (), PLANE, normal(b, B)), Arc("q", (), PLANE, normal(c, C))), Attention.only({"p": r, "q": s})
     )
     P, R = torch.linalg.inv(torch.tensor(B).double()), torch.linalg.inv(torch.tensor(C).double())
     precision = (r * P + s * R) / (r + s)
@@ -132,7 +132,7 @@ def test_fine_tables_approach_the_gaussian_value():
         Arc("y", X, Y, LinearGaussian(0.8, 0.0, 0.6)),
         Arc("q", (), Y, normal(-0.5, 0.4)),
     )
-    attention = Attention({"x": 1.0, "y": 1.5, "q": 0.7})
+    attention = Attention.only({"x": 1.0, "y": 1.5, "q": 0.7})
     grid = np.linspace(-3.6, 3.6, 13)
     u, v = Variable("X", 13), Variable("Y", 13)
 
@@ -276,7 +276,9 @@ def test_a_pinned_mu_is_differentiated_by_substitution():
         Arc("y", X, Y, LinearGaussian(0.7, 0.1, 0.5)),
         Arc("q", (), Y, normal(2.0, 0.5)),
     )
-    attention = Attention({"x": inf, "y": inf, "q": -1.0}, {"q": 1.0}, 0.3)  # not convex, but nothing is left to choose
+    attention = Attention.only(
+        {"x": inf, "y": inf, "q": -1.0}, {"q": 1.0}, 0.3
+    )  # not convex, but nothing is left to choose
     check_gradients(pdg, attention)
     found = inconsistency(pdg, attention)
     assert found.upper == pytest.approx(float(incompatibility(found.mu, pdg, attention).detach()), abs=1e-10)
@@ -352,7 +354,7 @@ def test_a_direction_nobody_bounds_is_minus_infinity_at_positive_gamma():
 def test_what_the_solver_cannot_do_is_one_line():
     pdg = PDG(Arc("p", (), X, normal(0.0, 1.0)), Arc("q", (), X, normal(1.0, 1.0)))
     with pytest.raises(CapabilityError, match=r"arc 'q' \(-> X\) has beta < gamma alpha"):
-        inconsistency(pdg, Attention({"p": 1.0, "q": -0.5}))
+        inconsistency(pdg, Attention.only({"p": 1.0, "q": -0.5}))
     with pytest.raises(CapabilityError, match="newton solver needs finite variables; X: Euclidean"):
         inconsistency(pdg, solver="newton")
     with pytest.raises(CapabilityError, match="gaussian solver needs Euclidean variables"):

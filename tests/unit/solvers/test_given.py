@@ -37,7 +37,7 @@ def pdg() -> PDG:
 def attention(gamma: float = 1.0, **more: float) -> Attention:
     alpha = {"z": 1.0, "y|z": 1.0, "x|y": 1.0, "w|z": 0.5}
     beta = {"d": inf, "w|x": inf, **{n: gamma * a for n, a in alpha.items()}}
-    return Attention({**beta, **more}, {**alpha, "w|x": 0.3, "w": 0.2}, gamma)
+    return Attention.only({**beta, **more}, {**alpha, "w|x": 0.3, "w": 0.2}, gamma)
 
 
 def exact(gamma: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -115,8 +115,8 @@ def test_a_second_hard_belief_is_a_check():
     [
         attention(gamma=0.0, z=1.0, **{"w|z": 1.0}),
         attention(z=2.0, w=1.0),
-        Attention({"x|y": inf, "z": 1.0, "y|z": 1.0}, {"z": 1.0, "y|z": 1.0}, 1.0),
-        Attention(
+        Attention.only({"x|y": inf, "z": 1.0, "y|z": 1.0}, {"z": 1.0, "y|z": 1.0}, 1.0),
+        Attention.only(
             {"d": inf, "w": inf, "z": 1.0, "w|z": 1.0, "x|y": 1.0, "y|z": 1.0},
             dict.fromkeys(("z", "w|z", "x|y", "y|z"), 1.0),
             1.0,

@@ -21,7 +21,7 @@ EVERY = ["pinned", *EXACT]
 def two(a: list[float], b: list[float], solver: str) -> Inconsistency:
     """Two hard beliefs about X and a soft one."""
     pdg = PDG(Arc("a", (), X, a), Arc("b", (), X, b), Arc("c", (), X, [0.3, 0.7]))
-    return inconsistency(pdg, Attention({"a": inf, "b": inf, "c": 1.0}), solver=solver)
+    return inconsistency(pdg, Attention.only({"a": inf, "b": inf, "c": 1.0}), solver=solver)
 
 
 def own_score(result: Inconsistency) -> float:
@@ -78,7 +78,7 @@ def test_tables_whose_shared_marginals_differ_are_solved_or_refused_never_a_cras
         a, b = rng.dirichlet(np.ones(4)).reshape(2, 2), rng.dirichlet(np.ones(2), 2)
         b = b * (a.sum(0) + np.array([size, -size]))[:, None]
         pdg = PDG(Arc("a", (), (X, Y), a), Arc("b", (), (Y, Z), b / b.sum()), Arc("c", X, Z, [[0.3, 0.7], [0.6, 0.4]]))
-        attention = Attention({"a": inf, "b": inf, "c": 1.0})
+        attention = Attention.only({"a": inf, "b": inf, "c": 1.0})
         found = [inconsistency(pdg, attention, solver=s) for s in EXACT]
         exact, close = [r for r in found if not r.within], [r for r in found if r.within]
         assert max((r.lower for r in exact), default=-inf) <= min((r.upper for r in exact), default=inf)

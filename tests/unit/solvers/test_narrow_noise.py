@@ -21,4 +21,4 @@ def test_a_conditional_that_rounding_makes_singular_is_refused_and_not_nan():
     )
     hard = {name: math.inf for name in ("a0", "a1", "a2")}
     with pytest.raises(CapabilityError, match="orders of magnitude"):
-        inconsistency(pdg, Attention({**hard, "a3": 1.0, "a4": 1.0}))
+        inconsistency(pdg, Attention.only({**hard, "a3": 1.0, "a4": 1.0}))

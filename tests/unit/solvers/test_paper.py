@@ -60,7 +60,7 @@ def test_theta_replaces_the_parameters() -> None:
 
 def test_a_hard_arc_is_refused() -> None:
     with pytest.raises(CapabilityError, match=r"'p'.*no constraints"):
-        inconsistency(PAIR, Attention(beta={"p": math.inf, "q": 1.0}), solver="paper")
+        inconsistency(PAIR, Attention.only(beta={"p": math.inf, "q": 1.0}), solver="paper")
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the published runs are not beside this checkout")

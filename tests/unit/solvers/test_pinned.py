@@ -43,7 +43,7 @@ def network() -> PDG:
 
 def attention(gamma: float = 0.0, **soft: float) -> Attention:
     hard = {"a": inf, "b|a": inf, "c|ab": inf}
-    return Attention({**hard, "a|c": 1.3, "b": 0.4, **soft}, {"a": 1.0, "a|c": 0.5, "b|a": 0.3}, gamma)
+    return Attention.only({**hard, "a|c": 1.3, "b": 0.4, **soft}, {"a": 1.0, "a|c": 0.5, "b|a": 0.3}, gamma)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.7])
@@ -109,7 +109,7 @@ def test_functions_keep_mu_pinned_however_large_the_scope():
         Arc("d", (A, C), d, xor),
         Arc("soft", (d, C), A, np.full((2, 2, 2), 0.5)),
     )
-    result = inconsistency(pdg, Attention({"a": inf, "c": inf, "d": inf, "soft": -1.0}))
+    result = inconsistency(pdg, Attention.only({"a": inf, "c": inf, "d": inf, "soft": -1.0}))
     assert result.solver == "pinned"
     joint = np.zeros((2, 2, 2))
     for a in range(2):
@@ -117,7 +117,7 @@ def test_functions_keep_mu_pinned_however_large_the_scope():
             joint[a, c, (a + c) % 2] = PA[a] * CA[a, c]
     # A is a function of (D, C): its conditional entropy is 0, so KL to a fair coin is log 2
     assert result.upper == pytest.approx(-math.log(2), abs=1e-12)
-    assert float(incompatibility(Joint([A, C, d], joint), pdg, Attention({"soft": -1.0}))) == pytest.approx(
+    assert float(incompatibility(Joint([A, C, d], joint), pdg, Attention.only({"soft": -1.0}))) == pytest.approx(
         result.upper
     )
 
@@ -127,15 +127,15 @@ def test_what_is_not_pinned_is_refused_with_the_reason():
         inconsistency(network(), attention().replace(beta={"c|ab": 1.0}), solver="pinned")
     cycle = PDG(Arc("ab", A, B, PAB), Arc("ba", B, A, np.full((3, 2), 0.5)))
     with pytest.raises(CapabilityError, match="cycle"):
-        inconsistency(cycle, Attention({"ab": inf, "ba": inf}), solver="pinned")
+        inconsistency(cycle, Attention.only({"ab": inf, "ba": inf}), solver="pinned")
     free = PDG(Arc("a", (), A, PA), Arc("b", (), B, B0), Arc("ab", A, B, PAB))
     with pytest.raises(CapabilityError, match="depend on each other"):
-        inconsistency(free, Attention({"a": inf, "b": inf, "ab": 1.0}), solver="pinned")
+        inconsistency(free, Attention.only({"a": inf, "b": inf, "ab": 1.0}), solver="pinned")
 
 
 def test_independence_is_not_assumed_of_hard_marginals():
     """Two fair coins and the belief that they agree: some coupling satisfies all three."""
     pdg = PDG(Arc("a", (), A, [0.5, 0.5]), Arc("c", (), C, [0.5, 0.5]), Arc("same", A, C, [[1.0, 0.0], [0.0, 1.0]]))
-    result = inconsistency(pdg, Attention({"a": inf, "c": inf, "same": 1.0}))
+    result = inconsistency(pdg, Attention.only({"a": inf, "c": inf, "same": 1.0}))
     assert result.upper == pytest.approx(0, abs=1e-7)
     np.testing.assert_allclose(result.mu.marginal("A", "C"), [[0.5, 0.0], [0.0, 0.5]], atol=1e-6)

@@ -42,7 +42,7 @@ def test_marginals_with_any_ratio_of_weights_converge_to_the_closed_form(name, r
     p, q = TABLES[name]
     V = X if len(p) == 2 else Y
     for beta in ({"p": ratio, "q": 1.0}, {"p": 1.0, "q": ratio}, {"p": ratio, "q": 0.7 * ratio}):
-        result = inconsistency(PDG(Arc("p", (), V, p), Arc("q", (), V, q)), Attention(beta))
+        result = inconsistency(PDG(Arc("p", (), V, p), Arc("q", (), V, q)), Attention.only(beta))
         wanted = float(exact([p, q], list(beta.values())))
         assert result.converged
         assert result.lower <= wanted + 1e-12 * max(1.0, abs(wanted))
@@ -53,7 +53,7 @@ def test_mu_is_the_pool_and_arcs_may_name_their_targets_in_any_order():
     rng = np.random.default_rng(3)
     a, b = rng.dirichlet(np.ones(6)).reshape(2, 3), rng.dirichlet(np.ones(6)).reshape(3, 2)
     pdg = PDG(Arc("a", (), (X, Y), a), Arc("b", (), (Y, X), b))
-    result = inconsistency(pdg, Attention({"a": 3e5, "b": 1e5}))
+    result = inconsistency(pdg, Attention.only({"a": 3e5, "b": 1e5}))
     pool = (a**0.75 * b.T**0.25) / (a**0.75 * b.T**0.25).sum()
     assert result.solver == "pooled" and result.mu_error == 0
     np.testing.assert_allclose(result.mu.marginal("X", "Y").numpy(), pool, rtol=1e-12)
@@ -61,7 +61,7 @@ def test_mu_is_the_pool_and_arcs_may_name_their_targets_in_any_order():
 
 def test_what_contradicts_outright_is_infinite_and_what_it_is_not_for_is_refused():
     pdg = PDG(Arc("p", (), X, [1.0, 0.0]), Arc("q", (), X, [0.0, 1.0]))
-    assert inconsistency(pdg, Attention({"p": 1e9, "q": 1.0})).lower == math.inf
+    assert inconsistency(pdg, Attention.only({"p": 1e9, "q": 1.0})).lower == math.inf
     with pytest.raises(CapabilityError, match="pooled"):
         inconsistency(PDG(Arc("p", X, Y, np.full((2, 3), 1 / 3))), solver="pooled")
 
@@ -69,4 +69,4 @@ def test_what_contradicts_outright_is_infinite_and_what_it_is_not_for_is_refused
 @pytest.mark.parametrize("weights", [{"beta": {"p": 1.7e308}}, {"alpha": {"p": -1e101}}, {"gamma": 1.7e308}])
 def test_weights_whose_products_overflow_are_refused(weights):
     with pytest.raises(DissonanceError, match="at most 1e\\+100"):
-        Attention(**weights)
+        Attention.only(**weights)

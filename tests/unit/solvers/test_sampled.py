@@ -63,7 +63,7 @@ def logits(pdg: PDG) -> nn.Module:
 
 def test_labelled_data_against_a_classifier_has_the_cross_entropy(data: tuple[torch.Tensor, torch.Tensor]):
     pdg = classifier(data)
-    found = inconsistency(pdg, Attention({"d": inf, "p": 1.0}))
+    found = inconsistency(pdg, Attention.only({"d": inf, "p": 1.0}))
     f = logits(pdg)
     loss = nn.functional.cross_entropy(f(data[0]), data[1])
     assert found.upper == pytest.approx(loss.item(), abs=1e-6)
@@ -86,7 +86,7 @@ def test_steps_on_fresh_batches_are_stochastic_gradient_descent(data: tuple[torc
 
     def refocus(_pdg: PDG, step: int, *_: object) -> Focus:
         x, y = batch(step)
-        return Focus(Attention({"d": inf, "p": 1.0}), Control({"p": 0.1}), {"d.rows0": x, "d.rows1": y})
+        return Focus(Attention.only({"d": inf, "p": 1.0}), Control({"p": 0.1}), {"d.rows0": x, "d.rows1": y})
 
     trace = Record(globally=False, snapshots=1)
     run = lir(pdg, refocus, steps=20, flow="step", trace=trace)
@@ -110,7 +110,7 @@ def test_encoder_prior_and_decoder_have_minus_the_elbo(data: tuple[torch.Tensor,
         Arc("prior", (), Z, LinearGaussian(None, torch.zeros(2), 1.0, learnable=False)),
         Arc("p", Z, X, NeuralGaussian(decoder, -0.5)),
     )
-    attention = Attention({"d": inf, "q": inf, "prior": 1.0, "p": 1.0}, {"prior": 1.0, "p": 1.0}, 1.0)
+    attention = Attention.only({"d": inf, "q": inf, "prior": 1.0, "p": 1.0}, {"prior": 1.0, "p": 1.0}, 1.0)
     found = inconsistency(pdg, attention, solver=Sampled(count=400))
     mean, log_scale = encoder(data[0]).chunk(2, -1)
     kl = (0.5 * (mean**2 + (2 * log_scale).exp() - 1) - log_scale).sum(-1).mean()
@@ -139,7 +139,7 @@ def test_what_cannot_be_reparameterised_has_the_gradient_of_its_score():
         Arc("n", (), N, Distributed(Counts())),
         Arc("at", (), N, LinearGaussian(None, 0.0, 1.0, learnable=False)),
     )
-    found = inconsistency(pdg, Attention({"n": inf, "at": 1.0}, {"at": 1.0}, 1.0), solver=Sampled(count=40_000))
+    found = inconsistency(pdg, Attention.only({"n": inf, "at": 1.0}, {"at": 1.0}, 1.0), solver=Sampled(count=40_000))
     # E[n^2]/2 + log sqrt(2 pi) - H: the entropy has the derivative of -E[log p]
     (slope,) = torch.autograd.grad(found.value, rate)
     k = torch.arange(60.0)
@@ -161,7 +161,7 @@ def test_finite_variables_are_enumerated():
         Arc("w", C, W, Function(_Double())),
         Arc("at", (), W, LinearGaussian(None, 0.0, 1.0, learnable=False)),
     )
-    found = inconsistency(pdg, Attention({"c": inf, "w": inf, "at": 1.0}))
+    found = inconsistency(pdg, Attention.only({"c": inf, "w": inf, "at": 1.0}))
     assert found.standard_error == 0
     assert found.upper == pytest.approx(0.75 * 2 + 0.5 * math.log(2 * math.pi))  # w = 2 c, so E[w^2]/2 = 1.5
 
@@ -175,7 +175,7 @@ def test_a_point_feels_the_pull_of_a_density():
     pdg = PDG(
         Arc("x", (), Z, PointMass([1.0, -2.0])), Arc("n", (), Z, LinearGaussian(None, [0.0, 0.0], 1.0, learnable=False))
     )
-    found = inconsistency(pdg, Attention({"x": inf, "n": 2.0}))
+    found = inconsistency(pdg, Attention.only({"x": inf, "n": 2.0}))
     found.value.backward()
     (slope,) = [p.grad for p in pdg["x"].cpd.parameters()]
     assert slope is not None and slope.tolist() == pytest.approx([2.0, -4.0])
@@ -185,13 +185,13 @@ def test_a_point_feels_the_pull_of_a_density():
 def test_uniform_boxes_and_images_are_scored():
     pixels = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
     box = PDG(Arc("d", (), Z, Data(pixels)), Arc("u", (), Z, UniformBox(-1.0, 3.0)))
-    assert inconsistency(box, Attention({"d": inf, "u": 1.0})).upper == pytest.approx(2 * math.log(4))
+    assert inconsistency(box, Attention.only({"d": inf, "u": 1.0})).upper == pytest.approx(2 * math.log(4))
     picture = Variable("I", Euclidean(2))
     images = PDG(
         Arc("d", (), (Z, picture), Data(torch.zeros(2, 2), pixels)),
         Arc("p", Z, picture, BernoulliImages(nn.Identity())),
     )
-    assert inconsistency(images, Attention({"d": inf, "p": 1.0})).upper == pytest.approx(2 * math.log(2))
+    assert inconsistency(images, Attention.only({"d": inf, "p": 1.0})).upper == pytest.approx(2 * math.log(2))
 
 
 def test_finite_pinned_problems_have_the_value_the_pinned_solver_gives():
@@ -202,7 +202,7 @@ def test_finite_pinned_problems_have_the_value_the_pinned_solver_gives():
         Arc("c", B, A, [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]),
         Arc("ab", (), (A, B), [[0.1, 0.2, 0.3], [0.1, 0.2, 0.1]]),
     )
-    attention = Attention({"a": inf, "b": inf, "c": 2.0, "ab": -0.5}, {"c": 1.0, "b": 0.5}, 0.7)
+    attention = Attention.only({"a": inf, "b": inf, "c": 2.0, "ab": -0.5}, {"c": 1.0, "b": 0.5}, 0.7)
     exact, found = (inconsistency(pdg, attention, solver=s) for s in ("pinned", "sampled"))
     assert found.upper == pytest.approx(exact.upper, abs=1e-6) and found.standard_error == 0
     with pytest.raises(CapabilityError, match=r"arc 'ab' .* second hard belief"):
@@ -217,11 +217,11 @@ def test_what_has_no_density_is_refused_by_name(data: tuple[torch.Tensor, torch.
         Arc("prior", (), Z, LinearGaussian(None, torch.zeros(2))),
     )
     with pytest.raises(CapabilityError, match=r"the entropy of \(Z\) is needed for arc 'prior'"):
-        inconsistency(pdg, Attention({"d": inf, "q": inf, "prior": 1.0}))
+        inconsistency(pdg, Attention.only({"d": inf, "q": inf, "prior": 1.0}))
     with pytest.raises(CapabilityError, match=r"arc 'q' .* cannot be tabulated.*no hard arc .* makes 'X'"):
-        inconsistency(pdg, Attention({"q": inf, "prior": 1.0}, {"prior": 1.0}, 1.0))
+        inconsistency(pdg, Attention.only({"q": inf, "prior": 1.0}, {"prior": 1.0}, 1.0))
     with pytest.raises(CapabilityError, match=r'the newton solver needs tables.*Use solver="auto" or "sampled"'):
-        inconsistency(pdg, Attention({"d": inf, "q": inf}), solver="newton")
+        inconsistency(pdg, Attention.only({"d": inf, "q": inf}), solver="newton")
 
 
 def test_values_must_fit_their_variables():
@@ -239,5 +239,5 @@ def test_data_in_double_precision_is_averaged_in_double_precision():
     rows = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
     U = Variable("U", Euclidean(1))
     pdg = PDG(Arc("d", (), U, Data(rows)), Arc("p", (), U, LinearGaussian(None, [0.0], [[1.0]])))
-    found = inconsistency(pdg, Attention({"d": inf, "p": 1.0}))
+    found = inconsistency(pdg, Attention.only({"d": inf, "p": 1.0}))
     assert found.upper == pytest.approx(7 / 2 + math.log(2 * math.pi) / 2, rel=1e-14)

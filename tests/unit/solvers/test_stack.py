@@ -44,7 +44,9 @@ def problems() -> tuple[list[PDG], list[Attention]]:
             gamma = 0.3
         pdgs.append(pdg(cpds))
         names = [a.name for a in pdgs[-1]]
-        attentions.append(Attention(dict(zip(names, beta.tolist(), strict=True)), dict.fromkeys(names, 1.0), gamma))
+        attentions.append(
+            Attention.only(dict(zip(names, beta.tolist(), strict=True)), dict.fromkeys(names, 1.0), gamma)
+        )
     return pdgs, attentions
 
 

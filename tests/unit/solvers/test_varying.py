@@ -54,7 +54,7 @@ def chain(q) -> PDG:
 def test_a_weight_of_the_sample_is_inside_the_expectation():
     """sum_xy p(x) k(y|x) w(x) log mu(y) / q(y), by loops."""
     q = [0.7, 0.3]
-    attention = Attention({"p": inf, "k": inf, "q": 3.0}, varying={"q": Varying(by_x)})
+    attention = Attention.only({"p": inf, "k": inf, "q": 3.0}, varying={"q": Varying(by_x)})
     mu_y = (P[:, None] * K).sum(0)
     wanted = sum(
         3.0 * float(P[x] * K[x, y] * W[x]) * math.log(float(mu_y[y]) / q[y]) for x in range(3) for y in range(2)
@@ -67,7 +67,7 @@ def test_a_weight_of_the_sample_is_inside_the_expectation():
 
 def test_a_constant_weight_is_ordinary_attention():
     pdg = chain([0.7, 0.3])
-    plain = Attention({"p": inf, "k": inf, "q": 2.5}, {"q": 0.7, "k": 1.0}, 0.4)
+    plain = Attention.only({"p": inf, "k": inf, "q": 2.5}, {"q": 0.7, "k": 1.0}, 0.4)
     constant = plain.replace(beta={"q": 1.0}, varying={"q": Varying(lambda seen: torch.full_like(seen.weights, 2.5))})
     one, other = inconsistency(pdg, plain), inconsistency(pdg, constant)
     assert other.upper == pytest.approx(one.upper, abs=1e-12)
@@ -82,7 +82,7 @@ def test_derivatives_hold_the_weights_fixed_unless_told_otherwise():
     mu = (P[:, None] * K).sum(0)
     slopes = {}
     for held in (True, False):
-        attention = Attention({"p": inf, "k": inf, "q": 1.0}, varying={"q": Varying(surprisal, held)})
+        attention = Attention.only({"p": inf, "k": inf, "q": 1.0}, varying={"q": Varying(surprisal, held)})
         pdg = chain(q.tolist())
         found = inconsistency(pdg, attention)
         assert found.upper == pytest.approx(float((mu * -q.log() * (mu / q).log()).sum()), abs=1e-12)
@@ -104,7 +104,7 @@ def test_points_may_weigh_what_they_are_about():
     net = torch.nn.Linear(1, 1).double()
     pdg = PDG(Arc("d", (), V, Data(rows)), Arc("q", (), V, Constant(net)))
     varying = {"q": Varying(lambda seen: (seen.values["V"][:, 0] < 2).to(torch.float64))}
-    attention = Attention({"d": inf, "q": 1.0}, {"q": 1.0}, 0.0, varying)
+    attention = Attention.only({"d": inf, "q": 1.0}, {"q": 1.0}, 0.0, varying)
     assert inconsistency(pdg, attention).up_to_constant
     cancel = PDG(*pdg.arcs, Arc("r", (), V, Constant(torch.nn.Linear(1, 1).double())))
     against = {"r": Varying(lambda seen: -varying["q"].weight(seen))}
@@ -130,7 +130,7 @@ def test_full_control_of_an_arc_descends_where_attention_varies():
     """argmin_q of sum_y c(y) (-log q(y)) with c(y) = sum_x p k w > 0 is c / sum c, not mu(y)."""
     weights = torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)
     varying = {"q": Varying(lambda seen: weights[seen.values["X"]])}
-    attention = Attention({"p": inf, "k": inf, "q": 1.0}, varying=varying)
+    attention = Attention.only({"p": inf, "k": inf, "q": 1.0}, varying=varying)
     c = (P[:, None] * K * weights[:, None]).sum(0)
     for flow in ("step", "natural"):
         run = lir(chain([0.5, 0.5]), attention=attention, control=Control({"q": inf}), flow=flow, steps=1)
@@ -141,19 +141,19 @@ def test_full_control_of_an_arc_descends_where_attention_varies():
 
 
 def test_attention_that_varies_is_part_of_the_attention():
-    attention = Attention({"p": inf, "q": 1.0}, varying={"q": Varying(by_x)})
+    attention = Attention.only({"p": inf, "q": 1.0}, varying={"q": Varying(by_x)})
     assert pickle.loads(pickle.dumps(attention)).varying == attention.varying
     assert attention.replace(gamma=1.0).varying == attention.varying
     assert attention.without("q").beta["q"] == 0
     with pytest.raises(DissonanceError, match="a hard arc does not support a sample-dependent weight"):
-        Attention({"p": inf}, varying={"p": Varying(by_x)})
+        Attention.only({"p": inf}, varying={"p": Varying(by_x)})
     with pytest.raises(DissonanceError, match="no arc named 'Q'"):
-        inconsistency(chain([0.5, 0.5]), Attention({"p": inf, "k": inf}, varying={"Q": Varying(by_x)}))
+        inconsistency(chain([0.5, 0.5]), Attention.only({"p": inf, "k": inf}, varying={"Q": Varying(by_x)}))
 
 
 def test_what_cannot_honour_it_says_so():
     pdg = chain([0.7, 0.3])
-    attention = Attention({"p": inf, "k": inf, "q": 1.0}, {}, 1.0, {"q": Varying(by_x)})
+    attention = Attention.only({"p": inf, "k": inf, "q": 1.0}, {}, 1.0, {"q": Varying(by_x)})
     for solver in ("newton", "given", "sum-product", "concave-convex", "paper"):
         with pytest.raises(CapabilityError, match="does not support sample-dependent attention"):
             inconsistency(pdg, attention, solver=solver)
@@ -176,6 +176,6 @@ def test_what_cannot_honour_it_says_so():
 
 
 def test_blame_is_not_a_number_where_there_is_no_one_weight():
-    attention = Attention({"p": inf, "k": inf, "q": 1.0}, varying={"q": Varying(by_x)})
+    attention = Attention.only({"p": inf, "k": inf, "q": 1.0}, varying={"q": Varying(by_x)})
     rows = {r.name: r for r in inconsistency(chain([0.7, 0.3]), attention).by_arc(saved=False)}
     assert math.isnan(rows["q"].contribution) and rows["p"].contribution == 0

@@ -91,7 +91,7 @@ def belief_propagation(
         pdg,
         schedule_named(schedule, foci, graph, pdg),
         lambda run: made.beliefs(run.theta),
-        attention=Attention(ties(graph), {}, 1.0),
+        attention=Attention.only(ties(graph), {}, 1.0),
         control=Control({}),
         trace=Record(globally=False),  # everything at once is not local
         graph=graph,
@@ -152,7 +152,7 @@ def message_foci(graph: FactorGraph, powers: Mapping[str, float], chi: float, be
 
     def focus(context: Mapping[str, float], moves: str, control: Control, confidence: float) -> Focus:
         context = {n: w for n, w in context.items() if w}
-        return Focus(Attention({**hard, **context, moves: confidence}, context, 1.0), control)
+        return Focus(Attention.only({**hard, **context, moves: confidence}, context, 1.0), control)
 
     foci: dict[str, Focus] = {}
     for r in graph.regions:

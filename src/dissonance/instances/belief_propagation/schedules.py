@@ -60,7 +60,7 @@ class Residual:
             hard = [self.pdg[n] for n in a.beta if n not in soft]
             ties = [x for x in hard if any(v.name in seen for v in x.scope)]
             arcs = PDG(*(self.pdg[n] for n in soft), *ties)
-            near = Attention(
+            near = Attention.only(
                 {x.name: a.beta[x.name] for x in arcs},
                 {x.name: a.alpha[x.name] for x in arcs if x.name in a.alpha},
                 a.gamma,

@@ -58,7 +58,7 @@ def believed(pdg: PDG, row: Variable) -> Inconsistency:
 def _with_data(pdg: PDG, row: Variable) -> tuple[PDG, Attention]:
     soft = {a.name: 1.0 for a in pdg}
     data = Arc("d", (), row, Table(torch.full((row.size,), 1 / row.size, dtype=numerics.DTYPE)))
-    return pdg + data, Attention({**soft, "d": math.inf}, soft, 1.0)
+    return pdg + data, Attention.only({**soft, "d": math.inf}, soft, 1.0)
 
 
 def evidence(result: Inconsistency) -> Tensor:

@@ -51,7 +51,7 @@ def attention(parts: Sequence[DataPart]) -> Attention:
         more = part.weights()
         beta |= more[0]
         alpha |= more[1]
-    return Attention(beta, alpha, 1.0)
+    return Attention.only(beta, alpha, 1.0)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Attentions:
 
     def one(self, k: int, names: Sequence[str]) -> Attention:
         """The attention of run k."""
-        return Attention(
+        return Attention.only(
             dict(zip(names, self.beta[k].tolist(), strict=True)),
             dict(zip(names, self.alpha[k].tolist(), strict=True)),
             float(self.gamma[k]),

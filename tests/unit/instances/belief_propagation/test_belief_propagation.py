@@ -71,7 +71,7 @@ def test_the_free_energy_is_a_signed_sum_of_local_inconsistencies():
         assert set(arcs) <= set(inner)
         unit = dict.fromkeys(arcs, 1.0)
         pdg = run.pdg.subgraph(*arcs, *ties)
-        free = Attention(ties, {}, 1.0)
+        free = Attention.only(ties, {}, 1.0)
         value = inconsistency(pdg, free.replace(beta=unit, alpha=unit), solver=Tied()).upper
         seen = {v.name.split("@")[0] for a in arcs for v in run.pdg[a].scope}
         return value + sum(math.log(v.size) for v in bp.graph.variables if v.name not in seen)

@@ -30,7 +30,7 @@ def varied(seed: int, count: int, gamma: float = 0.0, zeros: float = 0.0, hard: 
         pdg, g = loop(rng, zeros), gamma * (1 + i / count)
         beta = {a.name: float(rng.uniform(1.0, 3.0)) for a in pdg.arcs} | dict.fromkeys(hard, inf)
         alpha = {a.name: float(rng.uniform(0.0, 1.0)) for a in pdg.arcs}
-        found.append(component(pdg, Attention(beta, alpha, g)))
+        found.append(component(pdg, Attention.only(beta, alpha, g)))
     return found
 
 
@@ -145,7 +145,7 @@ def test_contradictory_hard_arcs_are_infinite_for_one_problem_and_leave_the_othe
     x = Variable("X", 3)
     tables = [([0.2, 0.3, 0.5], [0.2, 0.3, 0.5]), ([0.2, 0.3, 0.5], [0.3, 0.3, 0.4])]
     pdgs = [PDG(Arc("p", (), x, p), Arc("q", (), x, q), Arc("r", (), x, [0.1, 0.1, 0.8])) for p, q in tables]
-    hard = Attention(beta={"p": inf, "q": inf, "r": 1.0})
+    hard = Attention.only(beta={"p": inf, "q": inf, "r": 1.0})
     found = Newton().solve_many([component(p, hard) for p in pdgs])
     assert found[1].lower == inf
     wanted = sum(a * math.log(a / b) for a, b in zip(tables[0][0], [0.1, 0.1, 0.8], strict=True))

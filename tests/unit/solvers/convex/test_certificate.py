@@ -237,7 +237,7 @@ def test_heavy_arcs_are_bracketed_to_the_last_digit():
             p, q = [v / sum(p) for v in p], [v / sum(q) for v in q]
             exact = float(10_000 * sum(a * (a / b).ln() for a, b in zip(p, q, strict=True)))
         for solver in ("pinned", "newton", "clique-tree"):
-            result = inconsistency(pdg, Attention({"p": math.inf, "q": 1e4}), solver=solver)
+            result = inconsistency(pdg, Attention.only({"p": math.inf, "q": 1e4}), solver=solver)
             assert result.lower <= exact <= result.upper, solver
 
 
@@ -256,7 +256,7 @@ def test_hard_arcs_that_barely_contradict_are_admitted_whichever_way_it_goes(off
     """`converged` says that the bounds meet: both are infinite, or both finite and close; not that one is known."""
     x = Variable("X", 2)
     barely = PDG(Arc("p", (), x, [0.5, 0.5]), Arc("q", (), x, [0.5 + off, 0.5 - off]), Arc("r", (), x, [0.3, 0.7]))
-    (c,) = prepare(barely, Attention({"p": math.inf, "q": math.inf, "r": 1.0})).components
+    (c,) = prepare(barely, Attention.only({"p": math.inf, "q": math.inf, "r": 1.0})).components
     for solver in (Newton(), CliqueTreeSolver()):
         found = solver.solve(c)
         close = found.upper < math.inf and found.upper - found.lower <= 1e-7 * max(1.0, abs(found.upper))

@@ -172,7 +172,7 @@ def test_hard_arcs_over_overlapping_rows_take_few_steps():
         Arc("outcome", (s, a), o, rows(rng, 3, 2, 3)),
         Arc("wish", (), o, rows(rng, 3)),
     )
-    hard = component(pdg, Attention({"policy": inf, "outcome": inf, "belief": 1.0, "wish": 1.0}))
+    hard = component(pdg, Attention.only({"policy": inf, "outcome": inf, "belief": 1.0, "wish": 1.0}))
     found = Newton().solve(hard)
     assert found.converged and found.method == "newton" and found.steps < 15
     assert found.upper == pytest.approx(CliqueTreeSolver().solve(hard).upper, abs=1e-7)

@@ -52,7 +52,7 @@ def test_one_arc_leaves_its_sources_to_structure(alpha: float):
     """min -H(X,Y) + alpha H(Y|X) with mu(Y|X) = p: mu(x) is proportional to exp((1 - alpha) H(p(.|x)))."""
     p = rows(0, 3, 4)
     pdg = PDG(Arc("p", X, Y, p))
-    result = inconsistency(pdg, Attention({"p": 1.0}, {"p": alpha}))
+    result = inconsistency(pdg, Attention.only({"p": 1.0}, {"p": alpha}))
     weight = np.exp((1 - alpha) * entropies(p))
     np.testing.assert_allclose(result.mu.marginal("X"), weight / weight.sum(), atol=1e-5)
     np.testing.assert_allclose(result.mu.conditional("Y", "X"), p, atol=1e-5)
@@ -79,7 +79,7 @@ def test_the_weight_of_an_arc_does_not_change_what_is_selected():
     """The selection depends on the set of minimisers and on alpha, not on the scale of beta."""
     p = rows(3, 3, 4)
     for scale in (1e-6, 1.0, 1e6):
-        mu = inconsistency(PDG(Arc("p", X, Y, p)), Attention({"p": scale}, {"p": 0.3})).mu
+        mu = inconsistency(PDG(Arc("p", X, Y, p)), Attention.only({"p": scale}, {"p": 0.3})).mu
         weight = np.exp(0.7 * entropies(p))
         np.testing.assert_allclose(mu.marginal("X"), weight / weight.sum(), atol=1e-6)
 
@@ -118,7 +118,7 @@ def test_no_other_minimiser_has_less_structural_deficiency():
             names = {a.name for a in s.component.arcs}
             alpha = {n: a for n, a in case.attention.alpha.items() if n in names}
             pdg = s.component.pdg
-            found = inconsistency(pdg, Attention({a.name: a.beta for a in s.component.arcs}, alpha))
+            found = inconsistency(pdg, Attention.only({a.name: a.beta for a in s.component.arcs}, alpha))
             selected = float(structural_deficiency(found.mu, pdg, alpha))
             other = float(structural_deficiency(s.mu, pdg, alpha))  # the solver's own minimiser
             assert selected <= other + 1e-4
@@ -205,7 +205,7 @@ def heavy(seed: int, beta: float) -> tuple[Inconsistency, np.ndarray]:
     p, z = rows(seed, 3, 4), Variable("Z", 2)
     pdg = PDG(Arc("p", X, Y, p), Arc("weak", Y, z, rows(seed + 1, 4, 2)))
     weight = np.exp(0.7 * entropies(p))
-    return inconsistency(pdg, Attention({"p": beta, "weak": 1.0}, {"p": 0.3, "weak": 1.0})), weight / weight.sum()
+    return inconsistency(pdg, Attention.only({"p": beta, "weak": 1.0}, {"p": 0.3, "weak": 1.0})), weight / weight.sum()
 
 
 @pytest.mark.parametrize("beta", [1e4, 1e5, 1e6])

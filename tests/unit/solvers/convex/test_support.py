@@ -25,7 +25,7 @@ HALF = [[0.5, 0.5], [0.5, 0.5]]
 
 
 def component(pdg: PDG, **beta: float) -> Component:
-    return component_of(pdg, Attention({a.name: beta.get(a.name, 1.0) for a in pdg.arcs}))
+    return component_of(pdg, Attention.only({a.name: beta.get(a.name, 1.0) for a in pdg.arcs}))
 
 
 def states(part: Component, tree: Tree) -> list[np.ndarray] | None:
