@@ -77,5 +77,8 @@ above.homes.update(
     graph="dissonance.coherence.graph",
     from_table="dissonance.io.tables",
     merged="dissonance.io.merging",
+    framed="dissonance.io.frames",
+    rows_framed="dissonance.io.frames",
+    verdict="dissonance.verdict",
 )
 lazily(__name__)

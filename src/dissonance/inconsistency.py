@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta, frozen
 from dissonance.problem import Problem, prepare
-from dissonance.scores import divergences
+from dissonance.query import Posterior, posterior
+from dissonance.scores import CellRow, cell_rows, divergences
 from dissonance.solvers import Solution, Solver, select, solve_together, solver_named
 from dissonance.solvers.base import Slope
 from dissonance.solvers.dropped import savings
@@ -33,6 +34,9 @@ from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,28 @@ class Inconsistency:
             if min(weights) >= 0 and name not in self.attention.varying:
                 found[name] = max(0.0, found[name])  # what is negative is rounding, or a local minimum
         return found
+
+    def by_cell(self, top: int | None = None) -> list[CellRow]:
+        """Where the blame lies: what each arc claims of each cell, what the compromise says, and what that costs.
+
+        The largest contributions first, and only the `top` ones if that is given.
+        """
+        arcs = [a for a in self.pdg.arcs if self.attention.beta.get(a.name, 0.0) not in (0.0, math.inf) and a.has_table]
+        rows = cell_rows(self.mu, arcs, self.attention.beta, self.theta)
+        ranked = sorted(rows, key=lambda r: -r.contribution)
+        return ranked if top is None else ranked[:top]
+
+    def verdict(self) -> str:
+        """Who disagrees most, about what, in a sentence."""
+        return ask("verdict", self)
+
+    def query(self, given: Mapping[str, Hashable] | Sequence[Mapping[str, Hashable]] | None = None) -> Posterior:
+        """The compromise mu* given evidence {variable: label}: the posterior of every finite variable."""
+        return posterior(self.mu, given)
+
+    def to_frame(self) -> pd.DataFrame:
+        """`by_arc()` as a data frame."""
+        return ask("rows_framed", self.by_arc())
 
     def plot(self, **options: Any) -> Picture:
         """The PDG as a picture, its arcs in the colours of blame; the options are those of `dissonance.draw`."""

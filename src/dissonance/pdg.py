@@ -161,8 +161,12 @@ class Arc:
     @cached_property
     def is_drawn(self) -> bool:
         """Whether the cpd has no table and is not linear-Gaussian: it can only be drawn from and scored."""
-        has_table = self.cpd.can("log_table") and all(v.is_finite for v in self.scope)
-        return not (has_table or self.is_linear_gaussian)
+        return not (self.has_table or self.is_linear_gaussian)
+
+    @cached_property
+    def has_table(self) -> bool:
+        """Whether the cpd is a table: finite variables, and a cpd that has one."""
+        return self.cpd.can("log_table") and all(v.is_finite for v in self.scope)
 
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""

@@ -19,13 +19,16 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.distributions import CliqueTree, Distribution
 from dissonance.distributions.factors import Factors, LogFactor
 from dissonance.distributions.levels import Index, intp, walk
 from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, Messages, Which
+from dissonance.distributions.product import Product
 from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
 from dissonance.errors import DissonanceError, SizeError, suggest
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import BUDGET
+from dissonance.variables import Variable, cells, shape
 
 Evidence = Mapping[str, Hashable]
 State = dict[str, Hashable]
@@ -63,6 +66,36 @@ def query(
     return Queries(pdg, shared, theta=theta, budget=budget, device=device)(evidence)
 
 
+def posterior(
+    mu: Distribution,
+    evidence: Evidence | Sequence[Evidence] | None = None,
+    *,
+    budget: int = BUDGET,
+    device: torch.device | str | None = None,
+) -> Posterior:
+    """The posterior of every finite variable of a distribution given evidence, or given each of many evidence sets."""
+    return query(network(mu), evidence, budget=budget, device=device)
+
+
+def network(mu: Distribution) -> PDG:
+    """A PDG whose factor graph is mu: a conditional table for every cluster, given what it shares with its parent."""
+    if isinstance(mu, Product):
+        return PDG(*(a for p in mu.parts if all(v.is_finite for v in p.variables) for a in network(p).arcs))
+    if not isinstance(mu, CliqueTree):
+        return PDG(Arc("mu", (), mu.variables, mu.marginal(*(v.name for v in mu.variables))))
+    arcs: list[Arc] = []
+    for k, (cluster, shared) in enumerate(zip(mu.tree.clusters, mu.tree.separators, strict=True)):
+        sources = [mu.variable(n) for n in cluster if n in shared]
+        targets = [mu.variable(n) for n in cluster if n not in shared]
+        if targets:
+            names = [v.name for v in (*sources, *targets)]
+            rows = mu.tables[k].permute([cluster.index(n) for n in names]).reshape(cells(sources), cells(targets))
+            arcs.append(
+                Arc(f"mu{k}", sources, targets, numerics.conditional(rows).reshape(shape((*sources, *targets))))
+            )
+    return PDG(*arcs, variables=mu.variables)
+
+
 @dataclass(frozen=True)
 class Posterior:
     """What is known given one evidence set, or with a leading axis given each of many.
@@ -74,7 +107,16 @@ class Posterior:
 
     log_partition: Tensor
     marginals: dict[str, Tensor]
+    variables: Mapping[str, Variable]
     _explain: Callable[[], tuple[Tensor, list[State | None]]] = field(repr=False)
+
+    def __getitem__(self, name: str) -> dict[Hashable, float]:
+        """The probability of each value of a variable, by its label, given the one evidence set."""
+        if name not in self.variables:
+            raise DissonanceError(f"no finite variable named {name!r}.{suggest(name, self.variables)}")
+        if self.log_partition.dim():
+            raise DissonanceError("many evidence sets were asked about: `marginals` has a row for each.")
+        return dict(zip(self.variables[name].finite.labels, self.marginals[name].tolist(), strict=True))
 
     def most_probable(self) -> tuple[Tensor, list[State | None] | State | None]:
         """max_x log prod_a p_a given the evidence, and an x that attains it as labels: None where none is possible."""
@@ -182,7 +224,9 @@ class Queries:
         parts = [self._sums(part, unseen) for part in self._chunks(values)]
         log_z = torch.cat([z for z, _ in parts]) if values.dim() > 1 else parts[0][0]
         table = torch.cat([m for _, m in parts], -1) if len(parts) > 1 else parts[0][1]
-        return Posterior(log_z, self._named(table, values, log_z), lambda: self._explained(values, unseen))
+        return Posterior(
+            log_z, self._named(table, values, log_z), self.variables, lambda: self._explained(values, unseen)
+        )
 
     def _encoded(self, sets: Sequence[Evidence]) -> tuple[Tensor, frozenset[Hashable]]:
         """Codes of the evidence, (variables, sets), and the tables that none of it needs.

@@ -6,8 +6,9 @@ Differentiable in the parameters of the PDG (through its cpds, or `theta`) and i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from dissonance.variables import cells
 
 __all__ = [
     "ArcScore",
+    "CellRow",
     "arc_divergence",
     "by_arc",
     "incompatibility",
@@ -40,6 +42,23 @@ class ArcScore:
 
     divergence: Tensor
     conditional_entropy: Tensor
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One cell of an arc's table: what it claims, what mu says, and what the difference costs, in nats.
+
+    `claimed` is p = p(t|s), `reconciled` q = mu(t|s), `mass` mu(s), and `contribution` beta mu(s) (q log q/p - q + p),
+    which is never negative; over all cells of an arc they add up to what the arc contributes.
+    """
+
+    arc: str
+    given: Mapping[str, Hashable]
+    value: Mapping[str, Hashable]
+    claimed: float
+    reconciled: float
+    mass: float
+    contribution: float
 
 
 def _log_rows(arc: Arc, theta: Theta | None) -> Tensor:
@@ -90,6 +109,23 @@ def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = Non
     for members, joint, log_p in _alike(mu, arcs, theta):
         found |= zip(members, numerics.divergence(joint, log_p).unbind(), strict=True)
     return [found[k] if k in found else arc_divergence(mu, arc, theta) for k, arc in enumerate(arcs)]
+
+
+@torch.no_grad()
+def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta | None = None) -> Iterator[CellRow]:
+    """Every cell of the tables of these arcs."""
+    for members, joint, log_p in _alike(mu, arcs, theta):
+        mass = joint.sum(-1, keepdim=True)
+        costs = entry_scores(joint, mass, log_p)[0] + mass * log_p.exp() - joint
+        found = [log_p.exp(), numerics.conditional(joint), mass.expand_as(joint), costs]
+        for k, *numbers in zip(members, *(x.reshape(len(members), -1).tolist() for x in found), strict=True):
+            arc = arcs[k]
+            labels = product(*(v.finite.labels for v in arc.scope))
+            for cell, p, q, m, cost in zip(labels, *numbers, strict=True):
+                named = dict(zip(arc.names, cell, strict=True))
+                given = {n: named[n] for n in arc.source_names}
+                value = {n: named[n] for n in arc.target_names}
+                yield CellRow(arc.name, given, value, p, q, m, beta[arc.name] * max(0.0, cost))
 
 
 @torch.no_grad()

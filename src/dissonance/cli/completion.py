@@ -14,7 +14,7 @@ SOLVERS = (
 )  # fmt: skip
 REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learned")
 FLOWS = ("natural", "adam", "sgd", "ode", "dopri5", "lsoda", "rk4", "euler", "step", "full")
-FORMATS = ("json", "bif", "xmlbif", "uai", "replicate")
+FORMATS = ("json", "bif", "xmlbif", "uai", "csv", "replicate")
 THEMES = ("auto", "light", "dark")
 
 
@@ -28,14 +28,23 @@ def one_of(names: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def arcs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The arcs of the model named before, each with the = that a number follows; none if it is no JSON file.
+    """The arcs of the models named before, each with the = that a number follows."""
+    return [f"{n}=" for n in _arcs(ctx) if f"{n}=".startswith(incomplete)]
 
-    A name that would act on the terminal is left out.
-    """
-    model = ctx.params.get("model") or next(iter(ctx.args), "")  # not taken apart while an option has no value yet
-    try:
-        content = json.loads(Path(model).read_text(encoding="utf-8"))
-        names = [str(arc["name"]) for arc in content["arcs"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []
-    return [f"{n}=" for n in names if f"{n}=".startswith(incomplete) and n.isprintable()]
+
+def arc_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The arcs of the models named before."""
+    return [n for n in _arcs(ctx) if n.startswith(incomplete)]
+
+
+def _arcs(ctx: typer.Context) -> list[str]:
+    """The arcs of JSON files, but for names that would act on the terminal."""
+    models = ctx.params.get("models") or ctx.args  # not taken apart while an option has no value yet
+    names: list[str] = []
+    for model in models:
+        try:
+            content = json.loads(Path(model).read_text(encoding="utf-8"))
+            names += [str(arc["name"]) for arc in content["arcs"]]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return [n for n in names if n.isprintable()]

@@ -12,24 +12,45 @@ from rich.text import Text
 from dissonance.cli.output import console, shown
 
 if TYPE_CHECKING:
-    from dissonance.cli.score import Marginals, Unit
+    from dissonance.cli.score import Marginals, Scored, Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.pdg import Arc
+    from dissonance.scores import CellRow
 
 MAX_ARCS = 40
 MAX_VARIABLES = 20
 MAX_VALUES = 6
 
 
-def show(result: Inconsistency, rows: list[BlameRow], marginals: Marginals | None, unit: Unit, seconds: float) -> None:
-    """Print the inconsistency, the arcs by blame, and the marginals of the best compromise."""
-    out = console()
+def show(scored: Scored, unit: Unit, seconds: float) -> None:
+    """Print the inconsistency, the verdict, the arcs and cells by blame, and the marginals of the best compromise."""
+    out, result = console(), scored.result
     out.print(_headline(result, unit))
     out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
-    if rows:
-        out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, rows, unit))
-    if marginals:
-        out.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, marginals))
+    if math.isfinite(result.upper):
+        out.print(shown(scored.verdict))
+    if scored.rows:
+        out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, scored.rows, unit))
+    costly = [c for c in scored.cells if c.contribution > 1e-9]
+    if costly:
+        out.print(_heading("Where", f"the cells that cost most, in {unit}"), _where(costly, unit))
+    if scored.marginals:
+        out.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, scored.marginals))
+
+
+def _where(cells: list[CellRow], unit: Unit) -> Table:
+    """What each arc claims, what the compromise makes of it, and what that costs."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column("arc", style="bold", overflow="fold")
+    table.add_column("cell", overflow="fold")
+    for title in ("claimed", "reconciled", "contribution"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for c in cells:
+        value, given = (", ".join(f"{n}={x}" for n, x in part.items()) for part in (c.value, c.given))
+        cell = f"{value} | {given}" if given else value
+        cost = _shown(c.contribution, unit, digits=4)
+        table.add_row(shown(c.arc), shown(cell), f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost)
+    return table
 
 
 def _headline(result: Inconsistency, unit: Unit) -> Text:
@@ -90,12 +111,12 @@ def _compromise(result: Inconsistency, marginals: Marginals) -> Table:
     return table
 
 
-def _values(result: Inconsistency, name: str, marginal: list[float] | dict[str, list[Any]]) -> list[str]:
+def _values(result: Inconsistency, name: str, marginal: dict[str, Any]) -> list[str]:
     """Each value with its probability, or each dimension with its mean and standard deviation."""
-    if isinstance(marginal, dict):
+    if not result.pdg.variable(name).is_finite:
         spread = [math.sqrt(max(0.0, row[i])) for i, row in enumerate(marginal["covariance"])]
         return [f"{m:.4g} +- {s:.3g}" for m, s in zip(marginal["mean"], spread, strict=True)]
-    return [f"{x} {q:.4f}" for x, q in zip(result.pdg.variable(name).finite.labels, marginal, strict=True)]
+    return [f"{x} {q:.4f}" for x, q in marginal.items()]
 
 
 def _heading(title: str, note: str) -> Text:

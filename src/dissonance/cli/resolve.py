@@ -13,20 +13,28 @@ import typer
 
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
 from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
+from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read, weights
 
 if TYPE_CHECKING:
+    from dissonance.cli.resolved import MovedRow
     from dissonance.focus import Focus
+    from dissonance.io.sources import Sources
     from dissonance.lir import Run, Trace
-    from dissonance.pdg import PDG
 
 STEPS = 20
 MAX_SEED = 2**63 - 1
-MAX_ARCS = 40
+MAX_ROWS = 40
 
 
 def resolve(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
-    out: Annotated[Path, typer.Option(help="Where the resolved model goes.", metavar="RESOLVED")],
+    models: Models,
+    out: Annotated[
+        str,
+        typer.Option(
+            help="Where the resolved model goes; one that ends in / is a folder with a file for each MODEL.",
+            metavar="RESOLVED",
+        ),
+    ],
     refocus: Annotated[
         str,
         typer.Option(
@@ -56,14 +64,10 @@ def resolve(
             autocompletion=arcs,
         ),
     ] = None,
-    attend: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="How much an arc is believed, in place of the file's beta. May be given often.",
-            metavar="ARC=BETA",
-            autocompletion=arcs,
-        ),
-    ] = None,
+    gamma: Gamma = None,
+    trust: Trust = None,
+    attend: Attend = None,
+    without: Without = None,
     trace: Annotated[
         Path | None, typer.Option(help="Where a line of JSON for every step goes.", metavar="FILE")
     ] = None,
@@ -73,25 +77,26 @@ def resolve(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Resolve the inconsistency of MODEL: write it with the beliefs moved, and say how much is gone.
+    """Resolve the inconsistency of MODEL, one file or several: write it with the beliefs moved, and say what moved.
 
     The control values of the file say which arcs may move; if it has none and --control is not given, all may.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
-    from dissonance.io import encode, load, save
+    from dissonance.cli.resolved import Destination, moved_rows, restored
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
     from dissonance.lir import lir
 
     began = time.perf_counter()
-    _check_out(out)
+    place = Destination.of(out, models)
     if plot is not None:
         _check_plot(plot)
-    pdg, given = load(model, learnable=True)
-    focus = _focus(pdg, given, control or (), attend or ())
-    encode(out, pdg, given)  # what the format cannot hold is refused before the work is done
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
-    with locked(out.with_name(f".{out.name}.lock"), str(out)):
+    given = read(models, gamma, learnable=True)
+    pdg = given.pdg
+    focus = _focus(read(models, gamma, trust, attend, without), control or ())
+    place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
+    checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
+    with locked(lock, out):
         if not resume:
             remove(checkpoint)
         with progress("resolving") as bar:
@@ -112,26 +117,19 @@ def resolve(
             run.trace.save(trace)
         if run.interrupted:
             raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
-        save(out, run.pdg, given)
+        before = read(models, gamma).pdg
+        after = restored(before, run.pdg)
+        place.save(given, after)
         remove(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
+    moves = moved_rows(before, after)
     if as_json:
-        write_json(_record(run, out, seconds))
+        write_json(_record(run, out, seconds) | {"moved": [m.record for m in moves]})
     else:
-        _show(run, pdg, out, seconds)
-
-
-def _check_out(out: Path) -> None:
-    """Before the work is done: whether the model can go there."""
-    from dissonance.errors import DissonanceError
-
-    if str(out) == "-":
-        raise DissonanceError("--out -: expected a file; standard output is for what was resolved.")
-    if not out.name or out.is_dir():
-        raise DissonanceError(f"--out {out}: expected a file, found a folder.")
+        _show(run, moves, out, seconds)
 
 
 def _check_plot(path: Path) -> None:
@@ -146,30 +144,14 @@ def _check_plot(path: Path) -> None:
         raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
 
 
-def _focus(pdg: PDG, given: Focus, control: Sequence[str], attend: Sequence[str]) -> Focus:
-    """The base focus of the run: the file's with what the command line says."""
+def _focus(given: Sources, control: Sequence[str]) -> Focus:
+    """The base focus of the run: the files' with what the command line says."""
     from dissonance.focus import Control, Focus
 
-    chi = dict(given.control.chi) | _weights(pdg, "control", control)
+    chi = dict(given.focus.control.chi) | weights("control", control, given.pdg)
     if not chi:
-        chi = {a.name: 1.0 for a in pdg.arcs}
-    return Focus(given.attention.replace(beta=_weights(pdg, "attend", attend)), Control(chi))
-
-
-def _weights(pdg: PDG, option: str, words: Sequence[str]) -> dict[str, float]:
-    from dissonance.errors import DissonanceError
-
-    found: dict[str, float] = {}
-    for word in words:
-        name, equals, number = word.rpartition("=")
-        if not equals:
-            raise DissonanceError(f"--{option} {word}: expected ARC=NUMBER.")
-        try:
-            found[pdg[name].name] = float(number)
-        except ValueError as error:
-            why = str(error) if isinstance(error, DissonanceError) else f"{number!r} is not a number."
-            raise DissonanceError(f"--{option} {word}: {why}") from None
-    return found
+        chi = {a.name: 1.0 for a in given.pdg.arcs}
+    return Focus(given.focus.attention, Control(chi))
 
 
 def _log_step(done: int, traces: Sequence[Trace]) -> None:
@@ -184,7 +166,7 @@ def _log_step(done: int, traces: Sequence[Trace]) -> None:
     )
 
 
-def _record(run: Run, out: Path, seconds: float) -> dict[str, object]:
+def _record(run: Run, out: str, seconds: float) -> dict[str, object]:
     bounds = {
         key: {"inconsistency": json_number(v.upper), "lower": json_number(v.lower), "upper": json_number(v.upper)}
         for key, v in (("initial", run.before), ("final", run.after))
@@ -198,12 +180,12 @@ def _record(run: Run, out: Path, seconds: float) -> dict[str, object]:
         "flow": run.flow,
         "solver": run.solver,
         "unit": "nats",
-        "out": str(out),
+        "out": out,
         "seconds": seconds,
     }
 
 
-def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
+def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:
     """Print what was resolved, and which beliefs moved for it."""
     from rich import box
     from rich.table import Table
@@ -216,27 +198,19 @@ def _show(run: Run, pdg: PDG, out: Path, seconds: float) -> None:
     to.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("arc", style="bold", overflow="fold")
-    table.add_column("moved by at most (total variation)", justify="right")
-    moves = sorted((m for m in _moves(pdg, run.pdg) if m[1] > 0), key=lambda m: -m[1])
-    for name, distance in moves[:MAX_ARCS]:
-        table.add_row(shown(name), f"{distance:.4f}")
-    if len(moves) > MAX_ARCS:
-        table.caption = f"{len(moves) - MAX_ARCS} more arcs not shown"
+    table.add_column("given", overflow="fold")
+    table.add_column("was -> is", overflow="fold")
+    table.add_column("moved by", justify="right", no_wrap=True)
+    for m in moves[:MAX_ROWS]:
+        changes = ", ".join(f"{label} {old:.4g} -> {new:.4g}" for label, old, new in m.changes)
+        table.add_row(shown(m.arc), shown(m.given_text), shown(changes), f"{m.distance:.4f}")
+    if len(moves) > MAX_ROWS:
+        table.caption = f"{len(moves) - MAX_ROWS} more rows not shown; --json has them all"
     if moves:
-        to.print(Text("\nWhat moved", style="bold"), table)
+        to.print(Text("\nWhat moved (total variation)", style="bold"), table)
     if not math.isnan(run.distortion_tv):
         to.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
     to.print(shown(f"The resolved beliefs are in {out}."))
-
-
-def _moves(before: PDG, after: PDG) -> list[tuple[str, float]]:
-    """By arc: the largest total variation between a row of its table then and now."""
-    found: list[tuple[str, float]] = []
-    for a in before.arcs:
-        if not a.is_euclidean:
-            off = (a.cpd.table() - after[a.name].cpd.table()).detach().abs()
-            found.append((a.name, float(off.reshape(*[v.size for v in a.sources], -1).sum(-1).max()) / 2))
-    return found
 
 
 def _warn(run: Run, focus: Focus) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +13,33 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import json_number, log, progress, write_json
+from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency
+    from dissonance.scores import CellRow
+    from dissonance.variables import Variable
 
-Marginals = dict[str, list[float] | dict[str, list[Any]]]
-"""By variable: the probabilities of its values, or the mean and the covariance of a Euclidean one."""
+Marginals = dict[str, dict[str, Any]]
+"""By variable: the probability of each value, or the mean and the covariance of a Euclidean one."""
 
 MAX_ARCS_DROPPED = 100
 """Up to how many arcs `saved_if_dropped` is computed unasked: it takes a solve for each."""
+
+
+TOP = 8
+"""How many cells are shown unasked."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What `score` has to say: the result, blame by arc and by cell, the compromise, and the verdict."""
+
+    result: Inconsistency
+    rows: list[BlameRow]
+    cells: list[CellRow]
+    marginals: Marginals | None
+    verdict: str
 
 
 class Unit(StrEnum):
@@ -36,10 +55,11 @@ class Unit(StrEnum):
 
 
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
-    gamma: Annotated[
-        float | None, typer.Option(help="The weight of structure, in place of the file's.", metavar="G")
-    ] = None,
+    models: Models,
+    gamma: Gamma = None,
+    trust: Trust = None,
+    attend: Attend = None,
+    without: Without = None,
     unit: Annotated[Unit, typer.Option(help="What information is measured in.")] = Unit.nats,
     solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -50,29 +70,34 @@ def score(
             help=f"Compute what dropping each arc would save (by default for up to {MAX_ARCS_DROPPED} arcs).",
         ),
     ] = None,
+    top: Annotated[
+        int, typer.Option(help="How many cells of tables to show, those that cost most first.", metavar="N", min=0)
+    ] = TOP,
 ) -> None:
-    """Say how inconsistent MODEL is, and which beliefs are to blame."""
+    """Say how inconsistent the beliefs of MODEL are, of one file or of several, and which are to blame."""
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     import torch
 
     from dissonance.inconsistency import inconsistency
-    from dissonance.io import load
+    from dissonance.verdict import verdict
 
-    pdg, focus = load(model)
-    attention = focus.attention if gamma is None else focus.attention.replace(gamma=gamma)
+    sources = read(models, gamma, trust, attend, without)
+    pdg, attention = sources.pdg, sources.focus.attention
     with torch.no_grad(), progress("who is to blame") as shown:
         began = time.perf_counter()
         result = inconsistency(pdg, attention, solver=solver)
         seconds = time.perf_counter() - began
         rows = result.by_arc(saved=len(pdg) <= MAX_ARCS_DROPPED if saved is None else saved, progress=shown)
         best = marginals(result)
+        cells = result.by_cell(top) if best is not None and top else []
+        said = verdict(result, rows)
     _warn(result, unit)
     if as_json:
-        write_json(_record(result, rows, best, unit, seconds))
+        write_json(_record(result, rows, best, unit, seconds) | {"verdict": said, "cells": _cells(cells, unit)})
     else:
         from dissonance.cli import report
 
-        report.show(result, rows, best, unit, seconds)
+        report.show(Scored(result, rows, cells, best, said), unit, seconds)
 
 
 def marginals(result: Inconsistency) -> Marginals | None:
@@ -88,10 +113,14 @@ def marginals(result: Inconsistency) -> Marginals | None:
     }
     shown = [v for v in result.pdg.variables if v.name in attended]
     found = result.mu.marginals([(v.name,) for v in shown]) if shown else []
-    return {v.name: x.tolist() if v.is_finite else _moments(x) for v, x in zip(shown, found, strict=True)}
+    return {v.name: _labelled(v, x) if v.is_finite else _moments(x) for v, x in zip(shown, found, strict=True)}
 
 
-def _moments(marginal: Any) -> dict[str, list[Any]]:
+def _labelled(v: Variable, marginal: Any) -> dict[str, Any]:
+    return dict(zip(map(str, v.finite.labels), marginal.tolist(), strict=True))
+
+
+def _moments(marginal: Any) -> dict[str, Any]:
     return {key: getattr(marginal, key).tolist() for key in ("mean", "covariance")}
 
 
@@ -119,6 +148,20 @@ def _record(
         "marginals": best,
         "seconds": seconds,
     }
+
+
+def _cells(cells: list[CellRow], unit: Unit) -> list[dict[str, object]]:
+    return [
+        {
+            "arc": c.arc,
+            "given": {n: str(x) for n, x in c.given.items()},
+            "value": {n: str(x) for n, x in c.value.items()},
+            "claimed": c.claimed,
+            "reconciled": c.reconciled,
+            "contribution": json_number(c.contribution / unit.size),
+        }
+        for c in cells
+    ]
 
 
 def _warn(result: Inconsistency, unit: Unit) -> None:

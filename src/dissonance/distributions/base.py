@@ -6,15 +6,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.errors import DissonanceError, suggest
+from dissonance.above import ask
+from dissonance.errors import DissonanceError, suggest, visible
 from dissonance.variables import Variable, cells, shape
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Names = str | Iterable[str]
+
+SHOWN = 8
+"""How many variables, and how many values of each, are printed."""
 
 
 def _names(names: Names) -> tuple[str, ...]:
@@ -72,8 +80,26 @@ class Distribution(ABC):
         sources, targets = tuple(sources), tuple(targets)
         return self._marginal(tuple(v.name for v in (*sources, *targets))).reshape(cells(sources), cells(targets))
 
-    def conditional(self, targets: Names, given: Names = ()) -> Tensor:
-        """mu(targets | given), axes: given in order, then targets in order; uniform where `given` has no mass."""
+    def __getitem__(self, name: str) -> Any:
+        """The probability of each value of a variable, by its label; of a Euclidean one, its marginal."""
+        v = self.variable(name)
+        p = self.marginal(name)
+        return dict(zip(v.finite.labels, p.tolist(), strict=True)) if v.is_finite else p
+
+    def frame(self, *names: str) -> pd.DataFrame | pd.Series:
+        """mu over these variables with its labels: of one a Series, else a frame with the last along its columns."""
+        if not names:
+            raise DissonanceError("a frame is of some variables: name them.")
+        return ask("framed", [self.variable(n) for n in names], self.marginal(*names))
+
+    def conditional(self, targets: Names, given: Names | Mapping[str, Hashable] = ()) -> Tensor:
+        """mu(targets | given), axes: given in order, then targets in order; uniform where `given` has no mass.
+
+        With values, given={"Age": "old"}, mu(targets | Age = old): the axes are those of the targets.
+        """
+        if isinstance(given, Mapping):
+            index = tuple(self.variable(n).finite.index(x) for n, x in given.items())
+            return self.conditional(targets, list(given))[index]
         sources = [self.variable(n) for n in _names(given)]
         wanted = [self.variable(n) for n in _names(targets)]
         if len({v.name for v in (*sources, *wanted)}) < len(sources) + len(wanted):
@@ -94,3 +120,18 @@ class Distribution(ABC):
         """Independent samples as labels, one list a variable."""
         drawn = self._sample(sample_count(count), generator)
         return {v.name: [v.finite.labels[i] for i in drawn[v.name].tolist()] for v in self.variables}
+
+    def _labelled(self, heading: str) -> str:
+        """The heading, and below it the marginals of the first variables with their labels."""
+        lines = [heading]
+        for v in self.variables[:SHOWN]:
+            if not v.is_finite:
+                lines.append(f"  {v.name}: {v.domain}")
+                continue
+            shown = [f"{label} {p:.4f}" for label, p in list(self[v.name].items())[:SHOWN]]
+            lines.append(f"  {v.name}: {', '.join(shown)}{', ...' if v.size > SHOWN else ''}")
+        more = len(self.variables) - SHOWN
+        return "\n".join(map(visible, lines + [f"  ... {more} more"] * (more > 0)))
+
+    def _repr_html_(self) -> str:
+        return ask("html", self)

@@ -123,4 +123,5 @@ class CliqueTree(Distribution):
         return Joint(self.variables, self._marginal(tuple(v.name for v in self.variables)))
 
     def __repr__(self) -> str:
-        return f"CliqueTree({len(self.variables)} variables, {len(self.tables)} clusters, {self.tree.cells} cells)"
+        size = f"{len(self.variables)} variables, {len(self.tables)} clusters, {self.tree.cells} cells"
+        return self._labelled(f"CliqueTree({size})")

@@ -41,4 +41,4 @@ class Joint(Distribution):
         return {v.name: i for v, i in zip(self.variables, where, strict=True)}
 
     def __repr__(self) -> str:
-        return f"Joint({', '.join(v.name for v in self.variables)})"
+        return self._labelled(f"Joint({', '.join(v.name for v in self.variables)})")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from dissonance.distributions.base import Distribution
+from dissonance.distributions.base import Distribution, Names
 from dissonance.errors import CapabilityError
 from dissonance.variables import Variable
 
@@ -52,10 +52,10 @@ class Product(Distribution):
     def _entropy(self) -> Tensor:
         return torch.stack([p.entropy() for p in self.parts]).sum()
 
-    def conditional(self, targets: str | Iterable[str], given: str | Iterable[str] = ()) -> Tensor:
+    def conditional(self, targets: Names, given: Names | Mapping[str, Hashable] = ()) -> Tensor:
         """mu(targets | given), as their part has it."""
-        targets, given = ([n] if isinstance(n, str) else list(n) for n in (targets, given))
-        return self.part([*targets, *given]).conditional(targets, given)
+        wanted, names = ([n] if isinstance(n, str) else list(n) for n in (targets, given))
+        return self.part([*wanted, *names]).conditional(wanted, given)
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> dict[str, list[Hashable]]:
         """Independent samples, each variable as its part has it."""

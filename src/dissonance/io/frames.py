@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.io.network import labelled, table_rows
@@ -23,6 +25,20 @@ def to_pandas(arc: Arc) -> pd.DataFrame:
     """
     pd = _pandas("to_pandas")
     return pd.DataFrame(table_rows(arc), index=_axis(pd, arc.sources), columns=_axis(pd, arc.targets))
+
+
+def framed(variables: Sequence[Variable], table: Tensor) -> pd.DataFrame | pd.Series:
+    """A table over these variables with its labels: of one a Series, else a frame with the last along its columns."""
+    pd = _pandas("frame()")
+    if len(variables) == 1:
+        return pd.Series(table.detach().tolist(), index=_axis(pd, variables), name="p")
+    rows = table.detach().reshape(-1, variables[-1].size).numpy()
+    return pd.DataFrame(rows, index=_axis(pd, variables[:-1]), columns=_axis(pd, variables[-1:]))
+
+
+def rows_framed(rows: Sequence[Any]) -> pd.DataFrame:
+    """Dataclasses as the rows of a frame."""
+    return _pandas("to_frame()").DataFrame([asdict(r) for r in rows])
 
 
 def _axis(pd: Any, variables: Sequence[Variable]) -> Any:

@@ -1,0 +1,149 @@
+"""Where resolved beliefs go, and what moved in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from dissonance.cpds import Table
+from dissonance.errors import DissonanceError
+from dissonance.focus import Attention, Control, Focus
+from dissonance.io import encode, files, source_name
+from dissonance.io.sources import Sources
+from dissonance.pdg import PDG, Arc
+from dissonance.variables import cells
+
+SAME = 1e-12
+"""Probabilities that moved by less have not moved: they are written as they were, bit for bit."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """One file for all beliefs; or a folder, with a file of its own for every source, in the format it came in."""
+
+    out: Path
+    names: Mapping[str, str] | None
+    """By source, the name of its file in the folder; None if `out` is a file."""
+
+    @classmethod
+    def of(cls, out: str, models: Sequence[str]) -> Destination:
+        """Where --out says, if that can be written to."""
+        if out == "-":
+            raise DissonanceError("--out -: expected a file; standard output is for what was resolved.")
+        path = Path(out)
+        if out.endswith("/"):
+            if path.exists() and not path.is_dir():
+                raise DissonanceError(f"--out {out}: is a file, not a folder.")
+            if "-" in models:
+                raise DissonanceError(f"--out {out}: standard input has no name for a file in a folder.")
+            if not path.name:
+                raise DissonanceError(f"--out {out}: expected a folder with a name of its own.")
+            for m in models:
+                if (path / Path(m).name).resolve() == Path(m).resolve():
+                    raise DissonanceError(f"--out {out}: would write over {m}; give another folder.")
+            return cls(path, {source_name(m): Path(m).name for m in models})
+        if not path.name or path.is_dir():
+            raise DissonanceError(f"--out {out}: expected a file, found a folder. A folder's name ends in /.")
+        return cls(path, None)
+
+    def beside(self, pattern: str) -> Path:
+        """A file beside it."""
+        return self.out.with_name(pattern.format(self.out.name))
+
+    def encode(self, given: Sources, pdg: PDG) -> dict[Path, bytes]:
+        """What would be written; an error if a format cannot hold it."""
+        if self.names is None:
+            return {self.out: encode(self.out, pdg, given.focus)}
+        found: dict[Path, bytes] = {}
+        for source, name in self.names.items():
+            path = self.out / name
+            found[path] = encode(path, *_part(given, pdg, source))
+        return found
+
+    def save(self, given: Sources, pdg: PDG) -> None:
+        """Write the resolved beliefs."""
+        content = self.encode(given, pdg)
+        if self.names is not None:
+            self.out.mkdir(parents=True, exist_ok=True)
+        for path, data in content.items():
+            files.write(path, data)
+
+
+def _part(given: Sources, pdg: PDG, source: str) -> tuple[PDG, Focus]:
+    """The beliefs of one source, under the names and weights of its own file; a table alone has no weights."""
+    arcs: list[Arc] = []
+    beta: dict[str, float] = {}
+    alpha: dict[str, float] = {}
+    chi: dict[str, float | torch.Tensor] = {}
+    attention, control = given.focus.attention, given.focus.control
+    for name in given.arcs[source]:
+        own, arc = name.removeprefix(f"{source}/"), pdg[name]
+        arcs.append(Arc(own, arc.sources, arc.targets, arc.cpd))
+        table = own == source and len(given.arcs[source]) == 1
+        beta[own] = 1.0 if table else attention.beta.get(name, 0.0)
+        alpha[own] = attention.alpha.get(name, 0.0)
+        if name in control.chi:
+            chi[own] = control.chi[name]
+    mine = {v.name for a in arcs for v in a.scope}
+    part = PDG(*arcs, variables=[v for v in pdg.variables if v.name in mine])
+    return part, Focus(Attention.only(beta, alpha, attention.gamma), Control(chi))
+
+
+@dataclass(frozen=True)
+class MovedRow:
+    """A row of a table that moved: how probable each value was and is; `distance` in total variation."""
+
+    arc: str
+    given: Mapping[str, str]
+    changes: tuple[tuple[str, float, float], ...]
+    distance: float
+
+    @property
+    def given_text(self) -> str:
+        """The condition in words."""
+        return ", ".join(f"{n}={x}" for n, x in self.given.items())
+
+    @property
+    def record(self) -> dict[str, object]:
+        """As JSON has it."""
+        was, now = ({label: pair[i] for label, *pair in self.changes} for i in (0, 1))
+        return {"arc": self.arc, "given": dict(self.given), "was": was, "is": now, "distance": self.distance}
+
+
+def moved_rows(before: PDG, after: PDG) -> list[MovedRow]:
+    """The rows of tables that moved, the furthest first."""
+    found: list[MovedRow] = []
+    for a in before.arcs:
+        if not a.has_table:
+            continue
+        old, new = (x.cpd.table().detach().reshape(-1, cells(a.targets)) for x in (a, after[a.name]))
+        far = (old - new).abs().sum(-1) / 2
+        settings = list(product(*(v.finite.labels for v in a.sources)))
+        values = [", ".join(map(str, setting)) for setting in product(*(v.finite.labels for v in a.targets))]
+        for k in torch.nonzero(far > SAME).flatten().tolist():
+            given = dict(zip(a.source_names, map(str, settings[k]), strict=True))
+            changes = tuple(zip(values, old[k].tolist(), new[k].tolist(), strict=True))
+            found.append(MovedRow(a.name, given, changes, float(far[k])))
+    return sorted(found, key=lambda m: -m.distance)
+
+
+def restored(before: PDG, after: PDG) -> PDG:
+    """The moved beliefs, with every row that did not move as it was, bit for bit."""
+    arcs: list[Arc] = []
+    for a in before.arcs:
+        now = after[a.name]
+        if not a.has_table:
+            arcs.append(now)
+            continue
+        old, new = (x.cpd.table().detach().reshape(-1, cells(a.targets)) for x in (a, now))
+        still = ((old - new).abs() <= SAME).all(-1)
+        if bool(still.all()):
+            arcs.append(a)
+            continue
+        table = torch.where(still[:, None], old, new)
+        arcs.append(a.with_cpd(Table(table.reshape([v.size for v in a.scope]))))
+    return PDG(*arcs, variables=before.variables)

@@ -1,0 +1,85 @@
+"""Models on the command line: one file or several, each a source, and how far each is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dissonance.cli.completion import arc_names, arcs
+
+if TYPE_CHECKING:
+    from dissonance.io.sources import Sources
+
+Models = Annotated[
+    list[str], typer.Argument(metavar="MODEL...", help="Files of beliefs, each a source; - is standard input.")
+]
+Gamma = Annotated[float | None, typer.Option(help="The weight of structure, in place of the file's.", metavar="G")]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How many times as much a source, all arcs of a file, is believed. May be given often.",
+        metavar="SOURCE=FACTOR",
+    ),
+]
+Attend = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How much an arc is believed, in place of the file's beta. May be given often.",
+        metavar="ARC=BETA",
+        autocompletion=arcs,
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Leave out an arc, or all arcs of a source. May be given often.",
+        metavar="NAME",
+        autocompletion=arc_names,
+    ),
+]
+
+
+def read(
+    models: Sequence[str],
+    gamma: float | None = None,
+    trust: Sequence[str] | None = None,
+    attend: Sequence[str] | None = None,
+    without: Sequence[str] | None = None,
+    learnable: bool = False,
+) -> Sources:
+    """The beliefs of all files, attended as the options say."""
+    from dataclasses import replace
+
+    from dissonance.errors import DissonanceError, suggest
+    from dissonance.io.sources import load_sources
+
+    found = load_sources(models, gamma=gamma, learnable=learnable)
+    found = found.trusting(weights("trust", trust or (), found.arcs, "SOURCE"))
+    attention = found.focus.attention.replace(beta=weights("attend", attend or (), found.pdg))
+    for name in without or ():
+        if name not in found.arcs and name not in found.pdg:
+            known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
+            raise DissonanceError(f"--without {name}: no source or arc of that name.{suggest(name, known)}")
+        attention = attention.without(*found.arcs.get(name, (name,)))
+    return replace(found, focus=replace(found.focus, attention=attention))
+
+
+def weights(option: str, words: Sequence[str], known: Container[str], what: str = "ARC") -> dict[str, float]:
+    """NAME=NUMBER of an option that may be given often; the names must be known."""
+    from dissonance.errors import DissonanceError, suggest
+
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, number = word.rpartition("=")
+        if not equals:
+            raise DissonanceError(f"--{option} {word}: expected {what}=NUMBER.")
+        if name not in known:
+            names = [str(getattr(x, "name", x)) for x in known]  # pyright: ignore[reportGeneralTypeIssues]
+            raise DissonanceError(f"--{option} {word}: no {what.lower()} named {name!r}.{suggest(name, names)}")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise DissonanceError(f"--{option} {word}: {number!r} is not a number.") from None
+    return found
