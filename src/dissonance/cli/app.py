@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dissonance import __version__
-from dissonance.cli import coherence, convert, doctor, draw, query, resolve, score, study
+from dissonance.cli import coherence, convert, doctor, draw, query, report, resolve, score, study
 from dissonance.cli.output import InterruptedRunError, log, messages, say
 from dissonance.errors import DissonanceError, visible
 
@@ -28,6 +28,9 @@ app = typer.Typer(
 app.command()(score.score)
 app.command(short_help="Move the beliefs until they fit together, and save them.")(resolve.resolve)
 app.command("query", short_help="Ask the best compromise what follows from evidence.")(query.ask_compromise)
+app.command("report", short_help="Write a report on who disagrees, where, and what would reconcile them.")(
+    report.report_on
+)
 app.command(short_help="Say whether forecasts fit together, and what is certain to be gained.")(coherence.coherence)
 app.command(short_help="Write a model in another format.")(convert.convert)
 app.command("draw", short_help="Draw a model.")(draw.draw_model)

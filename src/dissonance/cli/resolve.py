@@ -16,10 +16,10 @@ from dissonance.cli.output import InterruptedRunError, console, json_number, log
 from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read, weights
 
 if TYPE_CHECKING:
-    from dissonance.cli.resolved import MovedRow
     from dissonance.focus import Focus
     from dissonance.io.sources import Sources
     from dissonance.lir import Run, Trace
+    from dissonance.lir.moved import MovedRow
 
 STEPS = 20
 MAX_SEED = 2**63 - 1
@@ -82,10 +82,11 @@ def resolve(
     The control values of the file say which arcs may move; if it has none and --control is not given, all may.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
-    from dissonance.cli.resolved import Destination, moved_rows, restored
+    from dissonance.cli.resolved import Destination
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
     from dissonance.lir import lir
+    from dissonance.lir.moved import moved_rows, restored
 
     began = time.perf_counter()
     place = Destination.of(out, models)

@@ -1,24 +1,18 @@
-"""Where resolved beliefs go, and what moved in them."""
+"""Where resolved beliefs go: one file, or a folder with a file for every source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
-import torch
+from torch import Tensor
 
-from dissonance.cpds import Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import encode, files, source_name
 from dissonance.io.sources import Sources
 from dissonance.pdg import PDG, Arc
-from dissonance.variables import cells
-
-SAME = 1e-12
-"""Probabilities that moved by less have not moved: they are written as they were, bit for bit."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +72,7 @@ def _part(given: Sources, pdg: PDG, source: str) -> tuple[PDG, Focus]:
     arcs: list[Arc] = []
     beta: dict[str, float] = {}
     alpha: dict[str, float] = {}
-    chi: dict[str, float | torch.Tensor] = {}
+    chi: dict[str, float | Tensor] = {}
     attention, control = given.focus.attention, given.focus.control
     for name in given.arcs[source]:
         own, arc = name.removeprefix(f"{source}/"), pdg[name]
@@ -91,59 +85,3 @@ def _part(given: Sources, pdg: PDG, source: str) -> tuple[PDG, Focus]:
     mine = {v.name for a in arcs for v in a.scope}
     part = PDG(*arcs, variables=[v for v in pdg.variables if v.name in mine])
     return part, Focus(Attention.only(beta, alpha, attention.gamma), Control(chi))
-
-
-@dataclass(frozen=True)
-class MovedRow:
-    """A row of a table that moved: how probable each value was and is; `distance` in total variation."""
-
-    arc: str
-    given: Mapping[str, str]
-    changes: tuple[tuple[str, float, float], ...]
-    distance: float
-
-    @property
-    def given_text(self) -> str:
-        """The condition in words."""
-        return ", ".join(f"{n}={x}" for n, x in self.given.items())
-
-    @property
-    def record(self) -> dict[str, object]:
-        """As JSON has it."""
-        was, now = ({label: pair[i] for label, *pair in self.changes} for i in (0, 1))
-        return {"arc": self.arc, "given": dict(self.given), "was": was, "is": now, "distance": self.distance}
-
-
-def moved_rows(before: PDG, after: PDG) -> list[MovedRow]:
-    """The rows of tables that moved, the furthest first."""
-    found: list[MovedRow] = []
-    for a in before.arcs:
-        if not a.has_table:
-            continue
-        old, new = (x.cpd.table().detach().reshape(-1, cells(a.targets)) for x in (a, after[a.name]))
-        far = (old - new).abs().sum(-1) / 2
-        settings = list(product(*(v.finite.labels for v in a.sources)))
-        values = [", ".join(map(str, setting)) for setting in product(*(v.finite.labels for v in a.targets))]
-        for k in torch.nonzero(far > SAME).flatten().tolist():
-            given = dict(zip(a.source_names, map(str, settings[k]), strict=True))
-            changes = tuple(zip(values, old[k].tolist(), new[k].tolist(), strict=True))
-            found.append(MovedRow(a.name, given, changes, float(far[k])))
-    return sorted(found, key=lambda m: -m.distance)
-
-
-def restored(before: PDG, after: PDG) -> PDG:
-    """The moved beliefs, with every row that did not move as it was, bit for bit."""
-    arcs: list[Arc] = []
-    for a in before.arcs:
-        now = after[a.name]
-        if not a.has_table:
-            arcs.append(now)
-            continue
-        old, new = (x.cpd.table().detach().reshape(-1, cells(a.targets)) for x in (a, now))
-        still = ((old - new).abs() <= SAME).all(-1)
-        if bool(still.all()):
-            arcs.append(a)
-            continue
-        table = torch.where(still[:, None], old, new)
-        arcs.append(a.with_cpd(Table(table.reshape([v.size for v in a.scope]))))
-    return PDG(*arcs, variables=before.variables)

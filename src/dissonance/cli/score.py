@@ -95,9 +95,9 @@ def score(
     if as_json:
         write_json(_record(result, rows, best, unit, seconds) | {"verdict": said, "cells": _cells(cells, unit)})
     else:
-        from dissonance.cli import report
+        from dissonance.cli import scored
 
-        report.show(Scored(result, rows, cells, best, said), unit, seconds)
+        scored.show(Scored(result, rows, cells, best, said), unit, seconds)
 
 
 def marginals(result: Inconsistency) -> Marginals | None:
