@@ -179,12 +179,13 @@ class Dense:
     def _descended(self, at: At, move: Array, height: Array) -> At:
         """Where the whole move leads, or a share of it that does not go up."""
         now = at.value - height * np.log(at.mu).sum(1) + 1e-13 * self.weight
-        for _ in range(4):
-            tried = self.at(at.mu + move)
+        tried = self.at(at.mu + move)
+        for _ in range(3):
             worse = ~(tried.value - height * np.log(tried.mu).sum(1) <= now)
             if not worse.any():
                 break
             move = np.where(worse[:, None], 0.25 * move, move)
+            tried = self.at(at.mu + move)
         return tried
 
 

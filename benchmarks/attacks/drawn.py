@@ -38,8 +38,10 @@ class Skeleton:
     def flat(self, places: Sequence[int]) -> Ints:
         """The setting of these variables, as a number, at every joint state."""
         grid = np.indices(self.sizes(range(len(self.variables)))).reshape(len(self.variables), -1)
-        index = tuple(grid[i] for i in places)
-        return np.ravel_multi_index(index, self.sizes(places)) if places else np.zeros(grid.shape[1], dtype=np.int64)
+        found = np.zeros(grid.shape[1], dtype=np.int64)
+        for i in places:
+            found = found * self.variables[i].size + grid[i]
+        return found
 
 
 def skeleton(rng: np.random.Generator, most: int) -> Skeleton:
