@@ -89,7 +89,7 @@ class Drawn:
     def attention(self, k: int) -> Attention:
         """How problem k is attended to."""
         beta, alpha = (dict(zip(self.of.names, x[k].tolist(), strict=True)) for x in (self.beta, self.alpha))
-        return Attention(beta, alpha, float(self.gamma[k]))
+        return Attention.only(beta, alpha, float(self.gamma[k]))
 
     def dense(self) -> Dense:
         """The problems as the reference takes them."""

@@ -27,7 +27,7 @@ def two(off: float, what: str, pinned: bool) -> Inconsistency:
     b, variance, slope = (off if what == kind else 0.0 for kind in ("mean", "variance", "slope"))
     arcs = [Arc("a", X, Y, belief(0.0, 1.0, 0.5)), Arc("b", X, Y, belief(b, 1.0 + variance, 0.5 + slope))]
     pdg = PDG(*arcs, Arc("c", (), X, belief(1.0, 2.0)), Arc("d", (), Y, belief(0.0, 1.0)))
-    return inconsistency(pdg, Attention({"a": inf, "b": inf, "c": inf if pinned else 1.0, "d": 1.0}))
+    return inconsistency(pdg, Attention.only({"a": inf, "b": inf, "c": inf if pinned else 1.0, "d": 1.0}))
 
 
 def own_score(result: Inconsistency) -> float:
