@@ -1,7 +1,7 @@
 """Attack the library: wrong brackets, damaged files, kills, bit flips, threads. Exits with 1 if anything broke.
 
     python benchmarks/attack.py --seconds 600
-    python benchmarks/attack.py --problems 1000000 --files 100000 --kills 100 --flips 1000 --trials 1000 --forms 10000
+    python benchmarks/attack.py --problems 30000 --stacked 970000 --files 100000 --kills 100 --flips 1000
 
 With --seconds the time is shared out among all attacks; with counts each runs that often, and the others not at all.
 The same --seed attacks with the same problems and files. docs/reliability.md has the record.
@@ -24,7 +24,8 @@ ATTACKS = {
     "trials": ("threads", "trials of two threads", 1.0),
     "files": ("damaged", "damaged files", 2.0),
     "forms": ("closed_forms", "closed forms at 60 digits", 1.0),
-    "problems": ("brackets", "brackets of random PDGs", 4.0),
+    "problems": ("brackets", "brackets of random PDGs", 2.0),
+    "stacked": ("stacked", "brackets of random PDGs in arrays", 3.0),
 }
 """By option: the module, what is counted, and its share of the time. Kills come first: they fork this process."""
 SHOWN = 10

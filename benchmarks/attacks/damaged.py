@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 MEMORY = 1 << 31
 """Bytes that a child may use beyond what it has when it starts."""
 SECONDS = 20
-IN_A_CHILD = 2500
+IN_A_CHILD = 10_000
 NUMBERS = (b"0", b"-1", b"1e999", b"1e-320", b"5e-324", b"NaN", b"99999999", b"18446744073709551616", b"0.1", b"")
 PIECES = (
     b"[",

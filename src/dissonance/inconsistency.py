@@ -121,6 +121,15 @@ class Inconsistency:
         return max((s.within for s in self.solutions), default=0.0)
 
     @property
+    def caution(self) -> str:
+        """What has to be said of hard arcs, in words; empty if they hold, or if it is proved that they cannot."""
+        if not self.within:
+            return ""
+        if self.upper < math.inf:
+            return f"hard arcs hold only within {self.within:g}"
+        return f"undecided: hard arcs contradict each other by about {self.within:g}, and may hold within that or not"
+
+    @property
     def method(self) -> str:
         """Which methods the solvers took, where they have several: "newton", "clarabel"."""
         return " + ".join(sorted({s.method for s in self.solutions if s.method}))
@@ -260,8 +269,7 @@ class Inconsistency:
         if self.standard_error:
             return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats{less}, {self.solver})"
         flag = less + ("" if self.converged else ", NOT converged")
-        if self.within:
-            flag += f", hard arcs {'hold only' if self.upper < math.inf else 'do not hold'} within {self.within:g}"
+        flag += f", {self.caution}" if self.caution else ""
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 

@@ -20,6 +20,9 @@ ROUNDING, FEASIBLE, UNSEEN = 1e-12, 1e-8, 1e-15
 """When a hard arc holds: |mu(s,t) - p(t|s) mu(s)| <= ROUNDING p(t|s) mu(s) + UNSEEN at all s and t, and mu(s,t) = 0
 where p is 0. It holds closely enough, if no mu is found at which all of them hold, with FEASIBLE for ROUNDING."""
 
+CLEARLY = 100 * FEASIBLE
+"""How far off a hard arc is, for each arc there is, that cannot hold closely enough whatever the others are given."""
+
 
 def real(values: object) -> Tensor:
     """The values as a float64 tensor, sharing memory and graph where possible; what would lose something is refused."""

@@ -155,22 +155,39 @@ def arc_conditional_entropy(mu: Distribution, arc: Arc) -> Tensor:
     return numerics.conditional_entropy(mu.rows(arc.sources, arc.targets))
 
 
-def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
-    """Whether mu satisfies an arc closely enough: see `numerics.FEASIBLE`.
+def amiss(mu: Distribution, arc: Arc, theta: Theta | None = None) -> float:
+    """How far mu is from a hard arc: at most ROUNDING if it holds, at most FEASIBLE if it holds closely enough.
 
-    A linear-Gaussian one: t - A s - b, in units of its noise, has mean 0, covariance I and no correlation with s.
+    Of tables: see `numerics.broken`. A linear-Gaussian arc holds if t - A s - b, in units of its noise, has mean 0,
+    covariance I and no correlation with s: the largest of what these are off by, beyond what rounding may add.
     """
     gaussian = part(mu, (v.name for v in arc.scope))
-    if isinstance(gaussian, Gaussian):
-        A, b, Sigma = (x.detach() for x in arc.linear_gaussian(theta))  # noqa: N806
-        rows, n = gaussian.rows(arc.sources, arc.targets).detach(), A.shape[1]
-        R = torch.cat([-b[:, None], -A, torch.eye(len(b), dtype=numerics.DTYPE)], 1)  # noqa: N806
-        white = torch.linalg.solve_triangular(torch.linalg.cholesky(Sigma), R, upper=False)
-        across = white[:, 1:] @ rows[1:, 1 : n + 1] / rows.diagonal()[1 : n + 1].clamp(min=1e-300).sqrt()
-        spread = white[:, 1:] @ rows[1:, 1:] @ white[:, 1:].T - torch.eye(len(b), dtype=numerics.DTYPE)
-        return all(bool((x.abs() <= FEASIBLE).all()) for x in (white @ rows[:, 0], across, spread))
-    joint, p = mu.rows(arc.sources, arc.targets).detach(), _log_rows(arc, theta).detach().exp()
-    return numerics.broken(joint, p) <= FEASIBLE
+    if not isinstance(gaussian, Gaussian):
+        joint = mu.rows(arc.sources, arc.targets).detach()
+        return numerics.broken(joint, _log_rows(arc, theta).detach().exp())
+    A, b, Sigma = (x.detach() for x in arc.linear_gaussian(theta))  # noqa: N806
+    rows, n = gaussian.rows(arc.sources, arc.targets).detach(), A.shape[1]
+    unit = torch.eye(len(b), dtype=numerics.DTYPE)
+    R = torch.cat([-b[:, None], -A, unit], 1)  # noqa: N806
+    white = torch.linalg.solve_triangular(torch.linalg.cholesky(Sigma), R, upper=False)
+    sd = rows.diagonal()[1 : n + 1].clamp(min=1e-300).sqrt()
+    worst = 0.0
+    for off, size in (
+        (white @ rows[:, 0], white.abs() @ rows[:, 0].abs()),
+        (white[:, 1:] @ rows[1:, 1 : n + 1] / sd, white[:, 1:].abs() @ rows[1:, 1 : n + 1].abs() / sd),
+        (
+            white[:, 1:] @ rows[1:, 1:] @ white[:, 1:].T - unit,
+            white[:, 1:].abs() @ rows[1:, 1:].abs() @ white[:, 1:].abs().T,
+        ),
+    ):
+        if off.numel():
+            worst = max(worst, float((off.abs() - 4 * len(rows) * torch.finfo(numerics.DTYPE).eps * size).max()))
+    return worst
+
+
+def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
+    """Whether mu satisfies an arc closely enough: see `numerics.FEASIBLE`."""
+    return amiss(mu, arc, theta) <= FEASIBLE
 
 
 def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, ArcScore]:

@@ -168,3 +168,5 @@ def _warn(result: Inconsistency, unit: Unit) -> None:
     if not result.converged:
         bounds = f"between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g} {unit}"
         log.warning("the solver stopped early: the inconsistency is %s.", bounds)
+    if result.caution:
+        log.warning("%s.", result.caution)

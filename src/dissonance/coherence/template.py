@@ -211,7 +211,8 @@ class Template:
         for polish in (None, 1e-4 * self.solver.tol):
             outcome = prove(program, start, polish)
             low, high, residual = outcome.bounds[0].tolist()
-            if residual <= ROUNDING and high - low < float(answers.upper[k] - answers.lower[k]):
+            better = residual <= ROUNDING and high - low < float(answers.upper[k] - answers.lower[k])
+            if better or outcome.contradiction[0] > 0:
                 found = self.stack.read(s, one, outcome)
                 for mine, theirs in zip(answers.tensors, found.tensors, strict=True):
                     mine[k] = theirs[0]

@@ -24,9 +24,6 @@ from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.sampled import Sampled
 
-CLEARLY = 100 * numerics.FEASIBLE
-"""How far off a hard arc is, for each arc there is, that cannot hold closely enough whatever the others are given."""
-
 COPIES = 10
 """Tables of the size of mu that conditioning holds at its peak."""
 
@@ -96,7 +93,7 @@ def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribu
             off = max(off, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
     if worst <= numerics.ROUNDING:
         return None
-    if off > CLEARLY * len(component.arcs):
+    if off > numerics.CLEARLY * len(component.arcs):
         return infinite(component, solver)
     return (Newton() if component.convex else ConcaveConvex()).solve(component)
 

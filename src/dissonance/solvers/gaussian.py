@@ -12,7 +12,8 @@ quadratic is positive semidefinite (`covariance.py`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,10 @@ from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.numerics import FEASIBLE
+from dissonance.numerics import CLEARLY, FEASIBLE, ROUNDING
 from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Component
-from dissonance.scores import holds, unchecked_incompatibility
+from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.variables import Euclidean
 
@@ -168,28 +169,55 @@ class GaussianSolver(Solver):
             raise CapabilityError(
                 f'the gaussian solver needs Euclidean variables; {component.variables[0]} is not. Use solver="auto".'
             )
-        if component.pinned is not None:
-            return self._pinned(component)
+        if component.pinned is not None and (known := self._pinned(component)) is not None:
+            return known
         if not component.convex or any(a.beta < 0 for a in component.arcs):
             raise CapabilityError(_not_convex(component))
-        from dissonance.solvers.moments import Reduction, gaussian_beliefs, mean
+        from dissonance.solvers.moments import gaussian_beliefs
 
         n = sum(v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean))
         check_covariance(n, self.budget)
         arcs = gaussian_beliefs(component)
+        found = self._solve(component, arcs)
+        if not isinstance(found, GaussianSolution) or not component.hard.any():
+            return found
+        residual = _amiss(component, found.mu)
+        return replace(found, residual=residual) if residual <= ROUNDING else self._closely(component, arcs, found)
+
+    def _closely(self, component: Component, arcs: Sequence[GaussianBelief], found: GaussianSolution) -> Solution:
+        """No mu was found at which hard arcs hold: bounds for all mu at which they hold closely enough.
+
+        It is solved as if they said what the present mu does. Where they may be broken by `off` the infimum is lower by
+        at most that times their multipliers, to first order; twice that is given up.
+        """
+        C, m = found.mu.covariance.numpy(), found.mu.mean.numpy()
+        now = self._solve(component, [a.said_by(m, C) if a.arc.hard else a for a in arcs])
+        if not isinstance(now, GaussianSolution):
+            return replace(found, upper=math.inf, lower=-math.inf, converged=False, within=FEASIBLE)
+        residual = _amiss(component, now.mu)
+        lower = now.lower - 2 * (FEASIBLE + residual) * _price(component, arcs, now)
+        upper = now.upper if residual <= FEASIBLE else math.inf
+        return replace(
+            now,
+            lower=lower,
+            upper=upper,
+            converged=math.isfinite(upper) and upper - lower <= self.tol * max(1.0, abs(upper)),
+            steps=found.steps + now.steps,
+            residual=residual,
+            within=FEASIBLE,
+        )
+
+    def _solve(self, component: Component, arcs: Sequence[GaussianBelief]) -> Solution:
+        from dissonance.solvers.covariance import Result, minimise
+        from dissonance.solvers.moments import Reduction, blurred_covariance, mean
+
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
             return infinite(component, self.name, -math.inf)
         middle = mean(arcs, reduction.n)
-        if middle.residual > FEASIBLE:
-            return infinite(component, self.name)
+        if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
+            return infinite(component, self.name)  # the root of the sum of their squares is as small as it can be
         reduction.peel()
-        return self._solve(component, reduction, middle)
-
-    def _solve(self, component: Component, reduction: Reduction, middle: Mean) -> Solution:
-        from dissonance.solvers.covariance import Result, minimise
-        from dissonance.solvers.moments import blurred_covariance
-
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
         if improper and any(t.hard for t in program.terms):
@@ -213,9 +241,6 @@ class GaussianSolver(Solver):
         slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))
         lower, upper = found.lower + constant - slack, found.upper + constant + slack
         lower, upper = min(lower, upper), max(lower, upper)
-        residual = max(found.residual, middle.residual)
-        if residual > FEASIBLE:
-            upper = math.inf
         return GaussianSolution(
             component,
             lower,
@@ -223,7 +248,6 @@ class GaussianSolver(Solver):
             self.name,
             converged=upper - lower <= self.tol * max(1.0, abs(upper)),
             steps=found.steps,
-            residual=residual,
             mean=middle.m,
             reduction=reduction,
             core=core,
@@ -231,13 +255,16 @@ class GaussianSolver(Solver):
             prices=_prices(reduction, found, middle),
         )
 
-    def _pinned(self, component: Component) -> Solution:
+    def _pinned(self, component: Component) -> Solution | None:
+        """The one mu that hard arcs allow; None if others do not hold there, but perhaps closely enough nearby."""
         assert component.pinned is not None
         with torch.no_grad():
             mu, exact = _product(component, component.theta), float(_evaluate(component, component.theta))
-        made = [a.name for a in component.pinned]  # these hold, however narrow they are
-        if not all(holds(mu, a.arc, component.theta) for a in component.arcs if a.hard and a.name not in made):
+        residual = _amiss(component, mu, {a.name for a in component.pinned})  # these hold, however narrow they are
+        if residual > CLEARLY * len(component.arcs):
             return infinite(component, self.name)
+        if residual > ROUNDING and component.convex and all(a.beta >= 0 for a in component.arcs):
+            return None
         if not math.isfinite(exact):
             raise CapabilityError(
                 f"{component.pinned[0].arc} and the other hard arcs make noise that differs by too many orders of "
@@ -250,8 +277,11 @@ class GaussianSolver(Solver):
         slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
         slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
         lower, upper = exact - slack, exact + slack
-        converged = upper - lower <= self.tol * max(1.0, abs(upper))
-        return PinnedGaussian(component, lower, upper, self.name, converged=converged)
+        within = 0.0 if residual <= ROUNDING else FEASIBLE
+        if within:  # other mu, that break all of them a little, may cost less: not convex
+            lower, upper = -math.inf, upper if residual <= FEASIBLE else math.inf
+        converged = upper - lower <= self.tol * max(1.0, abs(upper)) and not within
+        return PinnedGaussian(component, lower, upper, self.name, converged=converged, residual=residual, within=within)
 
     @staticmethod
     def _rounding(reduction: Reduction, value: float) -> float:
@@ -283,6 +313,26 @@ def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Mult
         )
         for name, (omega, phi) in prices.items()
     }
+
+
+def _amiss(component: Component, mu: GaussianDistribution, but: Container[str] = ()) -> float:
+    """How far hard arcs are from holding: see `scores.amiss`."""
+    arcs = [a.arc for a in component.arcs if a.hard and a.name not in but]
+    return max((amiss(mu, arc, component.theta) for arc in arcs), default=0.0)
+
+
+def _price(component: Component, arcs: Sequence[GaussianBelief], found: GaussianSolution) -> float:
+    """What hard arcs cost at most, to first order, for each unit by which `scores.amiss` finds them broken."""
+    deviation = np.sqrt(found.mu.covariance.diagonal().numpy())
+    total = 0.0
+    for a in arcs:
+        if a.arc.hard:
+            root = np.linalg.cholesky(a.Sigma)
+            omega, phi, eta = found.prices[a.arc.name]
+            total += 0.5 * float(np.abs(root.T @ omega @ root).sum()) + float(np.abs(root.T @ eta).sum())
+            total += float((np.abs(root.T @ phi) @ deviation[a.sources]).sum())
+        total += len(a.b) * (component.gamma * abs(a.arc.alpha) + (0.0 if a.arc.hard else a.arc.beta))
+    return total
 
 
 def _not_convex(component: Component) -> str:

@@ -53,6 +53,13 @@ class GaussianBelief:
         """The slope."""
         return -self.R[:, self.sources]
 
+    def said_by(self, m: Array, C: Array) -> GaussianBelief:
+        """The same arc with the numbers of mu(T|S)."""
+        s, t = self.sources, self.targets
+        A = solve(C[np.ix_(s, s)], C[np.ix_(s, t)], assume_a="pos").T if s else np.zeros((len(t), 0))
+        Sigma = C[np.ix_(t, t)] - A @ C[np.ix_(s, t)]
+        return _belief(self.arc, s, t, A, m[t] - A @ m[s], (Sigma + Sigma.T) / 2, len(m))
+
 
 @dataclass
 class MechanismArcs:
@@ -103,13 +110,17 @@ def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
     for a in component.arcs:
         A, b, Sigma = (x.detach().cpu().numpy() for x in a.arc.linear_gaussian(component.theta))
         s, t = [i for v in a.sources for i in place[v]], [i for v in a.targets for i in place[v]]
-        R = np.zeros((len(t), n))
-        R[:, s], R[:, t] = -A, np.eye(len(t))
-        L = cholesky(Sigma, lower=True)
-        white = solve_triangular(L, R, lower=True)
-        volume = len(t) * LOG_2PI + 2 * float(np.log(np.diag(L)).sum())
-        found.append(GaussianBelief(a, s, t, R, b, Sigma, white, volume))
+        found.append(_belief(a, s, t, A, b, Sigma, n))
     return found
+
+
+def _belief(arc: Attended, s: list[int], t: list[int], A: Array, b: Array, Sigma: Array, n: int) -> GaussianBelief:
+    """An arc N(A s + b, Sigma) over n coordinates."""
+    R = np.zeros((len(t), n))
+    R[:, s], R[:, t] = -A, np.eye(len(t))
+    L = cholesky(Sigma, lower=True)
+    white = solve_triangular(L, R, lower=True)
+    return GaussianBelief(arc, s, t, R, b, Sigma, white, len(t) * LOG_2PI + 2 * float(np.log(np.diag(L)).sum()))
 
 
 def whiten(belief: GaussianBelief, values: Array) -> Array:

@@ -70,7 +70,8 @@ class Answers:
 
     def open(self, tol: float) -> Tensor:
         """Which are neither proved to `tol` nor proved infinite, (P,)."""
-        return ~(self.upper - self.lower <= tol * self.upper.abs().clamp(min=1.0)) & (self.lower < math.inf)
+        close = self.upper - self.lower <= tol * self.upper.abs().clamp(min=1.0)
+        return ~(close & self.upper.isfinite()) & (self.lower < math.inf)
 
 
 MOST_TOGETHER = 1 << 14

@@ -69,6 +69,7 @@ def test_between_the_two_nothing_wrong_is_said(solver, off):
     low = two([0.5, 0.5], [0.5, 0.5], solver)
     assert result.lower == inf or result.lower <= low.upper
     assert result.converged == (result.lower == inf or result.upper < inf)
+    assert ("undecided: hard arcs contradict each other" in repr(result)) == (not result.converged)
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-7, 1e-8, 3e-9, 1e-9, 1e-10, 1e-12, 1e-15])

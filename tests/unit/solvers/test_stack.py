@@ -112,3 +112,13 @@ def test_what_is_not_convex_is_said_to_be():
     assert stack.convex(group, arcs).all()
     arcs.beta[1, 0] = -1.0
     assert stack.convex(group, arcs).tolist() == [True, False]
+
+
+def test_what_is_neither_found_nor_proved_infinite_is_open():
+    assert Answers.blank(2, 1).open(1e-7).all()
+    x = Variable("X", 2)
+    p, q = 0.3, 0.3 + 3e-4 * 0.3 * 0.7
+    two = PDG(Arc("p", (), x, [p, 1 - p]), Arc("q", (), x, [q, 1 - q]))
+    found = solved(Stack(two.variables, two.arcs), arrays([two], [Attention.uniform(two, beta=math.inf)]))
+    assert float(found.upper[0]) == math.inf
+    assert bool(found.open(1e-7)[0]) == (float(found.lower[0]) < math.inf)

@@ -319,3 +319,25 @@ def test_a_path_over_other_cells_is_no_start():
         lost, kept = select(replace(s, near=elsewhere.near)), select(replace(s, near=None))
         for a, b in zip(lost[0], kept[0], strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_choosing_mu_takes_about_as_many_newton_steps_as_the_solve(monkeypatch: pytest.MonkeyPatch):
+    """A clique of 540 cells, where a step is dear, with sharp tables."""
+    sizes = {"A": 9, "B": 5, "C": 4, "D": 3}
+    V = {name: Variable(name, size) for name, size in sizes.items()}
+    rng = np.random.default_rng(2)
+    arcs = []
+    for s, t in itertools.permutations(sizes, 2):
+        arcs.append(Arc(s + t, V[s], V[t], rng.dirichlet(np.full(sizes[t], 0.5), sizes[s]) + 1e-9))
+    result = inconsistency(PDG(*arcs))
+    assert result.converged and result.stats["cells"] == 540
+    whole, taken = solve.Work.newton, []
+
+    def counted(self: solve.Work, *args: Any, **options: Any) -> Any:
+        taken.append(np.zeros(len(self.X), dtype=np.int64))
+        return whole(self, *args, **{**options, "taken": taken[-1]})
+
+    monkeypatch.setattr(solve.Work, "newton", counted)
+    assert result.mu_error < CLOSE
+    steps = sum(int(x.sum()) for x in taken)
+    assert 0 < steps <= 2 * result.stats["steps"]
