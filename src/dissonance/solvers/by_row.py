@@ -2,7 +2,8 @@
 
     inconsistency = constant + sum_r w_r v_r,      v_r = the inconsistency of what the arcs say of row r
 
-A row with nothing but soft beliefs about all of its free variables T is a logarithmic opinion pool,
+Let T be the settings of a row's free variables that hard functions among them allow. Where each soft belief is about
+targets that tell all of T apart, a row is a logarithmic opinion pool,
 
     v_r = -W log sum_t prod_a p_a(t|r)^(beta_a/W),      W = sum_a beta_a + gamma (1 - sum_a alpha_a) > 0
 
@@ -30,7 +31,7 @@ from dissonance.solvers.pooled import HEAVY
 from dissonance.solvers.rows import LARGEST, Rows, RowTables, TableAtPoints
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.solvers.together import solve_together
-from dissonance.variables import Variable, cells
+from dissonance.variables import Variable, cells, shape
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class ByRowSolution(SampledSolution):
 
     makers: tuple[Attended, ...] = ()
     at: RowTables | None = field(default=None, repr=False)
+    pool: Pool | None = field(default=None, repr=False)
     solved: Sequence[Sequence[Solution]] = field(default=(), repr=False)
-    """The solutions of each row; none for pools."""
+    """The solutions of each row, if they are not pools."""
 
     @property
     def _tables(self) -> RowTables:
@@ -53,8 +55,8 @@ class ByRowSolution(SampledSolution):
         free = _free(self.component, self._tables.rows)
         if (size := len(self._tables.rows) * cells(free)) > LARGEST:
             raise SizeError(f"mu has {size:.3g} cells in all rows; at most {LARGEST} are listed.")
-        if not self.solved:
-            return pool(self.component, self._tables)[1].detach()
+        if self.pool is not None:
+            return self.pool.mu(self._tables).detach()
         each = [[s.mu.marginal(*(v.name for v in s.component.variables)).detach() for s in row] for row in self.solved]
         order = [v.name for s in self.solved[0] for v in s.component.variables]
         joint = [_product(row).permute([order.index(v.name) for v in free]) for row in each]
@@ -82,8 +84,8 @@ class ByRowSolution(SampledSolution):
         if theta is not self.component.theta or not any(t.requires_grad for t in at.log_p.values()):
             at = RowTables.of(self.component, self.makers, theta)
             assert at is not None
-        if not self.solved:
-            return at.constant(self.component) + numerics.expectation(at.rows.weights, pool(self.component, at)[0])
+        if self.pool is not None:
+            return at.constant(self.component) + numerics.expectation(at.rows.weights, self.pool.values(at))
         total = at.constant(self.component)
         for r, row in enumerate(self.solved):
             own = {f"{n}.log_p": t[r if len(t) > 1 else 0] for n, t in at.log_p.items()}
@@ -132,28 +134,71 @@ def _about_free(component: Component, rows: Rows) -> list[Attended]:
     return [a for a in component.arcs if not rows.values.keys() >= set(a.scope)]
 
 
-def _exponent(component: Component, rows: Rows) -> float:
-    """W, if every row is an opinion pool; else 0."""
-    arcs, free = _about_free(component, rows), {v.name for v in _free(component, rows)}
-    if not free:
-        return 1.0
-    if any(not 0 <= a.beta <= HEAVY or set(a.scope) & free != set(a.targets) or set(a.targets) != free for a in arcs):
-        return 0.0
-    beta, alpha = sum(a.beta for a in arcs), sum(a.alpha for a in arcs)
-    total = beta + component.gamma * (1 - alpha)
-    return total if total > HEAVY**-1 * (beta + component.gamma * (1 + abs(alpha))) else 0.0
+@dataclass(frozen=True)
+class Pool:
+    """Rows that are opinion pools: W, the soft arcs, and their targets at the settings T, numbered as in their tables.
+
+    `place`: T among all settings of the free variables, of the sizes `sizes`.
+    """
+
+    weight: float
+    arcs: tuple[Attended, ...]
+    targets: tuple[Tensor, ...]
+    place: Tensor
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, component: Component, rows: Rows) -> Pool | None:
+        """The pools that the arcs make of rows; None if they do not."""
+        free = _free(component, rows)
+        if cells(free) > LARGEST:
+            return None
+        arcs = _about_free(component, rows)
+        soft, hard = ([a for a in arcs if a.hard == fixed] for fixed in (False, True))
+        beta, alpha = (sum(x) for x in ([a.beta for a in soft], [a.alpha for a in soft]))
+        total = beta + component.gamma * (1 - alpha) if free else 1.0
+        names = {v.name for v in free}
+        if not (
+            all(0 <= a.beta <= HEAVY and names.isdisjoint(a.sources) for a in soft)
+            and all(a.deterministic and a.log_p.size and names.issuperset(a.scope) for a in hard)
+            and total > (beta + component.gamma * (1 + abs(alpha))) / HEAVY
+        ):
+            return None
+        allowed = torch.ones(shape(free), dtype=torch.bool).nonzero()  # (settings, variables)
+        at = dict(zip((v.name for v in free), allowed.T, strict=True))
+        kept = torch.ones(len(allowed), dtype=torch.bool)
+        for a in hard:
+            kept &= torch.from_numpy(a.log_p)[tuple(at[n] for n in a.scope)] == 0
+        targets = [_number([at[v.name][kept] for v in a.arc.targets], shape(a.arc.targets)) for a in soft]
+        if not kept.any() or any(len(x.unique()) < len(x) for x in targets):
+            return None
+        return cls(total, tuple(soft), tuple(targets), kept.nonzero()[:, 0], shape(free))
+
+    def scores(self, at: RowTables) -> Tensor:
+        """sum_a beta_a/W log p_a, (rows, T)."""
+        total = torch.zeros((len(at.rows), len(self.place)), dtype=numerics.DTYPE)
+        for a, index in zip(self.arcs, self.targets, strict=True):
+            log_p = at.log_p[a.name]
+            total = total + numerics.scale(a.beta / self.weight, log_p.reshape(len(log_p), -1)[:, index])
+        return total
+
+    def values(self, at: RowTables) -> Tensor:
+        """v of every row."""
+        return -self.weight * torch.logsumexp(self.scores(at), 1)
+
+    def mu(self, at: RowTables) -> Tensor:
+        """mu of the free variables in every row, (rows, sizes...)."""
+        found = torch.zeros((len(at.rows), math.prod(self.sizes)), dtype=numerics.DTYPE)
+        found[:, self.place] = torch.softmax(self.scores(at), 1)
+        return found.reshape(-1, *self.sizes)
 
 
-def pool(component: Component, at: RowTables) -> tuple[Tensor, Tensor]:
-    """The value of every row, (rows,), and mu of the free variables there, (rows, sizes...)."""
-    free = [v.name for v in _free(component, at.rows)]
-    total = torch.zeros((len(at.rows), *[1] * len(free)), dtype=numerics.DTYPE)
-    for a in _about_free(component, at.rows):
-        log_p = at.log_p[a.name].permute(0, *(1 + a.targets.index(n) for n in free))
-        total = total + numerics.scale(a.beta, log_p)
-    weight = _exponent(component, at.rows)
-    scores = (total / weight).reshape(len(at.rows), -1)
-    return -weight * torch.logsumexp(scores, 1), torch.softmax(scores, 1).reshape(total.shape)
+def _number(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Joint settings of variables as numbers, the last variable fastest."""
+    found = torch.zeros_like(index[0])
+    for i, size in zip(index, sizes, strict=True):
+        found = found * size + i
+    return found
 
 
 def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, name: str) -> ByRowSolution | None:
@@ -163,9 +208,9 @@ def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, n
         return None
     weights, constant = at.rows.weights.detach(), float(at.constant(component))
     solved: list[list[Solution]] = []
-    if _exponent(component, at.rows):
-        values, _ = pool(component, at)
-        value = constant + float(numerics.expectation(weights, values.detach()))
+    pool = Pool.of(component, at.rows)
+    if pool is not None:
+        value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
         blurred = 8 * EPS * (1 + abs(value) + _size(component, at)) if math.isfinite(value) else 0.0
         lower, upper = value - blurred, value + blurred
     else:
@@ -190,6 +235,7 @@ def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, n
         up_to_constant=any(not v.is_finite for a in component.arcs if not a.hard for v in a.arc.targets),
         makers=makers,
         at=at,
+        pool=pool,
         solved=solved,
     )
 

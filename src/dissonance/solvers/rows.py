@@ -83,7 +83,8 @@ class Rows:
         known = self.values.keys()
         if known >= set(a.scope):
             return not a.hard and (self.tell(a.sources) or (not a.sources and self.tell(a.targets)))
-        return self.tell(a.sources) and known.isdisjoint(a.targets)
+        function = a.hard and a.deterministic  # which holds if it does in every row
+        return (function or self.tell(a.sources)) and known.isdisjoint(a.targets)
 
     def log_p(self, arc: Arc, theta: Theta | None) -> Tensor:
         """log p of an arc in every row over its free variables: (rows or 1, source sizes..., target sizes...)."""

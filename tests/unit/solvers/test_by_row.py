@@ -151,6 +151,29 @@ def test_pools_with_structure_are_the_finite_problem_over_all_rows(alpha: float)
     agree(inconsistency(pdg, attention), inconsistency(tabulated(pdg, {"X": rows(5)}, 5), attention))
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_two_networks_about_variables_that_must_be_equal_are_pools(gamma: float):
+    S = Variable("S", 4)
+    turn = torch.eye(4).roll(1, 0)
+    pdg = two_networks(5).without("g") + Arc("g", X, S, NeuralCategorical(net(4, 3))) + Arc("e", Y, S, turn)
+    attention = Attention({"d": inf, "f": 1.0, "g": 2.0, "e": inf}, dict.fromkeys("fge", 1.0), gamma)
+    solver = Recorder()
+    found = inconsistency(pdg, attention, solver=AtPoints(solver))
+    agree(found, inconsistency(tabulated(pdg, {"X": rows(5)}, 5), attention), ("Y", "S"))
+    assert solver.cells == [] and found.method == "row by row"
+
+
+def test_a_hard_function_that_is_no_bijection_is_solved_in_every_row():
+    S = Variable("S", 2)
+    parity = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    pdg = two_networks(5).without("g") + Arc("g", X, S, NeuralCategorical(net(2, 3))) + Arc("e", Y, S, parity)
+    attention = Attention({"d": inf, "f": 1.0, "g": 2.0, "e": inf})
+    solver = Recorder()
+    found = inconsistency(pdg, attention, solver=AtPoints(solver))
+    agree(found, inconsistency(tabulated(pdg, {"X": rows(5)}, 5), attention), ("Y", "S"))
+    assert solver.cells == [8] * 5
+
+
 def test_functions_of_rows_and_finite_columns_belong_to_the_row():
     W, L = Variable("W", Euclidean(2)), Variable("L", 3)
     labels = torch.tensor([0, 2, 2, 1, 0])
