@@ -43,7 +43,10 @@ class Arc:
         self, name: str, sources: Variable | Iterable[Variable], targets: Variable | Iterable[Variable], cpd: object
     ) -> None:
         """`cpd` may be a CPD or anything a fixed `Table` can be made of."""
-        sources, targets = as_tuple(sources), as_tuple(targets)
+        try:
+            sources, targets = as_tuple(sources), as_tuple(targets)
+        except DissonanceError as error:
+            raise DissonanceError(f"arc {name!r}: {error}") from None
         self.__dict__.update(name=name, sources=sources, targets=targets)
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
@@ -131,6 +134,11 @@ class Arc:
     def held(self) -> Held[CPD]:
         """The parameters and buffers of the cpd, and the cpd at other values of them."""
         return Held(self.cpd, self.name)
+
+    def learnable(self) -> Arc:
+        """The same belief with parameters that can move; itself if it has them already, or cannot have any."""
+        cpd = self.cpd.learnable()
+        return self if cpd is None else Arc(self.name, self.sources, self.targets, cpd)
 
     def check_numbers(self, theta: Theta | None = None) -> None:
         """Raise if a parameter, or what theta has for it, is NaN or infinite; -inf is a logarithm of 0 in a table."""
@@ -231,6 +239,17 @@ class PDG:
         """The same PDG with these arcs in place of those of the same names."""
         new = {self[a.name].name: a for a in arcs}
         return PDG(*(new.get(a.name, a) for a in self.arcs), variables=self.variables)
+
+    def learnable(self, *names: str) -> PDG:
+        """The same beliefs with parameters that can move: of these arcs, or of all whose cpds can have some.
+
+        A fixed table becomes a `SoftmaxTable` (zeros stay zeros), a linear-Gaussian cpd one whose A, b and Sigma move.
+        """
+        made = [self[n].learnable() for n in names] if names else [a.learnable() for a in self.arcs]
+        for a in made if names else ():
+            if not any(p.requires_grad for p in a.cpd.parameters()):
+                raise CapabilityError(f"{a}: a {type(a.cpd).__name__} has no parameters that could move.")
+        return self.replace(*made)
 
     @classmethod
     def from_cpds(cls, cpds: Iterable[tuple[object, object, object]]) -> PDG:

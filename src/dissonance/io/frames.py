@@ -34,11 +34,11 @@ def _axis(pd: Any, variables: Sequence[Variable]) -> Any:
     return pd.MultiIndex.from_product([v.finite.labels for v in variables], names=[v.name for v in variables])
 
 
-def from_pandas(name: str, frame: pd.DataFrame, variables: Sequence[Variable] = ()) -> Arc:
+def from_pandas(name: str, frame: pd.DataFrame, variables: Sequence[Variable] = (), *, learnable: bool = False) -> Arc:
     """The arc whose table a frame shows: the names of its index are the sources, those of its columns the targets.
 
     Labels are those of `variables`, or else those of the frame in their order; every combination must be there, in any
-    order, and once.
+    order, and once. `learnable`: it is a `SoftmaxTable`, which can move.
     """
     pd = _pandas("from_pandas")
     if not isinstance(frame, pd.DataFrame):
@@ -52,7 +52,8 @@ def from_pandas(name: str, frame: pd.DataFrame, variables: Sequence[Variable] = 
         table = np.asarray(frame, dtype=float)[np.ix_(*at)]
     except (TypeError, ValueError):
         raise DissonanceError(f"arc {name!r}: the frame holds what is not a number.") from None
-    return Arc(name, sources, targets, table.reshape(shape((*sources, *targets))))
+    found = Arc(name, sources, targets, table.reshape(shape((*sources, *targets))))
+    return found.learnable() if learnable else found
 
 
 def _read(arc: str, axis: Any, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
@@ -117,12 +118,14 @@ def fitted(
     sources: Variable | Sequence[Variable],
     targets: Variable | Sequence[Variable],
     pseudocount: float = 0.0,
+    *,
+    learnable: bool = False,
 ) -> Arc:
     """The arc of the relative frequencies of the targets given the sources, in the rows of data that have all of them.
 
         p(t|s) = (n(s,t) + pseudocount) / (n(s) + pseudocount |T|)
 
-    A setting of the sources that never occurs has the uniform distribution.
+    A setting of the sources that never occurs has the uniform distribution. `learnable`: it is a `SoftmaxTable`.
     """
     sources, targets = as_tuple(sources), as_tuple(targets)
     scope = (*sources, *targets)
@@ -141,7 +144,8 @@ def fitted(
     by_row = counts.reshape(int(np.prod(shape(sources), dtype=int)), -1)
     total = by_row.sum(1, keepdims=True)
     by_row = np.where(total > 0, by_row / np.where(total > 0, total, 1.0), 1 / by_row.shape[1])
-    return Arc(name, sources, targets, by_row.reshape(counts.shape))
+    found = Arc(name, sources, targets, by_row.reshape(counts.shape))
+    return found.learnable() if learnable else found
 
 
 def _coded(arc: str, v: Variable, values: Any) -> Any:

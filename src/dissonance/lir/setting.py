@@ -67,7 +67,8 @@ def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -
     """The focus that refocus procedures choose from: by default beta = alpha = 1, gamma = 0 and chi = 1."""
     if not pdg.theta:
         raise DissonanceError(
-            "no arc has parameters to move: make its cpds SoftmaxTable, or load(..., learnable=True)."
+            "no arc has parameters to move: fixed tables have none. Use pdg.learnable(), or learnable=True where the "
+            "beliefs are read."
         )
     free = {a.name: 1.0 for a in pdg if any(True for _ in a.cpd.parameters())}
     focus = Focus(

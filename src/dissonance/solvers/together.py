@@ -15,6 +15,8 @@ _log = logging.getLogger(__name__)
 
 def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
     """The solver of each component; raises CapabilityError for one that it is not for."""
+    if isinstance(solver, type):
+        raise DissonanceError(f"{solver.__name__} is a class of solvers: make one, {solver.__name__}().")
     if not hasattr(solver, "choose"):
         raise DissonanceError(f"{type(solver).__name__} is no solver: have it inherit from dissonance.solvers.Solver.")
     found = [solver.choose(c) for c in components]
