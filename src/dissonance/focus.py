@@ -230,8 +230,9 @@ class Control:
         """Raise if a weight names an arc or parameter the PDG does not have, or has not the shape of a parameter."""
         parameters = pdg.theta
         for name, value in self.chi.items():
-            if name not in parameters:
-                pdg[name]
+            if name not in parameters and name not in pdg:
+                near = suggest(name, [*parameters, *(a.name for a in pdg.arcs)])
+                raise DissonanceError(f"control: no arc named {name!r}, and no parameter.{near}")
             if not isinstance(value, Tensor):
                 continue
             for key, p in parameters.items():
@@ -258,7 +259,8 @@ def full_control(*names: str) -> Control:
 class Focus:
     """An attention and a control: what a step of LIR looks at, and what it may change.
 
-    `context` puts other values in the place of an arc's buffers, keyed "arc.buffer": a fresh batch of data, say.
+    `context` puts other values in the place of an arc's buffers, keyed "arc.buffer": a fresh batch of data, say. The
+    buffers of a cpd are what `cpd.named_buffers()` lists: `rows0`, `rows1`, ... of `Data`, `p` of a `Table`.
 
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, [0.2, 0.8]))
@@ -282,8 +284,13 @@ class Focus:
         """Raise if the focus names what the PDG does not have."""
         self.attention.check(pdg)
         self.control.check(pdg)
-        for key in self.context:
-            name, _, buffer = key.partition(".")
-            held = dict(pdg[name].cpd.named_buffers())
-            if buffer not in held:
-                raise DissonanceError(f"{pdg[name]} has no buffer {buffer!r} to fill.{suggest(buffer, held)}")
+        self.check_context(pdg)
+
+    def check_context(self, pdg: PDG) -> None:
+        """Raise if the context has what is no buffer of an arc."""
+        for key, value in self.context.items():
+            if not isinstance(value, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DissonanceError(f"context[{key!r}] must be a tensor, found {value!r}.")
+            if not any(key.startswith(f"{a.name}.") and key in a.held.buffers for a in pdg.arcs):
+                buffers = [b for a in pdg.arcs for b in a.held.buffers]
+                raise DissonanceError(f"context has {key!r}, which is no arc's buffer to fill.{suggest(key, buffers)}")

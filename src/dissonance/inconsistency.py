@@ -44,7 +44,8 @@ class BlameRow:
     """How much one arc is to blame, in nats.
 
     `divergence` is KL_a at mu*, `contribution` beta_a KL_a, `saved_if_dropped` how much lower the inconsistency would
-    be without the arc (None if not asked for).
+    be without the arc (None if not asked for). NaN: there is no such number, as of a hard arc that alone makes values
+    for others to be about.
     """
 
     name: str
@@ -207,11 +208,18 @@ class Inconsistency:
 
     def _divergences(self) -> dict[str, float]:
         """KL_a at mu* of every arc; 0 for a hard arc that holds and for a loose end, NaN where there is no such number:
-        of samples, of an arc with no one weight, or without a mu*."""
+        of a density that is not known, of an arc with no one weight, or without a mu*.
+
+        Where values are points their entropy is left out, as it is of the inconsistency.
+        """
         found = {a.name: math.nan for a in self.pdg.arcs}
         if not math.isfinite(self.upper):
             return found
-        drawn = {a.name for s in self.solutions if s.component.is_drawn for a in s.component.arcs}
+        drawn: dict[str, float] = {}
+        for s in self.solutions:
+            if s.component.is_drawn and isinstance(s, SampledSolution):
+                drawn |= {a.name: 0.0 for a in s.component.arcs if a.hard} | s.divergences()
+        found |= drawn
         asked: list[Arc] = []
         for arc in self.pdg.arcs:
             if arc.name in drawn or arc.name in self.attention.varying:
@@ -232,7 +240,7 @@ class Inconsistency:
         for name in found:
             weights = self.attention.beta.get(name, 0.0), self.attention.alpha.get(name, 0.0)
             if min(weights) >= 0 and name not in self.attention.varying:
-                found[name] = max(0.0, found[name])  # what is negative is rounding, or a local minimum
+                found[name] = max(found[name], 0.0)  # what is negative is rounding, or a local minimum
         return found
 
     def by_cell(self, top: int | None = None) -> list[CellRow]:

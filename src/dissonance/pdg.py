@@ -58,7 +58,10 @@ class Arc:
         `beta` is the confidence where an attention does not say otherwise. `counts`, of the shape of the table: how
         often each setting was observed, if the table is the relative frequencies of a sample.
         """
-        sources, targets = as_tuple(sources), as_tuple(targets)
+        try:
+            sources, targets = as_tuple(sources), as_tuple(targets)
+        except DissonanceError as error:
+            raise DissonanceError(f"arc {name!r}: {error}") from None
         self.__dict__.update(name=name, sources=sources, targets=targets, beta=beta, counts=counts)
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
@@ -89,6 +92,7 @@ class Arc:
         values: str | None = None,
         pseudocount: float = 0.0,
         variables: Iterable[Variable] = (),
+        learnable: bool = False,
     ) -> Arc:
         """The arc of a table with labels, which say where a number belongs; its order does not matter.
 
@@ -101,14 +105,15 @@ class Arc:
         `counts`: True if the numbers are counts, or the size of the sample that proportions are from; whole numbers
         that do not sum to 1 or 100 are counts unasked. Counts n are believed with beta = n, the sum of all, unless
         `confidence` says otherwise; `pseudocount` is added to each. Values are those of `variables`, or else the labels
-        in the order of the table.
+        in the order of the table. `learnable`: it is a `SoftmaxTable`, which can move.
 
         >>> survey = Arc.from_table("survey", {"never": 30, "often": 10}, of="Buys")
         >>> survey.cpd.table(), survey.beta
         (tensor([0.7500, 0.2500], dtype=torch.float64), 40.0)
         """
         how = {"given": given, "of": of, "counts": counts, "confidence": confidence, "values": values}
-        return ask("from_table", name, table, **how, pseudocount=pseudocount, variables=tuple(variables))
+        arc: Arc = ask("from_table", name, table, **how, pseudocount=pseudocount, variables=tuple(variables))
+        return arc.learnable() if learnable else arc
 
     def _check_confidence(self) -> None:
         beta, counts = self.beta, self.counts
@@ -199,6 +204,11 @@ class Arc:
     def held(self) -> Held[CPD]:
         """The parameters and buffers of the cpd, and the cpd at other values of them."""
         return Held(self.cpd, self.name)
+
+    def learnable(self) -> Arc:
+        """The same belief with parameters that can move; itself if it has them already, or cannot have any."""
+        cpd = self.cpd.learnable()
+        return self if cpd is None else self.with_cpd(cpd)
 
     def check_numbers(self, theta: Theta | None = None) -> None:
         """Raise if a parameter, or what theta has for it, is NaN or infinite; -inf is a logarithm of 0 in a table."""
@@ -312,6 +322,17 @@ class PDG:
         """The same PDG with these arcs in place of those of the same names."""
         new = {self[a.name].name: a for a in arcs}
         return PDG(*(new.get(a.name, a) for a in self.arcs), variables=self.variables)
+
+    def learnable(self, *names: str) -> PDG:
+        """The same beliefs with parameters that can move: of these arcs, or of all whose cpds can have some.
+
+        A fixed table becomes a `SoftmaxTable` (zeros stay zeros), a linear-Gaussian cpd one whose A, b and Sigma move.
+        """
+        made = [self[n].learnable() for n in names] if names else [a.learnable() for a in self.arcs]
+        for a in made if names else ():
+            if not any(p.requires_grad for p in a.cpd.parameters()):
+                raise CapabilityError(f"{a}: a {type(a.cpd).__name__} has no parameters that could move.")
+        return self.replace(*made)
 
     @classmethod
     def from_cpds(cls, cpds: Iterable[tuple[object, object, object]]) -> PDG:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import re
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -113,6 +114,8 @@ class Variable:
         if isinstance(domain, Integral) and domain is not True and domain is not False:
             domain = Finite(tuple(range(int(domain))))
         elif not isinstance(domain, Finite | Euclidean | Opaque):
+            if isinstance(domain, str | bytes | set | frozenset):
+                raise DissonanceError(f"variable {name!r}: {_not_a_list(domain)}")
             if not isinstance(domain, Iterable):
                 raise DissonanceError(f"variable {name!r}: its values, or how many there are; found {domain!r}.")
             domain = Finite(tuple(domain))
@@ -135,12 +138,24 @@ class Variable:
         return visible(f"{self.name}{self.domain}" if self.is_finite else f"{self.name}: {self.domain}")
 
 
+def _not_a_list(domain: str | bytes | Set[Hashable]) -> str:
+    """What is wrong with values given as a text or a set, and what may have been meant."""
+    if isinstance(domain, Set):
+        return f"its values have an order, and a set has none: give a list, [{', '.join(map(repr, domain))}]."
+    words = [w for w in re.split(r"[\s,;|/]+", domain) if w] if isinstance(domain, str) else [domain]
+    meant = ", ".join(map(repr, words)) + ", ..." * (len(words) < 2)
+    return f"its values are a list of labels, found the text {domain!r}: did you mean [{meant}]?"
+
+
 def as_tuple(variables: Variable | Iterable[Variable]) -> tuple[Variable, ...]:
     """One variable or several, as a tuple."""
-    found = (variables,) if isinstance(variables, Variable) else tuple(variables)
+    single = isinstance(variables, Variable | str) or not isinstance(variables, Iterable)  # pyright: ignore[reportUnnecessaryIsInstance]
+    found: tuple[Variable, ...] = (variables,) if single else tuple(variables)  # pyright: ignore[reportAssignmentType, reportArgumentType]
     for v in found:
+        if isinstance(v, str):
+            raise DissonanceError(f"expected a variable, found the name {v!r}: make it with Variable({v!r}, [...]).")
         if not isinstance(v, Variable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DissonanceError(f"expected a variable, found {v!r}.")
+            raise DissonanceError(f"expected a variable, found {v!r}; for none at all give ().")
     return found
 
 

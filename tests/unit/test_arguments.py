@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "half a value": (lambda: Variable("V", 2.5), "variable 'V': its values, or how many there are; found 2.5"),
     "lists as values": (lambda: Variable("V", [[1], [2]]), "can be told apart"),
     "half a dimension": (lambda: Euclidean(2.5), "a whole number dim >= 1, found 2.5"),
-    "a name for a variable": (lambda: Arc("p", (), "X", [0.5, 0.5]), "expected a variable, found 'X'"),
+    "a name for a variable": (lambda: Arc("p", (), "X", [0.5, 0.5]), "expected a variable, found the name 'X'"),
     "no arc": (lambda: PDG("x"), "a PDG is made of arcs, found 'x'"),
     "no PDG": (lambda: inconsistency("x"), "expected a PDG"),
     "no attention": (lambda: inconsistency(BELIEFS, {"p": 1.0}), "expected an Attention"),

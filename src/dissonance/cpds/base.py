@@ -136,6 +136,10 @@ class CPD(nn.Module):
         """
         return theta, torch.zeros(len(theta), dtype=torch.bool)
 
+    def learnable(self) -> CPD | None:
+        """The same distribution with parameters that can move; None if it has them already, or cannot have any."""
+        return None
+
     def forward(self, method: str, *args: object) -> Tensor:
         """Call a method by name: what `torch.func.functional_call` needs to run it at another theta."""
         return getattr(self, method)(*args)

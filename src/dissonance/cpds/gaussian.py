@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -58,6 +59,10 @@ class LinearGaussian(CPD):
         self.scale = nn.Parameter(_scale(covariance), requires_grad=learnable)
 
     bounded = True
+
+    def learnable(self) -> LinearGaussian | None:
+        """The same A, b and Sigma, free to move."""
+        return None if self.A.requires_grad else copy.deepcopy(self).requires_grad_()
 
     def retracted(self, name: str, theta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
         """No further from the start than double precision can hold the two together."""

@@ -47,6 +47,11 @@ class Held(Generic[Module]):
             for name, key in keys.items()
         }
 
+    @property
+    def buffers(self) -> list[str]:
+        """The keys of what is held and is no parameter."""
+        return [key for _, (_, keys) in self.parts for key in keys.values()]
+
     def any_in(self, theta: Mapping[str, object]) -> bool:
         """Whether theta has a value for anything that is held."""
         return any(key in theta for _, names in self.parts for keys in names for key in keys.values())

@@ -110,6 +110,10 @@ class Table(TableCPD):
         """log p, -inf at the zeros."""
         return numerics.log(self.p) if self.p.requires_grad else torch.log(self.p)
 
+    def learnable(self) -> SoftmaxTable:
+        """The same probabilities, by their logits."""
+        return SoftmaxTable(self.p.detach())
+
 
 def log_tables(tables: Iterable[Table]) -> tuple[list[npt.NDArray[np.float64]], bool]:
     """log p of each as numbers, and whether they are: those of one shape together, since an operation takes longer than

@@ -100,7 +100,7 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
 
     "-" is standard output.
 
-    The suffix says which format, unless `format` does; without a known one it is JSON. Every cpd is written as a table.
+    The suffix says which format, unless `format` does; without a suffix it is JSON. Every cpd is written as a table.
     What the format cannot hold is a FormatError: BIF and XMLBIF hold Bayesian networks, UAI also factor graphs.
 
     >>> import tempfile
@@ -117,7 +117,7 @@ def encode(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *
     """What `save` would write to the path; an error if the format cannot hold it."""
     named = None if format is None else _named(format)
     try:
-        chosen = named or _by_suffix(path) or FORMATS["json"]
+        chosen = named or _by_suffix(path) or _without_suffix(path)
         if focus is None:
             factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
             focus = Focus(Attention(gamma=1.0 if factors else 0.0))
@@ -165,6 +165,23 @@ def _by_suffix(path: str | os.PathLike[str]) -> Format | None:
     if suffixes[-1:] == [".evid"]:
         raise FormatError("is evidence, not a model: give the model, and this with --evidence (load_evidence).")
     return next((f for f in FORMATS.values() if suffixes and suffixes[-1] in f.suffixes), None)
+
+
+PICTURES = (".svg", ".png", ".pdf", ".html")
+"""Suffixes of files that show a model and do not hold it."""
+
+
+def _without_suffix(path: str | os.PathLike[str]) -> Format:
+    """JSON, unless the name has a suffix, which then is not a known one."""
+    inner = Path(path).with_suffix("") if Path(path).suffix.lower() == ".gz" else Path(path)
+    if not inner.suffix:
+        return FORMATS["json"]
+    known = " ".join(s for f in FORMATS.values() for s in f.suffixes)
+    hint = " A picture of a model is drawn: `dissonance draw`, pdg.plot()." if inner.suffix.lower() in PICTURES else ""
+    raise FormatError(
+        f"{inner.suffix!r} is the suffix of no format of models. Known: {known}, each also with .gz; a name without a "
+        f"suffix is JSON.{hint}"
+    )
 
 
 def _format_of(source: files.Source, content: bytes) -> Format:

@@ -16,7 +16,6 @@ import csv
 import io
 from itertools import product
 
-from dissonance.cpds import SoftmaxTable
 from dissonance.errors import FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
@@ -40,7 +39,7 @@ def from_bytes(content: bytes, learnable: bool, name: str = "table") -> tuple[PD
         arc = from_table(name, of_columns(name, headings, columns))
     except CellError as error:
         raise FormatError(str(error), lines[1 + error.row]) from None
-    pdg = PDG(arc.with_cpd(SoftmaxTable(arc.cpd.table())) if learnable else arc)
+    pdg = PDG(arc.learnable() if learnable else arc)
     return pdg, Focus(Attention().on(pdg))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.io.network import labelled, table_rows
-from dissonance.io.tables import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, from_table, of_columns, plain
+from dissonance.io.tables import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, of_columns, plain
 from dissonance.pdg import Arc
 from dissonance.variables import Variable, as_tuple
 
@@ -55,7 +55,7 @@ def from_pandas(name: str, table: pd.DataFrame | pd.Series, variables: Sequence[
     What `to_pandas` makes of an arc comes back as the same arc: rows that each sum to 1 are given what is along them.
     """
     _pandas("from_pandas")
-    return from_table(name, table, variables=variables, **options)
+    return Arc.from_table(name, table, variables=variables, **options)
 
 
 def cells(name: str, table: Any, of: tuple[str, ...], values: str | None) -> Cells:
@@ -158,12 +158,14 @@ def fitted(
     sources: Variable | Sequence[Variable],
     targets: Variable | Sequence[Variable],
     pseudocount: float = 0.0,
+    *,
+    learnable: bool = False,
 ) -> Arc:
     """The arc of the relative frequencies of the targets given the sources, in the rows of data that have all of them.
 
         p(t|s) = (n(s,t) + pseudocount) / (n(s) + pseudocount |T|)
 
-    It is believed with beta = 1, whatever the number of rows.
+    It is believed with beta = 1, whatever the number of rows. `learnable`: it is a `SoftmaxTable`, which can move.
     """
     scope = (*as_tuple(sources), *as_tuple(targets))
     columns = _columns(data)
@@ -171,7 +173,8 @@ def fitted(
         if v.name not in columns:
             raise DissonanceError(f"arc {name!r}: no column {v.name!r}.{suggest(v.name, columns)}")
     complete = data.iloc[:, [columns[v.name] for v in scope]]
-    return from_table(name, complete, given=sources, of=targets, counts=True, confidence=1.0, pseudocount=pseudocount)
+    how: dict[str, Any] = {"counts": True, "confidence": 1.0, "pseudocount": pseudocount, "learnable": learnable}
+    return Arc.from_table(name, complete, given=sources, of=targets, **how)
 
 
 def _pandas(who: str) -> Any:

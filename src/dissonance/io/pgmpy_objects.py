@@ -17,13 +17,19 @@ from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
 
-def from_pgmpy(model: Any) -> tuple[PDG, Focus]:
+def from_pgmpy(model: Any, *, learnable: bool = False) -> tuple[PDG, Focus]:
     """The PDG and the focus of a pgmpy model.
 
     A DiscreteBayesianNetwork has an arc a cpd, named after its variable, at gamma = 0; a TabularCPD is one such arc. A
     FactorGraph or DiscreteMarkovNetwork has an arc phi1, phi2, ... a factor, attended with alpha = beta = gamma = 1:
-    its mu* is the model's distribution. Names of states are kept as labels.
+    its mu* is the model's distribution. Names of states are kept as labels. `learnable`: tables are `SoftmaxTable`s,
+    which can move.
     """
+    pdg, focus = _read(model)
+    return (pdg.learnable() if learnable else pdg), focus
+
+
+def _read(model: Any) -> tuple[PDG, Focus]:
     if callable(getattr(model, "get_values", None)) and hasattr(model, "variable"):
         pdg = PDG(_arc(model, {}))
         return pdg, Focus(Attention.uniform(pdg))

@@ -34,6 +34,11 @@ class Foci:
         self.parameters = parameters
         self.names = [a.name for a in parameters.arcs]
         self._known: dict[tuple[int, ...], StackedFocus] = {}
+        self._seen: frozenset[int] = frozenset()
+
+    def knows(self, focus: object) -> bool:
+        """Whether its very attention and control are among those that are remembered."""
+        return isinstance(focus, Focus) and self._seen.issuperset((id(focus.attention), id(focus.control)))
 
     def stack(self, foci: Sequence[Focus]) -> StackedFocus:
         """As arrays."""
@@ -47,6 +52,7 @@ class Foci:
             )
             if len(self._known) > REMEMBERED:
                 self._known.pop(next(iter(self._known)))
+            self._seen = frozenset(x for known in self._known for x in known)
         return self._known[key]
 
 

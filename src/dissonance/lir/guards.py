@@ -33,6 +33,26 @@ def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> No
         inner.surround(contexts, seeds, focus.reach.free)
 
 
+def check_focus(focus: object, pdg: PDG, refocus: object, step: int, known: bool) -> None:
+    """Raise unless a refocus chose a focus, and one that names only what the PDG has; of one that is known already only
+    the context is new."""
+    try:
+        if not isinstance(focus, Focus):
+            control = "trace.base.control" if isinstance(focus, Attention) else "control"
+            raise DissonanceError(f"it returned {_short(focus)}, not a focus: return Focus(attention, {control}).")
+        if known:
+            focus.check_context(pdg)
+        else:
+            focus.check(pdg)
+    except DissonanceError as error:
+        name = getattr(refocus, "name", getattr(refocus, "__name__", type(refocus).__name__))
+        raise type(error)(f"the refocus {name!r}, step {step}: {error}") from None
+
+
+def _short(value: object) -> str:
+    return "None" if value is None else f"{'an' if type(value).__name__[0] in 'AEIOU' else 'a'} {type(value).__name__}"
+
+
 @contextmanager
 def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generator[None]:
     """A step; if what is drawn becomes infinite or no number on the way, the error says which arc is to blame."""

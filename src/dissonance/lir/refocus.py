@@ -252,6 +252,15 @@ NAMES: dict[str, Callable[[], Refocus]] = {
 def refocus_named(refocus: Refocus | str) -> Refocus:
     """The procedure of that name, with its default options."""
     if not isinstance(refocus, str):
+        if isinstance(refocus, type):
+            raise DissonanceError(
+                f"{refocus.__name__} is a class of refocus procedures: make one, {refocus.__name__}()."
+            )
+        if isinstance(refocus, Focus | Attention):
+            made = "focus" if isinstance(refocus, Focus) else "Focus(attention, control)"
+            raise DissonanceError(f"a refocus chooses a focus at every step: for always the same one, Cycle({made}).")
+        if not callable(refocus):
+            raise DissonanceError(f"expected a refocus, by name or as a function, found {refocus!r}.")
         return refocus
     if refocus not in NAMES:
         raise DissonanceError(f"no refocus named {refocus!r}.{suggest(refocus, NAMES)}")

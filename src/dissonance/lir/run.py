@@ -77,4 +77,9 @@ class Algorithm:
     def refocus(self) -> list[Focus]:
         """The next focus of every run, which may depend on its trace and draw from its generator."""
         asked = zip(self.setting.refocus, self.parameters.pdgs, self.generators, self.traces, strict=True)
-        return [choose(pdg, self.step, generator, trace).on(pdg) for choose, pdg, generator, trace in asked]
+        found: list[Focus] = []
+        for choose, pdg, generator, trace in asked:
+            focus = choose(pdg, self.step, generator, trace)
+            guards.check_focus(focus, pdg, choose, self.step, self.foci.knows(focus))
+            found.append(focus.on(pdg))
+        return found

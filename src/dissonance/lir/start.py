@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -169,7 +169,8 @@ def lirs(
     """
     began = time.perf_counter()
     all_pdgs = [pdgs] if isinstance(pdgs, PDG) else list(pdgs)
-    all_refocus = [refocus] if isinstance(refocus, str) or callable(refocus) else list(refocus)
+    one = isinstance(refocus, str) or callable(refocus) or not isinstance(refocus, Sequence)  # pyright: ignore
+    all_refocus: list[Refocus | str] = [refocus] if one else list(refocus)  # pyright: ignore
     all_seeds = [seeds] if isinstance(seeds, int) else list(seeds)
     if not isinstance(steps, int) or steps < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DissonanceError(f"a number of steps is a whole number >= 0, found {steps!r}.")
@@ -181,6 +182,7 @@ def lirs(
         raise DissonanceError(f"PDGs, refocus procedures and seeds: as many of each, or one for all; found {sizes}.")
     all_pdgs, all_refocus = _spread(all_pdgs, max(sizes)), _spread(all_refocus, max(sizes))
     all_seeds = _spread(all_seeds, max(sizes))
+    chosen_flow, called = flows.flow_named(flow), _callbacks(callbacks)
     groups: dict[object, list[int]] = {}
     for i, pdg in enumerate(all_pdgs):
         groups.setdefault(alike(pdg), []).append(i)
@@ -192,7 +194,7 @@ def lirs(
             [refocuses.refocus_named(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
             base_focus(all_pdgs[members[0]], attention, control),
-            flows.flow_named(flow),
+            chosen_flow,
             solver,
             tol=tol,
             record=trace,
@@ -200,11 +202,28 @@ def lirs(
         where = None if checkpoint is None else f"{os.fspath(checkpoint)}{f'.{number}' if number else ''}"
         state = Algorithm(setting)
         with bar:
-            state.run(steps, where, [*callbacks, bar])
+            state.run(steps, where, [*called, bar])
         found |= zip(members, _read(state, time.perf_counter() - began, len(all_pdgs)), strict=True)
         if state.interrupted:
             break
     return [found[i] for i in sorted(found)]
+
+
+def _callbacks(given: object) -> Sequence[Callback]:
+    """The callbacks, if that is what they are."""
+    if callable(given):
+        raise DissonanceError(f"callbacks is a list of functions; found one by itself: callbacks=[{_called(given)}].")
+    if not isinstance(given, Iterable):
+        raise DissonanceError(f"callbacks is a list of functions, found {given!r}.")
+    found = list(given)
+    for x in found:
+        if not callable(x):
+            raise DissonanceError(f"a callback is called as callback(step, traces), found {x!r}.")
+    return found
+
+
+def _called(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _spread(given: list[T], count: int) -> list[T]:

@@ -91,7 +91,8 @@ def _html(block: Block) -> str:
         case Heading(text, level):
             return f"<h{level}>{_text(text)}</h{level}>"
         case Paragraph(text, stands_out):
-            return f"<p{' class="verdict"' if stands_out else ''}>{_text(text)}</p>"
+            look = ' class="verdict"' if stands_out else ""
+            return f"<p{look}>{_text(text)}</p>"
         case Code(text):
             return f"<pre><code>{escape(text)}</code></pre>"
         case Figure(svg, caption):

@@ -16,31 +16,17 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.attended import Attended
-from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component
+from dissonance.scores import arc_divergence
 from dissonance.solvers.base import Solution, Solver
+from dissonance.solvers.by_row import by_row
 from dissonance.solvers.exact import Newton
+from dissonance.solvers.rows import LARGEST, TableAtPoints
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Variable, cells
-
-LARGEST = 2**24
-"""Cells of the largest joint table that is listed as samples."""
-
-
-class _AtPoints(CPD):
-    """A table of log p at points."""
-
-    def __init__(self, log_p: Tensor, density: bool) -> None:
-        super().__init__()
-        self.register_buffer("log_p", log_p)
-        self.density = density
-
-    def log_table(self) -> Tensor:
-        """The logarithms."""
-        return self.get_buffer("log_p")
 
 
 @dataclass(frozen=True)
@@ -84,6 +70,13 @@ class AtPointsSolution(SampledSolution):
         at = self.at if live else _tables(self.component, theta)
         return self.finite.surrogate({f"{n}.log_p": t for n, t in at.log_p.items()})
 
+    @torch.no_grad()
+    def divergences(self) -> dict[str, float]:
+        """KL of every soft arc at mu, by the tables at the points."""
+        assert self.finite is not None
+        soft = [a.arc for a in self.finite.component.arcs if not a.hard]
+        return {a.name: float(arc_divergence(self.finite.mu, a)) for a in soft}
+
 
 @dataclass(frozen=True)
 class AtPoints(Solver):
@@ -116,6 +109,9 @@ class AtPoints(Solver):
                 f"{odd.name} is {odd.domain}, and no hard arc makes points of it: give it a PointMass, a Function "
                 "or Data with beta = inf."
             )
+        apart = by_row(component, tuple(_makers(component) or ()), self.solver, self.name)
+        if apart is not None:
+            return apart
         at = _tables(component, component.theta)
         reduced = _reduced(component, at)
         found = self.solver.solve(reduced)
@@ -205,8 +201,7 @@ def _reduced(component: Component, at: _Tables) -> Component:
     arcs: list[Attended] = []
     for a in component.arcs:
         table = at.log_p[a.name].detach()
-        density = not a.hard and not all(v.is_finite for v in a.arc.targets)
         sources, targets = ([stand[v.name] for v in side] for side in (a.arc.sources, a.arc.targets))
-        arc = Arc(a.name, sources, targets, _AtPoints(table, density))
+        arc = Arc(a.name, sources, targets, TableAtPoints(table))
         arcs.append(Attended(arc, table.cpu().numpy(), a.beta, a.alpha))
     return Component(tuple(stand.values()), tuple(arcs), component.gamma)

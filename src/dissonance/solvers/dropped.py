@@ -35,16 +35,24 @@ def savings(
 ) -> dict[str, float]:
     """How much lower the inconsistency would be without each arc that matters; loose ends are left out.
 
-    What two contradictions make infinite stays infinite without an arc of one of them: that saves nothing.
+    What two contradictions make infinite stays infinite without an arc of one of them: that saves nothing. NaN for a
+    hard arc without which nothing makes the values of a variable that no table is about.
     """
     pieces = [p for s in solutions for p in s.parts]
     infinite = sum(p.upper == math.inf for p in pieces)
     found = {a.name: 0.0 for p in pieces for a in p.component.arcs}
     asked = [d for p in pieces if infinite == (p.upper == math.inf) for d in _worth_solving(p)]
+    found |= {d.name: math.nan for d in asked if not _possible(solver, d)}
+    asked = [d for d in asked if d.name not in found or not math.isnan(found[d.name])]
     parts = [part for d in asked for part in d.parts]
     near = [d.solution for d in asked for _ in d.parts]
     solved = iter(solve_together(solver, parts, progress, near))
     return found | {d.name: d.saved([next(solved) for _ in d.parts]) for d in asked}
+
+
+def _possible(solver: Solver, dropped: _Dropped) -> bool:
+    """Whether what is left can be solved: tables always can."""
+    return all(not p.is_drawn or solver.choose(p).fits(p) for p in dropped.parts)
 
 
 def _worth_solving(solution: Solution) -> list[_Dropped]:

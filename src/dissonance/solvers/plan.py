@@ -9,6 +9,7 @@ Sample-dependent attention puts beta_a w_a(x) in the place of beta_a.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -164,6 +165,30 @@ class Plan:
         value = torch.zeros((), dtype=mu.weights.dtype) if value is None else value
         return Estimate(value, mu, parts, self.random, constant != 0)
 
+    @torch.no_grad()
+    def divergences(self, found: Estimate) -> dict[str, float]:
+        """KL of every soft arc at the samples, without the entropy of points; NaN where attention depends on the sample
+        or it takes the density of a hard arc, which may have moved since."""
+        each: dict[str, float] = {}
+        for a, (_, surprise) in zip(self.soft, found.parts, strict=False):
+            kl = float(_average(found.mu.weights, surprise.detach())) if a.varying is None else math.nan
+            for sign, names in ((-1, a.scope), (1, a.sources)):
+                kl += sign * self._known_entropy(frozenset(names), found.mu) if names else 0.0
+            each[a.name] = kl
+        return each
+
+    def _known_entropy(self, names: Names, mu: Samples) -> float:
+        """H without that of points, as tables have it; NaN if it takes a density."""
+        entropy = _entropy(self, self.makers, names)
+        makers = [a for a in self.makers if a.name in entropy.makers]
+        if entropy.refused or not all(a.log_p.size for a in makers):
+            return math.nan
+        total = float(numerics.entropy(mu.marginal(*entropy.finite))) if entropy.finite else 0.0
+        for a in makers:
+            scores = torch.from_numpy(a.log_p)[tuple(mu.values[n] for n in a.scope)]
+            total -= float((mu.weights * scores).sum())
+        return total
+
     def _log_mu(
         self, entropy: _Entropy, mu: Samples, scores: dict[str, Tensor], theta: Theta | None
     ) -> Iterator[Tensor]:
@@ -281,7 +306,7 @@ def _all(arc: Arc, theta: Theta | None, sources: list[Tensor]) -> Drawn:
     return Drawn(tuple(x.expand(len(row), -1) for x in settings.T), p[row])
 
 
-def _points(component: Component, makers: Sequence[Attended]) -> Names:
+def _points(component: Component | Plan, makers: Sequence[Attended]) -> Names:
     """The variables that only points make, from nothing or from finite variables: their entropy is left out."""
     found = {v.name for v in component.variables if v.is_finite}
     made: set[str] = set()
@@ -292,7 +317,7 @@ def _points(component: Component, makers: Sequence[Attended]) -> Names:
     return frozenset(made)
 
 
-def _entropy(component: Component, makers: Sequence[Attended], names: Names) -> _Entropy:
+def _entropy(component: Component | Plan, makers: Sequence[Attended], names: Names) -> _Entropy:
     """H(A), by a table if A is finite, else by the hard arcs that make it."""
     inside = tuple(v for v in component.variables if v.name in names)
     if all(v.is_finite for v in inside):

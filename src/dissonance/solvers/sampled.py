@@ -38,8 +38,7 @@ class SampledSolution(Solution):
     @property
     def error(self) -> float:
         """The standard error; 0 where nothing was drawn at random."""
-        assert self.estimate is not None
-        return self.estimate.error
+        return 0.0 if self.estimate is None else self.estimate.error
 
     @property
     def exact(self) -> bool:
@@ -52,6 +51,11 @@ class SampledSolution(Solution):
         if theta is self.component.theta and self.estimate.value.requires_grad:
             return self.estimate.value
         return self.asked.estimate(self.component, theta).value
+
+    def divergences(self) -> dict[str, float]:
+        """KL of every soft arc at mu, without the entropy of points; NaN where it is not known."""
+        assert self.asked is not None and self.estimate is not None
+        return self.asked.plan(self.component).divergences(self.estimate)
 
 
 @dataclass(frozen=True)

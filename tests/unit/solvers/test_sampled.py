@@ -231,7 +231,7 @@ def test_values_must_fit_their_variables():
         Arc("d", (), X, Data(torch.zeros(5, 2)))
     with pytest.raises(DissonanceError, match="as many rows"):
         Data(torch.zeros(2, 3), torch.zeros(3, 1))
-    with pytest.raises(DissonanceError, match="has no buffer 'rows7'"):
+    with pytest.raises(DissonanceError, match=r"context has 'd\.rows7', which is no arc's buffer"):
         Focus(context={"d.rows7": torch.zeros(1)}).check(PDG(Arc("d", (), Z, Data(torch.zeros(5, 2)))))
 
 

@@ -57,6 +57,14 @@ FLOWS: dict[str, Callable[[], Flow]] = {
 def flow_named(flow: Flow | str) -> Flow:
     """The flow of that name, with its default options."""
     if not isinstance(flow, str):
+        kind = flow if isinstance(flow, type) else type(flow)
+        if kind.__module__.startswith("torch.optim"):
+            made = f'flow=Descent("{kind.__name__}", rate=...)'
+            raise DissonanceError(f"{kind.__name__} is an optimiser of torch, which a flow makes by itself: {made}.")
+        if isinstance(flow, type):
+            raise DissonanceError(f"{kind.__name__} is a class of flows: make one, {kind.__name__}().")
+        if not callable(flow) or not hasattr(flow, "name"):
+            raise DissonanceError(f"expected a flow, or the name of one, found {flow!r}.{suggest('', FLOWS)}")
         return flow
     if flow not in FLOWS:
         raise DissonanceError(f"no flow named {flow!r}.{suggest(flow, FLOWS)}")

@@ -1,0 +1,266 @@
+"""Points row by row: where every arc is about the row of data at hand, mu given the row is a problem of its own.
+
+    inconsistency = constant + sum_r w_r v_r,      v_r = the inconsistency of what the arcs say of row r
+
+Let T be the settings of a row's free variables that hard functions among them allow. Where each soft belief is about
+targets that tell all of T apart, a row is a logarithmic opinion pool,
+
+    v_r = -W log sum_t prod_a p_a(t|r)^(beta_a/W),      W = sum_a beta_a + gamma (1 - sum_a alpha_a) > 0
+
+and all rows are one tensor. Others are solved one by one, as a batch of components that differ in their numbers only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dissonance import numerics
+from dissonance.attended import Attended
+from dissonance.distributions.samples import Samples
+from dissonance.errors import SizeError
+from dissonance.pdg import Arc, Theta
+from dissonance.problem import EPS, Component, connected
+from dissonance.solvers.base import Solution, Solver
+from dissonance.solvers.pooled import HEAVY
+from dissonance.solvers.rows import LARGEST, Rows, RowTables, TableAtPoints
+from dissonance.solvers.sampled import SampledSolution
+from dissonance.solvers.together import solve_together
+from dissonance.variables import Variable, cells, shape
+
+
+@dataclass(frozen=True)
+class ByRowSolution(SampledSolution):
+    """The rows' values, added up; `given` is mu of the free variables in every row, (rows, sizes...)."""
+
+    makers: tuple[Attended, ...] = ()
+    at: RowTables | None = field(default=None, repr=False)
+    pool: Pool | None = field(default=None, repr=False)
+    solved: Sequence[Sequence[Solution]] = field(default=(), repr=False)
+    """The solutions of each row, if they are not pools."""
+
+    @property
+    def _tables(self) -> RowTables:
+        assert self.at is not None
+        return self.at
+
+    @cached_property
+    def given(self) -> Tensor:
+        """mu of the free variables in every row, in their order."""
+        free = _free(self.component, self._tables.rows)
+        if (size := len(self._tables.rows) * cells(free)) > LARGEST:
+            raise SizeError(f"mu has {size:.3g} cells in all rows; at most {LARGEST} are listed.")
+        if self.pool is not None:
+            return self.pool.mu(self._tables).detach()
+        each = [[s.mu.marginal(*(v.name for v in s.component.variables)).detach() for s in row] for row in self.solved]
+        order = [v.name for s in self.solved[0] for v in s.component.variables]
+        joint = [_product(row).permute([order.index(v.name) for v in free]) for row in each]
+        return torch.stack(joint)
+
+    @cached_property
+    def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Every joint value that has mass."""
+        rows = self._tables.rows
+        weights = rows.weights.detach().reshape(-1, *[1] * (self.given.dim() - 1))
+        joint = weights * self.given
+        row, *index = torch.nonzero(joint > 0, as_tuple=True)
+        values = {n: x.detach()[row if len(x) > 1 else torch.zeros_like(row)] for n, x in rows.values.items()}
+        values |= {v.name: i for v, i in zip(_free(self.component, rows), index, strict=True)}
+        return Samples(self.component.variables, values, joint[(row, *index)])
+
+    @property
+    def exact(self) -> bool:
+        """The surrogate is the inconsistency itself."""
+        return all(s.exact for row in self.solved for s in row)
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """The value as a function of theta, rows included."""
+        at = self._tables
+        if theta is not self.component.theta or not any(t.requires_grad for t in at.log_p.values()):
+            at = RowTables.of(self.component, self.makers, theta)
+            assert at is not None
+        if self.pool is not None:
+            return at.constant(self.component) + numerics.expectation(at.rows.weights, self.pool.values(at))
+        total = at.constant(self.component)
+        for r, row in enumerate(self.solved):
+            own = {f"{n}.log_p": t[r if len(t) > 1 else 0] for n, t in at.log_p.items()}
+            w = at.rows.weights[r]
+            for s in row:
+                total = total + w.detach() * s.surrogate(own) + w * s.upper
+        return total
+
+    @torch.no_grad()
+    def divergences(self) -> dict[str, float]:
+        """KL of every soft arc at mu."""
+        at, found = self._tables, {}
+        free = [v.name for v in _free(self.component, at.rows)]
+        joint = at.rows.weights.reshape(-1, *[1] * len(free)) * self.given
+        for a in self.component.arcs:
+            if a.hard:
+                continue
+            own = [n for n in a.scope if n in free]
+            if not own:
+                found[a.name] = float(at.divergence(a))
+                continue
+            others = [1 + i for i, n in enumerate(free) if n not in own]
+            m = joint.sum(others) if others else joint
+            m = m.permute(0, *(1 + [n for n in free if n in own].index(n) for n in own))
+            rows = len(at.rows), cells(v for v in a.arc.sources if v.name in free), -1
+            log_p = at.log_p[a.name].expand_as(m)
+            found[a.name] = float(numerics.divergence(m.reshape(rows), log_p.reshape(rows)).sum())
+        return found
+
+
+def _free(component: Component, rows: Rows) -> list[Variable]:
+    """The variables that no row has a value of."""
+    return [v for v in component.variables if v.name not in rows.values]
+
+
+def _product(tables: Sequence[Tensor]) -> Tensor:
+    """The joint table of independent parts."""
+    found = tables[0]
+    for t in tables[1:]:
+        found = found.reshape(*found.shape, *[1] * t.dim()) * t
+    return found
+
+
+def _about_free(component: Component, rows: Rows) -> list[Attended]:
+    """The arcs about variables that the rows leave open."""
+    return [a for a in component.arcs if not rows.values.keys() >= set(a.scope)]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Rows that are opinion pools: W, the soft arcs, and their targets at the settings T, numbered as in their tables.
+
+    `place`: T among all settings of the free variables, of the sizes `sizes`.
+    """
+
+    weight: float
+    arcs: tuple[Attended, ...]
+    targets: tuple[Tensor, ...]
+    place: Tensor
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, component: Component, rows: Rows) -> Pool | None:
+        """The pools that the arcs make of rows; None if they do not."""
+        free = _free(component, rows)
+        if cells(free) > LARGEST:
+            return None
+        arcs = _about_free(component, rows)
+        soft, hard = ([a for a in arcs if a.hard == fixed] for fixed in (False, True))
+        beta, alpha = (sum(x) for x in ([a.beta for a in soft], [a.alpha for a in soft]))
+        total = beta + component.gamma * (1 - alpha) if free else 1.0
+        names = {v.name for v in free}
+        if not (
+            all(0 <= a.beta <= HEAVY and names.isdisjoint(a.sources) for a in soft)
+            and all(a.deterministic and a.log_p.size and names.issuperset(a.scope) for a in hard)
+            and total > (beta + component.gamma * (1 + abs(alpha))) / HEAVY
+        ):
+            return None
+        allowed = torch.ones(shape(free), dtype=torch.bool).nonzero()  # (settings, variables)
+        at = dict(zip((v.name for v in free), allowed.T, strict=True))
+        kept = torch.ones(len(allowed), dtype=torch.bool)
+        for a in hard:
+            kept &= torch.from_numpy(a.log_p)[tuple(at[n] for n in a.scope)] == 0
+        targets = [_number([at[v.name][kept] for v in a.arc.targets], shape(a.arc.targets)) for a in soft]
+        if not kept.any() or any(len(x.unique()) < len(x) for x in targets):
+            return None
+        return cls(total, tuple(soft), tuple(targets), kept.nonzero()[:, 0], shape(free))
+
+    def scores(self, at: RowTables) -> Tensor:
+        """sum_a beta_a/W log p_a, (rows, T)."""
+        total = torch.zeros((len(at.rows), len(self.place)), dtype=numerics.DTYPE)
+        for a, index in zip(self.arcs, self.targets, strict=True):
+            log_p = at.log_p[a.name]
+            total = total + numerics.scale(a.beta / self.weight, log_p.reshape(len(log_p), -1)[:, index])
+        return total
+
+    def values(self, at: RowTables) -> Tensor:
+        """v of every row."""
+        return -self.weight * torch.logsumexp(self.scores(at), 1)
+
+    def mu(self, at: RowTables) -> Tensor:
+        """mu of the free variables in every row, (rows, sizes...)."""
+        found = torch.zeros((len(at.rows), math.prod(self.sizes)), dtype=numerics.DTYPE)
+        found[:, self.place] = torch.softmax(self.scores(at), 1)
+        return found.reshape(-1, *self.sizes)
+
+
+def _number(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Joint settings of variables as numbers, the last variable fastest."""
+    found = torch.zeros_like(index[0])
+    for i, size in zip(index, sizes, strict=True):
+        found = found * size + i
+    return found
+
+
+def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, name: str) -> ByRowSolution | None:
+    """The solution of a component whose points these hard arcs make; None if it does not come apart into rows."""
+    at = RowTables.of(component, makers, component.theta)
+    if at is None:
+        return None
+    weights, constant = at.rows.weights.detach(), float(at.constant(component))
+    solved: list[list[Solution]] = []
+    pool = Pool.of(component, at.rows)
+    if pool is not None:
+        value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
+        blurred = 8 * EPS * (1 + abs(value) + _size(component, at)) if math.isfinite(value) else 0.0
+        lower, upper = value - blurred, value + blurred
+    else:
+        parts = _components(component, at)
+        found = iter(solve_together(solver, [c for row in parts for c in row]))
+        solved = [[next(found) for _ in row] for row in parts]
+        lower, upper = (
+            constant + float(numerics.expectation(weights, torch.tensor(each, dtype=numerics.DTYPE)))
+            for each in ([sum(s.lower for s in row) for row in solved], [sum(s.upper for s in row) for row in solved])
+        )
+    every = [s for row in solved for s in row]
+    return ByRowSolution(
+        component,
+        lower,
+        upper,
+        name,
+        converged=all(s.converged for s in every),
+        steps=sum(s.steps for s in every),
+        residual=max((s.residual for s in every), default=0.0),
+        within=max((s.within for s in every), default=0.0),
+        method=" + ".join(sorted({"row by row", *(s.solver for s in every)})),
+        up_to_constant=any(not v.is_finite for a in component.arcs if not a.hard for v in a.arc.targets),
+        makers=makers,
+        at=at,
+        pool=pool,
+        solved=solved,
+    )
+
+
+def _size(component: Component, at: RowTables) -> float:
+    """How large the finite logarithms are that rows add up."""
+    soft = [(a.beta, at.log_p[a.name].detach()) for a in component.arcs if not a.hard]
+    return sum(beta * float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for beta, x in soft)
+
+
+def _components(component: Component, at: RowTables) -> list[list[Component]]:
+    """The connected parts of what is left of every row."""
+    known = at.rows.values.keys()
+    free = _free(component, at.rows)
+    each: dict[str, list[Attended]] = {}
+    for a in _about_free(component, at.rows):
+        sources, targets = ([v for v in side if v.name not in known] for side in (a.arc.sources, a.arc.targets))
+        tables = at.log_p[a.name].detach()
+        each[a.name] = [
+            Attended(Arc(a.name, sources, targets, TableAtPoints(t)), t.numpy(force=True), a.beta, a.alpha)
+            for t in tables
+        ]
+    parts = connected((row[0] for row in each.values()), free)
+    chosen = [(variables, [each[a.name] for a in arcs]) for variables, arcs in parts]
+    return [
+        [Component(vs, tuple(row[r if len(row) > 1 else 0] for row in arcs), component.gamma) for vs, arcs in chosen]
+        for r in range(len(at.rows))
+    ]
