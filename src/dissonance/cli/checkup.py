@@ -233,6 +233,7 @@ def _round_trip(name: str) -> tuple[bool, str]:
     x, y = Variable("X", 2), Variable("Y", 2)
     pdg = PDG(Arc("p", (), x, [0.9, 0.1]), Arc("q", x, y, [[0.7, 0.3], [0.4, 0.6]]))
     form = FORMATS[name]
+    pdg = PDG(pdg.arcs[1]) if form.named else pdg  # a table alone
     again, _ = form.read(form.write(pdg, Focus(Attention.uniform(pdg))), False)
     same = all(bool((a.cpd.table() == b.cpd.table()).all()) for a, b in zip(pdg.arcs, again.arcs, strict=True))
     return same, " ".join(form.suffixes) or "told by its keys"

@@ -13,7 +13,7 @@ import typer
 
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
 from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read, weights
+from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, attended, read, weights
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -92,9 +92,9 @@ def resolve(
     place = Destination.of(out, models)
     if plot is not None:
         _check_plot(plot)
-    given = read(models, gamma, learnable=True)
-    pdg = given.pdg
-    focus = _focus(read(models, gamma, trust, attend, without), control or ())
+    given = read(models, gamma)
+    pdg = given.pdg.learnable()
+    focus = _focus(attended(given, trust, attend, without), control or ())
     place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
@@ -118,15 +118,14 @@ def resolve(
             run.trace.save(trace)
         if run.interrupted:
             raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
-        before = read(models, gamma).pdg
-        after = restored(before, run.pdg)
+        after = restored(given.pdg, run.pdg)
         place.save(given, after)
         remove(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
-    moves = moved_rows(before, after)
+    moves = moved_rows(given.pdg, after)
     if as_json:
         write_json(_record(run, out, seconds) | {"moved": [m.record for m in moves]})
     else:

@@ -29,13 +29,11 @@ class Destination:
         if out == "-":
             raise DissonanceError("--out -: expected a file; standard output is for what was resolved.")
         path = Path(out)
-        if out.endswith("/"):
+        if out.endswith("/") and path.name:
             if path.exists() and not path.is_dir():
                 raise DissonanceError(f"--out {out}: is a file, not a folder.")
             if "-" in models:
                 raise DissonanceError(f"--out {out}: standard input has no name for a file in a folder.")
-            if not path.name:
-                raise DissonanceError(f"--out {out}: expected a folder with a name of its own.")
             for m in models:
                 if (path / Path(m).name).resolve() == Path(m).resolve():
                     raise DissonanceError(f"--out {out}: would write over {m}; give another folder.")

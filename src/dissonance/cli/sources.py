@@ -47,15 +47,24 @@ def read(
     trust: Sequence[str] | None = None,
     attend: Sequence[str] | None = None,
     without: Sequence[str] | None = None,
-    learnable: bool = False,
 ) -> Sources:
     """The beliefs of all files, attended as the options say."""
+    from dissonance.io.sources import load_sources
+
+    return attended(load_sources(models, gamma=gamma), trust, attend, without)
+
+
+def attended(
+    found: Sources,
+    trust: Sequence[str] | None = None,
+    attend: Sequence[str] | None = None,
+    without: Sequence[str] | None = None,
+) -> Sources:
+    """The same beliefs, attended as the options say."""
     from dataclasses import replace
 
     from dissonance.errors import DissonanceError, suggest
-    from dissonance.io.sources import load_sources
 
-    found = load_sources(models, gamma=gamma, learnable=learnable)
     found = found.trusting(weights("trust", trust or (), found.arcs, "SOURCE"))
     attention = found.focus.attention.replace(beta=weights("attend", attend or (), found.pdg))
     for name in without or ():

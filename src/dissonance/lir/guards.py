@@ -17,7 +17,9 @@ from dissonance.pdg import PDG, Theta
 if TYPE_CHECKING:
     from dissonance.lir.foci import StackedFocus
     from dissonance.lir.local import Local
+    from dissonance.lir.refocus import Refocus
     from dissonance.lir.run import Algorithm
+    from dissonance.lir.trace import Trace
 
 
 def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> None:
@@ -33,20 +35,23 @@ def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> No
         inner.surround(contexts, seeds, focus.reach.free)
 
 
-def check_focus(focus: object, pdg: PDG, refocus: object, step: int, known: bool) -> None:
-    """Raise unless a refocus chose a focus, and one that names only what the PDG has; of one that is known already only
-    the context is new."""
+def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Generator, trace: Trace) -> Focus:
+    """What a refocus chooses, every weight spelled out: a focus that names only what the PDG has; of one that is known
+    already only the context is new."""
+    focus: object = refocus(pdg, state.step, generator, trace)
     try:
         if not isinstance(focus, Focus):
             control = "trace.base.control" if isinstance(focus, Attention) else "control"
             raise DissonanceError(f"it returned {_short(focus)}, not a focus: return Focus(attention, {control}).")
-        if known:
-            focus.check_context(pdg)
+        spelled = focus.on(pdg)
+        if state.foci.knows(spelled):
+            spelled.check_context(pdg)
         else:
-            focus.check(pdg)
+            spelled.check(pdg)
+        return spelled
     except DissonanceError as error:
         name = getattr(refocus, "name", getattr(refocus, "__name__", type(refocus).__name__))
-        raise type(error)(f"the refocus {name!r}, step {step}: {error}") from None
+        raise type(error)(f"the refocus {name!r}, step {state.step}: {error}") from None
 
 
 def _short(value: object) -> str:

@@ -77,9 +77,4 @@ class Algorithm:
     def refocus(self) -> list[Focus]:
         """The next focus of every run, which may depend on its trace and draw from its generator."""
         asked = zip(self.setting.refocus, self.parameters.pdgs, self.generators, self.traces, strict=True)
-        found: list[Focus] = []
-        for choose, pdg, generator, trace in asked:
-            focus = choose(pdg, self.step, generator, trace)
-            guards.check_focus(focus, pdg, choose, self.step, self.foci.knows(focus))
-            found.append(focus.on(pdg))
-        return found
+        return [guards.refocused(self, *each) for each in asked]
