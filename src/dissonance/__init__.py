@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissonance import events, pictures
+from dissonance import hooks
 from dissonance.lazy import lazily
 
 __version__ = "0.1.0"
@@ -71,6 +71,5 @@ if TYPE_CHECKING:
     from . import solvers as solvers
     from . import variables as variables
 
-pictures.home = "dissonance.drawing"
-events.home = "dissonance.coherence.graph"
+hooks.answered_by.update(draw="dissonance.drawing", html="dissonance.drawing", graph="dissonance.coherence.graph")
 lazily(__name__)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from dissonance import numerics, pictures
+from dissonance import hooks, numerics
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
@@ -221,12 +221,12 @@ class Inconsistency:
                 found[name] = max(0.0, found[name])  # what is negative is rounding, or a local minimum
         return found
 
-    def plot(self, **options: Any) -> pictures.Picture:
+    def plot(self, **options: Any) -> hooks.Picture:
         """The PDG as a picture, its arcs in the colours of blame; the options are those of `dissonance.draw`."""
-        return pictures.draw(self.pdg, **{"attention": self.attention, "blame": self} | options)
+        return hooks.draw(self.pdg, **{"attention": self.attention, "blame": self} | options)
 
     def _repr_html_(self) -> str:
-        return pictures.html(self)
+        return hooks.html(self)
 
     def __repr__(self) -> str:
         less = ", up to a constant" if self.up_to_constant else ""

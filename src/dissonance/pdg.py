@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from dissonance import events, pictures
+from dissonance import hooks
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.held import Held
@@ -265,7 +265,7 @@ class PDG:
         Attended with beta = 1 its inconsistency is what is certain to be gained from betting against the beliefs; see
         `dissonance.coherence`, which also has regard to the confidence in each.
         """
-        return events.graph(beliefs, variables).pdg
+        return hooks.graph(beliefs, variables).pdg
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
@@ -351,12 +351,12 @@ class PDG:
             lines.append(visible(f"  {a.name}: {left + ' ' if left else ''}-> {right}   {type(a.cpd).__name__}"))
         return "\n".join(lines + ["  ..."] * (m > 20))
 
-    def plot(self, **options: Any) -> pictures.Picture:
+    def plot(self, **options: Any) -> hooks.Picture:
         """The PDG as a picture: `plot().save("pdg.svg")`. The options are those of `dissonance.draw`."""
-        return pictures.draw(self, **options)
+        return hooks.draw(self, **options)
 
     def _repr_html_(self) -> str:
-        return pictures.html(self)
+        return hooks.html(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from dissonance import pictures
+from dissonance import hooks
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control
 from dissonance.lir import flows
@@ -89,7 +89,7 @@ class Run:
         return parameters.pdg(k, theta)
 
     def _repr_html_(self) -> str:
-        return pictures.html(self)
+        return hooks.html(self)
 
     def __repr__(self) -> str:
         known = not math.isnan(self.after.upper)  # a run need not look at everything

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from dissonance import pictures
+from dissonance import hooks
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
@@ -142,7 +142,7 @@ class Trace:
         return f"Trace({len(self.rows)} rows{course})"
 
     def _repr_html_(self) -> str:
-        return pictures.html(self)
+        return hooks.html(self)
 
 
 def rows_of_lines(lines: str) -> list[Row]:

@@ -147,17 +147,9 @@ class Newton(Solver):
 
     def _insist(self, best: Solution, program: Program) -> Solution:
         """A solution that is not close: try Clarabel, and Newton from where Clarabel stopped."""
-        from dissonance.solvers.convex.conic import conic
-        from dissonance.solvers.convex.solve import prove
+        from dissonance.solvers.convex.conic import by_clarabel
 
-        at: Array | None = None
-        for method in ("conic", "polish"):
-            taken = 0
-            if method == "conic":
-                at, taken = conic(program, 1e-2 * self.tol)
-            assert at is not None
-            outcome = prove(program, at, None if method == "conic" else 1e-4 * self.tol)
-            outcome.steps += taken
+        for outcome in by_clarabel(program, self.tol):
             now = replace(self._solution(best.component, outcome, program.structure, 0), method="clarabel")
             if now.lower == math.inf:
                 return now

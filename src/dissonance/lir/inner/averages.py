@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -127,8 +127,9 @@ class Averages(Solved):
         asked = zip(ready, self.thetas, self._seeds, strict=True)
         self._found = [one.average(theta, seed) for one, theta, seed in asked]
         lower, upper, steps, _, _ = zip(*self._found, strict=True)
-        self.lower, self.upper = torch.tensor(lower, dtype=DTYPE), torch.tensor(upper, dtype=DTYPE)
-        self.steps, self._fresh = torch.tensor(steps), True
+        self.upper = torch.tensor(upper, dtype=DTYPE)
+        self.lower = self.upper if lower == upper else torch.tensor(lower, dtype=DTYPE)
+        self.steps, self._fresh = torch.tensor(steps) if any(steps) else _no_steps(len(steps)), True
 
     @property
     def drawn(self) -> bool:
@@ -164,6 +165,12 @@ class Averages(Solved):
             else:
                 self._known[keys] = {key: torch.stack([g[i] for g in each]) for i, key in enumerate(keys)}
         return self._known[keys]
+
+
+@lru_cache(maxsize=16)
+def _no_steps(runs: int) -> Tensor:
+    """0 for each of so many runs: never written to."""
+    return torch.zeros(runs, dtype=torch.long)
 
 
 def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
