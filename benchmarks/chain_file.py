@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from scaling import chain
+from families import chain
 
 from dissonance import save
 

@@ -23,7 +23,7 @@ from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Theta
-from dissonance.problem import Problem, prepare
+from dissonance.problem import Problem
 from dissonance.solvers import Solver, chosen
 from dissonance.solvers.plan import Plan
 
@@ -47,15 +47,19 @@ class PreparedProblem:
     attention: Attention
     solver: Solver
     problem: Problem
-    plans: tuple[tuple[Plan, int], ...]
+    theta: Theta
 
-    @classmethod
-    def of(cls, pdg: PDG, attention: Attention, solver: Solver, theta: Theta) -> PreparedProblem:
-        """The problem at theta, and how it is solved."""
-        problem = prepare(pdg, attention, theta)
-        solvers: list[Any] = chosen(solver, problem.components)  # those with a plan average over samples
-        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, problem.components, strict=True) if hasattr(s, "plan")]
-        return cls(pdg, attention, solver, problem, tuple(drawn) if len(drawn) == len(solvers) else ())
+    def at(self, theta: Theta) -> Problem:
+        """The problem at theta; as it was prepared, if that is the very one it was prepared for."""
+        return self.problem if theta is self.theta else self.problem.at(theta)
+
+    @cached_property
+    def plans(self) -> tuple[tuple[Plan, int], ...]:
+        """How components are averaged, if all of them are; and over how many samples."""
+        components = self.problem.components
+        solvers: list[Any] = chosen(self.solver, components)  # those with a plan average over samples
+        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, components, strict=True) if hasattr(s, "plan")]
+        return tuple(drawn) if len(drawn) == len(solvers) else ()
 
     @cached_property
     def drawn(self) -> bool:
@@ -85,7 +89,7 @@ class PreparedProblem:
         """All there is to know."""
         seeded: Any = self.solver
         solver = replace(seeded, seed=seed) if hasattr(seeded, "seed") else seeded
-        problems = [self.problem.at(theta)]
+        problems = [self.at(theta)]
         return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
 
 
