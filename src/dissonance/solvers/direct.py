@@ -134,14 +134,11 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
 class Pinned(Solver):
     """Hard acyclic arcs determine mu in the scope of every arc: nothing is left to optimise, whatever their weights."""
 
+    name = "pinned"
+
     budget: int = BUDGET
 
     takes = frozenset({"varying"})
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "pinned"
 
     def fits(self, component: Component) -> bool:
         """Whether hard arcs determine mu."""
@@ -181,12 +178,9 @@ class SumProductSolver(Solver):
     mu* is proportional to prod_a p_a^(beta_a/gamma), and the inconsistency is -gamma log of its normaliser.
     """
 
-    budget: int = BUDGET
+    name = "sum-product"
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "sum-product"
+    budget: int = BUDGET
 
     def fits(self, component: Component) -> bool:
         """Whether this component is a factor graph."""
@@ -304,12 +298,9 @@ class Given(Solver):
     Data as a hard arc and a latent-variable model make this: the posterior of the latents, and the mean log evidence.
     """
 
-    budget: int = BUDGET
+    name = "given"
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "given"
+    budget: int = BUDGET
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
