@@ -1,13 +1,18 @@
-"""Families of PDGs with random tables that grow: chains, grids, trees of width 3."""
+"""Families of PDGs with random tables that grow: chains, grids, trees of width 3. As a command: one of them as a file.
+
+python benchmarks/families.py chain 100000 chain.json
+dissonance score chain.json --json
+"""
 
 from __future__ import annotations
 
+import argparse
 import itertools
 from collections.abc import Callable
 
 import numpy as np
 
-from dissonance import PDG, Arc, Table, Variable
+from dissonance import PDG, Arc, Table, Variable, save
 
 
 class _Arcs:
@@ -93,3 +98,16 @@ def nudged(pdg: PDG, size: float = 1e-2, seed: int = 1) -> PDG:
         return Table(p / p.sum(-1, keepdims=True))
 
     return PDG(*(Arc(a.name, a.sources, a.targets, table(a)) for a in pdg.arcs))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("family", choices=list(FAMILIES))
+    parser.add_argument("variables", type=int)
+    parser.add_argument("path")
+    asked = parser.parse_args()
+    save(asked.path, FAMILIES[asked.family](asked.variables, 0))
+
+
+if __name__ == "__main__":
+    main()
