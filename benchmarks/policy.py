@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from scaling import FAMILIES
+from families import FAMILIES
 
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.compiled import engage

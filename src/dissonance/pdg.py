@@ -387,13 +387,18 @@ class PDG:
 
     def check(self, theta: Theta | None) -> None:
         """Raise if theta names what no arc holds, has another shape, or holds what is no number."""
+        arcs: dict[str, Arc] = self.__dict__["_arc"]
+        known: dict[str, Mapping[str, Tensor]] = {}
         for key, value in (theta or {}).items():
-            names = (key[:i] for i, c in enumerate(key) if c == ".")
-            arc = next((self[n] for n in names if n in self and key in self[n].held.tensors), None)
+            names = [n for i, c in enumerate(key) if c == "." and (n := key[:i]) in arcs]
+            for n in names:
+                if n not in known:
+                    known[n] = arcs[n].held.tensors
+            arc = next((arcs[n] for n in names if key in known[n]), None)
             if arc is None:
-                held = [k for a in self.arcs for k in a.held.tensors]
+                held = [k for a in self.arcs for k in a.held.keys]
                 raise DissonanceError(f"theta has {key!r}, which is no parameter of any arc.{suggest(key, held)}")
-            own = arc.held.tensors[key]
+            own = known[arc.name][key]
             if not isinstance(value, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DissonanceError(f"{arc}: theta[{key!r}] must be a tensor, found {type(value).__name__}.")
             fixed = isinstance(own, nn.Parameter) or isinstance(arc.cpd, TableCPD)  # data may come in other batches

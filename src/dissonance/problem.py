@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.attended import Array, Attended, Mechanism, tabulated
+from dissonance.attended import Array, Attended, Mechanism, moved, weighted
 from dissonance.collector import uncollected
 from dissonance.determined import determined, makers
-from dissonance.distributions.tree import MOST, Index, Lists, Tree, decompose_numbered
+from dissonance.distributions.tree import MOST, Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta, frozen
@@ -60,6 +59,10 @@ class Shape:
     def tree(self) -> Tree:
         """A min-fill junction tree with a cluster for every arc."""
         return decompose_numbered(self.sizes, self.scopes)
+
+
+OF_TABLES = "convex", "_makers", "pinned", "given", "beyond", "rounding"
+"""What is known of a component that may change with the numbers in its tables."""
 
 
 @dataclass(frozen=True)
@@ -186,13 +189,15 @@ class Component:
     def at(self, theta: Theta | None) -> Component:
         """The same component at other parameters; what does not depend on them stays known."""
         if any(a.log_p.size for a in self.arcs):
-            tables = tabulated([a.arc for a in self.arcs], theta)
-            arcs = tuple(replace(a, log_p=p) for a, p in zip(self.arcs, tables, strict=True))
-            return Component(self.variables, arcs, self.gamma, theta)
-        _ = self.is_drawn, self.varies, self.pinned, self.entropies  # known to the copy as well
-        moved = copy.copy(self)
-        moved.__dict__["theta"] = theta
-        return moved
+            arcs = moved(self.arcs, theta)
+            known = {name: x for name, x in self.__dict__.items() if name not in OF_TABLES}
+            changed = {"arcs": arcs, "theta": _kept(arcs, theta)}
+        else:
+            _ = self.is_drawn, self.varies, self.pinned, self.entropies  # known to the copy as well
+            known, changed = self.__dict__, {"theta": theta}
+        found = object.__new__(Component)
+        found.__dict__.update({**known, **changed})
+        return found
 
     def without(self, name: str) -> Component:
         """The same variables without one arc: it stays with weight 0 (a hard one goes), so that components without one
@@ -216,7 +221,7 @@ class Component:
         makers = self._makers
         if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
             return None
-        return makers if all(determined(a.scope, makers) for a in self.arcs) else None
+        return makers if determined([a.scope for a in self.arcs], makers) else None
 
     @cached_property
     def given(self) -> tuple[Attended, ...] | None:
@@ -234,7 +239,21 @@ class Component:
         loose = [a for a in self.arcs if not known.issuperset(a.scope)]
         if not loose or any(a.beta < 0 or self.weights[a.mechanism] != 0 for a in loose):
             return None
-        return makers if determined(tuple(known), makers) else None
+        return makers if determined([tuple(known)], makers) else None
+
+    @cached_property
+    def beyond(self) -> tuple[Tree, Tree, list[Attended]]:
+        """What is left where some is `given`: its junction tree, the same with R in every cluster, and the arcs that
+        reach out of R."""
+        known = {t for a in self.given or () for t in a.targets}
+        loose = [a for a in self.arcs if not known.issuperset(a.scope)]
+        sizes = self.sizes
+        rest = decompose(
+            {n: k for n, k in sizes.items() if n not in known},
+            [tuple(v for v in a.scope if v not in known) for a in loose],
+        )
+        first = tuple(n for n in sizes if n in known)
+        return rest, Tree(sizes, tuple((*first, *c) for c in rest.clusters), rest.parent), loose
 
     @cached_property
     def rounding(self) -> float:
@@ -343,13 +362,9 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     """
     attention = attention.on(pdg)
     attention.check(pdg)
-    beta, alpha, gamma, varying = attention.beta, attention.alpha, attention.gamma, attention.varying
+    beta, alpha, gamma = attention.beta, attention.alpha, attention.gamma
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
-    attended = [
-        Attended(a, log_p, beta.get(a.name, 0.0), alpha.get(a.name, 0.0), varying.get(a.name))
-        for a, log_p in zip(arcs, tabulated(arcs, theta), strict=True)
-    ]
-    parts = connected(attended, pdg.variables)
+    parts = connected(weighted(arcs, attention, theta), pdg.variables)
     components = tuple([Component(vs, some, gamma, _kept(some, theta)) for vs, some in parts])
     seen = {v.name for c in components for v in c.variables}
     return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)

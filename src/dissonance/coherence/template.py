@@ -20,10 +20,9 @@ from dissonance.errors import DissonanceError
 from dissonance.numerics import ROUNDING
 from dissonance.problem import check_bytes
 from dissonance.solvers import Newton
-from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.conic import by_clarabel
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Program, Structure
-from dissonance.solvers.convex.solve import prove
 from dissonance.solvers.exact import BYTES_PER_CELL
 from dissonance.solvers.narrow import LARGE, Narrowing
 from dissonance.solvers.stack import Answers, Group, Stack
@@ -207,9 +206,7 @@ class Template:
         """A book whose bounds do not meet: by Clarabel, and from where that stops."""
         one = a.take(np.array([k]))
         program = Program(s, s.numbers(one))
-        start = conic(program, 1e-2 * self.solver.tol)[0]
-        for polish in (None, 1e-4 * self.solver.tol):
-            outcome = prove(program, start, polish)
+        for outcome in by_clarabel(program, self.solver.tol):
             low, high, residual = outcome.bounds[0].tolist()
             better = residual <= ROUNDING and high - low < float(answers.upper[k] - answers.lower[k])
             if better or outcome.contradiction[0] > 0:

@@ -101,12 +101,14 @@ class Distributed(CPD):
     """p(t | s) as any torch.distributions object: `make` maps the sources, one tensor a variable, to a distribution
     with a batch axis whose event is the targets laid end to end (an index, for one finite target).
 
-    `make` is a module if it has parameters. Samples are reparameterised where the distribution can; where it cannot,
-    derivatives go through the score function.
+    `make` is a module if it has parameters; a family of its own defines `at` instead. Samples are reparameterised where
+    the distribution can; where it cannot, derivatives go through the score function.
     """
 
-    def __init__(self, make: Callable[..., Distribution]) -> None:
+    def __init__(self, make: Callable[..., Distribution] | None = None) -> None:
         super().__init__()
+        if make is None and type(self).at is Distributed.at:
+            raise DissonanceError(f"a {type(self).__name__} needs a `make`, or an `at` of its own.")
         self.make = make
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
@@ -138,6 +140,7 @@ class Distributed(CPD):
 
     def at(self, sources: Values) -> Distribution:
         """The distribution of the targets given each setting of the sources."""
+        assert self.make is not None
         return self.make(*sources)
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
@@ -243,7 +246,7 @@ class UniformBox(Distributed):
     """Uniform between `low` and `high`, numbers or one for each dimension of the targets."""
 
     def __init__(self, low: object = 0.0, high: object = 1.0) -> None:
-        super().__init__(self._uniform)
+        super().__init__()
         self.register_buffer("low", numerics.real(low).detach().reshape(-1))
         self.register_buffer("high", numerics.real(high).detach().reshape(-1))
         if not bool((self.get_buffer("low") < self.get_buffer("high")).all()):
@@ -257,7 +260,8 @@ class UniformBox(Distributed):
             raise DissonanceError(f"there are {given.pop()} bounds for {size} dimensions: give one, or one for each.")
         return super().bind(sources, targets)
 
-    def _uniform(self, *sources: Tensor) -> Distribution:
+    def at(self, sources: Values) -> Distribution:
+        """Uniform, whatever the sources."""
         rows, size = len(sources[0]) if sources else 1, sum(self.widths)
         low, high = (self.get_buffer(n).expand(size).expand(rows, size) for n in ("low", "high"))
         return Independent(torch.distributions.Uniform(low, high, validate_args=False), 1, validate_args=False)

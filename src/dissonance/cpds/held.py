@@ -36,6 +36,8 @@ class Held(Generic[Module]):
                 for kind in KINDS
             )
             self.parts.append((part, (parameters, buffers)))
+        self.keys = tuple(dict.fromkeys(key for _, names in self.parts for keys in names for key in keys.values()))
+        self._copied = [(part, names) for part, names in self.parts if part is module or _leads_to_tensors(part)]
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -54,31 +56,38 @@ class Held(Generic[Module]):
 
     def any_in(self, theta: Mapping[str, object]) -> bool:
         """Whether theta has a value for anything that is held."""
-        return any(key in theta for _, names in self.parts for keys in names for key in keys.values())
+        return any(key in theta for key in self.keys)
 
     def at(self, theta: Mapping[str, Tensor]) -> Module:
         """The module with theta in the place of what it holds; itself if theta has nothing of it.
 
         As `torch.func.functional_call` does it, without changing the module for as long as the call takes: other
-        threads may be using it.
+        threads may be using it. Parts that hold nothing are shared.
         """
         if not self.any_in(theta):
             return self.module
         copies: dict[int, nn.Module] = {}
-        for part, names in self.parts:
+        for part, names in self._copied:
             made = copies[id(part)] = object.__new__(type(part))
-            made.__dict__.update(part.__dict__)
+            state = part.__dict__.copy()
+            object.__setattr__(made, "__dict__", state)  # `nn.Module.__setattr__` is slow
             for kind, keys in zip(KINDS, names, strict=True):
-                own = part.__dict__[kind]
-                made.__dict__[kind] = {n: theta[keys[n]] if keys.get(n) in theta else x for n, x in own.items()}
+                state[kind] = {**state[kind], **{n: theta[key] for n, key in keys.items() if key in theta}}
         for made in copies.values():
-            inner = made.__dict__["_modules"]
-            if inner:
-                made.__dict__["_modules"] = {n: copies.get(id(_plain(m)), m) for n, m in inner.items()}
-            for name, value in made.__dict__.items():
-                if type(value) is MethodType and id(value.__self__) in copies:  # of a part, not of its copy
-                    made.__dict__[name] = MethodType(value.__func__, copies[id(value.__self__)])
+            state = made.__dict__
+            if state["_modules"]:
+                state["_modules"] = {n: copies.get(id(_plain(m)), m) for n, m in state["_modules"].items()}
+            if MethodType in map(type, state.values()):
+                for name, value in state.items():
+                    if type(value) is MethodType and id(value.__self__) in copies:  # of a part, not of its copy
+                        state[name] = MethodType(value.__func__, copies[id(value.__self__)])
         return copies[id(self.module)]  # pyright: ignore[reportReturnType]
+
+
+def _leads_to_tensors(module: nn.Module) -> bool:
+    """Whether a module or a part of it holds tensors, or methods, which may be of a module that does."""
+    kept = (part.__dict__ for part in module.modules())
+    return any(any(own[kind] for kind in KINDS) or MethodType in map(type, own.values()) for own in kept)
 
 
 def _plain(module: nn.Module | None) -> nn.Module | None:

@@ -20,7 +20,7 @@ class NeuralGaussian(Distributed):
     ) -> None:
         if (mean is None) == (both is None):
             raise DissonanceError("a neural Gaussian needs `mean`, or `both`: a module of mean and log scale together.")
-        super().__init__(self._normal)
+        super().__init__()
         self.mean, self.both = mean, both
         self.log_scale = log_scale if isinstance(log_scale, nn.Module) else None
         self.fixed = 0.0 if isinstance(log_scale, nn.Module) else float(log_scale)
@@ -33,7 +33,8 @@ class NeuralGaussian(Distributed):
                 check_outputs(f, sources, wanted)
         return super().bind(sources, targets)
 
-    def _normal(self, *sources: Tensor) -> Distribution:
+    def at(self, sources: Values) -> Distribution:
+        """Independent normal distributions."""
         mean, log_scale = self.parameters_at(sources)
         return Independent(Normal(mean, log_scale.exp(), validate_args=False), 1, validate_args=False)
 
@@ -57,10 +58,11 @@ class NeuralCategorical(Distributed):
     """softmax of the outputs of a module of the sources laid end to end, over one finite target."""
 
     def __init__(self, logits: nn.Module) -> None:
-        super().__init__(self._categorical)
+        super().__init__()
         self.logits = logits
 
-    def _categorical(self, *sources: Tensor) -> Distribution:
+    def at(self, sources: Values) -> Distribution:
+        """The softmax of the logits."""
         return torch.distributions.Categorical(logits=self.logits(concatenated(sources)), validate_args=False)
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
@@ -86,7 +88,7 @@ class BernoulliImages(Distributed):
     """
 
     def __init__(self, logits: nn.Module) -> None:
-        super().__init__(self._bernoulli)
+        super().__init__()
         self.logits = logits
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
@@ -94,7 +96,8 @@ class BernoulliImages(Distributed):
         check_outputs(self.logits, sources, sum(dimensions(targets)))
         return super().bind(sources, targets)
 
-    def _bernoulli(self, *sources: Tensor) -> Distribution:
+    def at(self, sources: Values) -> Distribution:
+        """Independent pixels."""
         made = torch.distributions.Bernoulli(logits=self.logits(concatenated(sources)), validate_args=False)
         return Independent(made, 1, validate_args=False)
 

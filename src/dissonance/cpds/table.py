@@ -181,7 +181,8 @@ class SoftmaxTable(TableCPD):
 
     def log_table(self) -> Tensor:
         """The log-softmax of the logits over the targets."""
-        return self.log_rows(self.by_row(self.logits)).reshape(self.table_shape)
+        sizes = self.logits.shape
+        return self.log_rows(self.logits.flatten(-(self.target_axes or 1))).reshape(sizes)
 
     def project(self, joint: Tensor) -> None:
         """p(t|s) <- mu(t|s); rows without mass keep their value."""

@@ -40,7 +40,7 @@ def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Gen
     already only the context is new."""
     focus: object = refocus(pdg, state.step, generator, trace)
     try:
-        if not isinstance(focus, Focus):
+        if not isinstance(focus, Focus):  # pyright: ignore[reportUnnecessaryIsInstance]
             control = "trace.base.control" if isinstance(focus, Attention) else "control"
             raise DissonanceError(f"it returned {_short(focus)}, not a focus: return Focus(attention, {control}).")
         spelled = focus.on(pdg)

@@ -63,6 +63,20 @@ class Local:
     steps: Tensor | int = 0
     first: tuple[Tensor, Tensor] | None = None
 
+    @cached_property
+    def full(self) -> list[tuple[Tensor, Tensor]]:
+        """Of each arc the runs in which all of its components, and those in which any, have chi > 0, (P,) each."""
+        found: list[tuple[Tensor, Tensor]] = []
+        for arc in self.parameters.arcs:
+            keys = self.parameters.keys(arc)
+            if not keys:
+                nowhere = torch.zeros(len(self.attention), dtype=torch.bool)
+                found.append((nowhere, nowhere))
+                continue
+            free = torch.cat([by_run(self.reach.narrow[k] > 0) for k in keys], 1)
+            found.append((free.all(1), free.any(1)))
+        return found
+
     @property
     def control(self) -> Stacked:
         """chi of every component of every parameter of every run, (P, ...)."""

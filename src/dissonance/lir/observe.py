@@ -50,7 +50,7 @@ class Observer:
         """The rows that were begun, with what the step has done."""
         count, names = len(traces), ("local_lower", "local_upper", "solves", "steps", "projected", "residual")
         columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)
-        each = [x.expand(count).tolist() if isinstance(x, Tensor) else [x] * count for x in columns]
+        each = [_every(x, count) for x in columns]
         found: list[Row] = []
         for k, trace in enumerate(traces):
             mine = {name: column[k] for name, column in zip(names, each, strict=True)}
@@ -91,3 +91,9 @@ class Observer:
         with torch.no_grad():
             tables = [self.parameters.log_tables(x).exp() for x in (theta, self.parameters.theta0)]
         return 0.5 * (tables[0] - tables[1]).abs().sum(1) / sum(rows for rows, _ in self.parameters.shapes)
+
+
+def _every(x: Any, count: int) -> list[Any]:
+    """A number for each of so many runs, of one for all or (P,)."""
+    found = x.tolist() if isinstance(x, Tensor) else x
+    return found if isinstance(found, list) and len(found) == count else [found] * count

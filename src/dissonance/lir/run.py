@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
 import torch
 
@@ -12,7 +11,7 @@ from dissonance.focus import Focus
 from dissonance.lir import guards
 from dissonance.lir.checkpoints import Checkpoint
 from dissonance.lir.flows import exp
-from dissonance.lir.flows.base import begin, uninterrupted
+from dissonance.lir.flows.base import begin, whole_steps
 from dissonance.lir.foci import Foci
 from dissonance.lir.local import Local
 from dissonance.lir.observe import Observer
@@ -38,15 +37,16 @@ class Algorithm:
         kept = Checkpoint.resumed(self, checkpoint, steps) if checkpoint is not None else None
         guards.refuse_nonfinite(self)
         try:
-            while self.step < steps:
-                self.look()
-                with uninterrupted() if hasattr(self.flow, "dump") else nullcontext():  # it moves theta in place
-                    self.advance()
-                guards.refuse_nonfinite(self, written=kept is not None)
-                if kept is not None:
-                    kept.write()
-                if True in [callback(self.step, self.traces) for callback in callbacks]:
-                    break
+            with whole_steps(self.flow) as whole:
+                while self.step < steps:
+                    self.look()
+                    with whole:
+                        self.advance()
+                    guards.refuse_nonfinite(self, written=kept is not None)
+                    if kept is not None:
+                        kept.write()
+                    if True in [callback(self.step, self.traces) for callback in callbacks]:
+                        break
         except KeyboardInterrupt:
             self.interrupted = True
             self.inner = self.setting.inner()  # the old one may hold half a solution

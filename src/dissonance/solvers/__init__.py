@@ -27,6 +27,8 @@ from dissonance.solvers.together import chosen, solve_together
 class Auto(Solver):
     """The first solver of a list that fits: direct where mu is known, exact where convex, local otherwise."""
 
+    name = "auto"
+
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
     device: str | None = None
@@ -34,11 +36,6 @@ class Auto(Solver):
     seed: int = 0
 
     takes = frozenset({"drawn", "varying", "euclidean"})
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "auto"
 
     @cached_property
     def candidates(self) -> tuple[Solver, ...]:

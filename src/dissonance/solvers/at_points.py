@@ -82,14 +82,11 @@ class AtPointsSolution(SampledSolution):
 class AtPoints(Solver):
     """Tables at the points that hard arcs make, solved by `solver`."""
 
+    name = "at points"
+
     takes = frozenset({"drawn"})
 
     solver: Solver = field(default_factory=Newton)
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "at points"
 
     def fits(self, component: Component) -> bool:
         """Whether hard arcs make points of every Euclidean variable, and no other hard arc is about these."""

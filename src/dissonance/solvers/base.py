@@ -147,10 +147,8 @@ class Solver(Protocol):
     takes: ClassVar[frozenset[str]] = frozenset()
     """The kinds of components it takes beside tables of finite variables: see `Component.kinds`."""
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        ...
+    name: ClassVar[str]
+    """What the result calls it."""
 
     def solve(self, component: Component) -> Solution:
         """Bounds, and a mu that attains the upper one."""

@@ -50,16 +50,13 @@ class ConcaveConvex(Solver):
     A local minimum: `upper` is attained, `lower` is -inf, `converged` is False. The best of several starts is kept.
     """
 
+    name = "concave-convex"
+
     starts: int = 4
     rounds: int = 200
     tol: float = 1e-9
     seed: int = 0
     budget: int = BUDGET
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "concave-convex"
 
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found."""

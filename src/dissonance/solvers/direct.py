@@ -14,7 +14,7 @@ from dissonance import numerics
 from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
-from dissonance.distributions.tree import decompose, single
+from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import BUDGET, Component, check_bytes
@@ -131,14 +131,11 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
 class Pinned(Solver):
     """Hard acyclic arcs determine mu in the scope of every arc: nothing is left to optimise, whatever their weights."""
 
+    name = "pinned"
+
     budget: int = BUDGET
 
     takes = frozenset({"varying"})
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "pinned"
 
     def fits(self, component: Component) -> bool:
         """Whether hard arcs determine mu."""
@@ -178,12 +175,9 @@ class SumProductSolver(Solver):
     mu* is proportional to prod_a p_a^(beta_a/gamma), and the inconsistency is -gamma log of its normaliser.
     """
 
-    budget: int = BUDGET
+    name = "sum-product"
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "sum-product"
+    budget: int = BUDGET
 
     def fits(self, component: Component) -> bool:
         """Whether this component is a factor graph."""
@@ -241,21 +235,11 @@ class _Conditioned:
     tables: list[Tensor]
 
 
-def _trees(component: Component) -> tuple[Tree, Tree, list[Attended]]:
-    """The junction tree of what is left given R, the same with R in every cluster, and the arcs that reach out of R."""
-    known = {t for a in component.given or () for t in a.targets}
-    loose = [a for a in component.arcs if not known.issuperset(a.scope)]
-    sizes = {n: k for n, k in component.sizes.items() if n not in known}
-    rest = decompose(sizes, [tuple(v for v in a.scope if v not in known) for a in loose])
-    first = tuple(n for n in component.sizes if n in known)
-    return rest, Tree(component.sizes, tuple((*first, *c) for c in rest.clusters), rest.parent), loose
-
-
 def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     """nu(R) = prod of the hard arcs, and for every state of R with mass one problem on the tree of the rest."""
     makers, gamma = component.given, component.gamma
     assert makers is not None
-    rest, whole, loose = _trees(component)
+    rest, whole, loose = component.beyond
     known = [v for v in component.variables if v.name not in rest.sizes]
     inside = single({v.name: v.size for v in known})
     log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
@@ -311,17 +295,14 @@ class Given(Solver):
     Data as a hard arc and a latent-variable model make this: the posterior of the latents, and the mean log evidence.
     """
 
-    budget: int = BUDGET
+    name = "given"
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "given"
+    budget: int = BUDGET
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
         known = super().fits(component) and component.given is not None
-        return known and _given_bytes(_trees(component)[1]) <= self.budget
+        return known and _given_bytes(component.beyond[1]) <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""
@@ -330,7 +311,7 @@ class Given(Solver):
                 "the given solver needs gamma > 0, hard arcs (beta = inf) that determine mu over their own variables, "
                 "and beta = gamma alpha for every other (S, T)."
             )
-        whole = _trees(component)[1]
+        whole = component.beyond[1]
         check_bytes(whole, _given_bytes(whole), self.budget)
         with torch.no_grad():
             found = _condition(component, component.theta)

@@ -41,14 +41,11 @@ class Newton(Solver):
     `device`: where batches are solved; None: on a GPU if there is one and the batch is large.
     """
 
+    name = "newton"
+
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
     device: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "newton"
 
     def fits(self, component: Component) -> bool:
         """Whether beta >= gamma alpha, mechanism by mechanism."""
@@ -147,17 +144,9 @@ class Newton(Solver):
 
     def _insist(self, best: Solution, program: Program) -> Solution:
         """A solution that is not close: try Clarabel, and Newton from where Clarabel stopped."""
-        from dissonance.solvers.convex.conic import conic
-        from dissonance.solvers.convex.solve import prove
+        from dissonance.solvers.convex.conic import by_clarabel
 
-        at: Array | None = None
-        for method in ("conic", "polish"):
-            taken = 0
-            if method == "conic":
-                at, taken = conic(program, 1e-2 * self.tol)
-            assert at is not None
-            outcome = prove(program, at, None if method == "conic" else 1e-4 * self.tol)
-            outcome.steps += taken
+        for outcome in by_clarabel(program, self.tol):
             now = replace(self._solution(best.component, outcome, program.structure, 0), method="clarabel")
             if now.lower == math.inf:
                 return now
@@ -229,10 +218,7 @@ class Newton(Solver):
 class CliqueTreeSolver(Newton):
     """The exponential-cone program on the junction tree, solved by Clarabel and polished by Newton if need be."""
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "clique-tree"
+    name = "clique-tree"
 
     def run(
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
@@ -247,10 +233,7 @@ class CliqueTreeSolver(Newton):
 class JointSolver(Newton):
     """The dense joint: one cluster with every variable. For small PDGs, and as a check on the tree."""
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "joint"
+    name = "joint"
 
     def tree(self, component: Component) -> Tree:
         """One cluster."""

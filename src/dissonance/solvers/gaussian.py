@@ -146,15 +146,12 @@ class GaussianSolver(Solver):
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
     """
 
+    name = "gaussian"
+
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
     takes = frozenset({"euclidean"})
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "gaussian"
 
     def fits(self, component: Component) -> bool:
         """Whether all is linear-Gaussian."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dissonance.problem import Shape
 from dissonance.solvers.convex.certificate import EPS
-from dissonance.solvers.convex.program import Arcs, Program, Structure, structure
+from dissonance.solvers.convex.program import Arcs, Program, Structure, new_structure
 from dissonance.solvers.convex.solve import solve
 
 Floats = npt.NDArray[np.float64]
@@ -99,13 +99,10 @@ class Narrowing:
         s = self.whole
         numbers = s.numbers(a)
         c, weights = numbers.c[0], numbers.W[0]
-        chance = np.random.default_rng(0).normal(size=len(s.layout.row))
-        dear = self.cheapest(self.prices(np.zeros_like(c), np.ones_like(weights), chance))[1]
-        work = dear <= np.partition(dear, min(FIRST, len(dear)) - 1)[min(FIRST, len(dear)) - 1]
+        work, part = self._first
         lower, upper, steps = -math.inf, math.inf, 0
         found = Narrow(lower, upper, np.zeros(0), np.zeros(0), 0)
         for _ in range(ROUNDS):
-            part = self._part(work)
             program, near = Program(part, part.numbers(a)), None
             for gap in (ROUGH, 1e-2 * tol):
                 outcome = solve(program, np.full(1, gap), np.full(1, gap), near)
@@ -126,14 +123,25 @@ class Narrowing:
             if not new.any():
                 break
             count = min(int(new.sum()), MORE if room > NEAR * max(1.0, high) else LAST)
-            work |= (excess <= np.partition(excess[new], count - 1)[count - 1]) & (excess < room)
+            work = work | ((excess <= np.partition(excess[new], count - 1)[count - 1]) & (excess < room))
+            part = self._part(work)
         return Narrow(found.lower, upper, found.joint, found.y, steps)
+
+    @cached_property
+    def _first(self) -> tuple[Bools, Structure]:
+        """The cells that every problem begins with, those on the cheapest worlds at random prices; the structure with
+        them."""
+        lay = self.whole.layout
+        chance = np.random.default_rng(0).normal(size=len(lay.row))
+        dear = self.cheapest(self.prices(np.zeros(len(lay.own)), np.ones(len(lay.term_cell) - 1), chance))[1]
+        work = dear <= np.partition(dear, min(FIRST, len(dear)) - 1)[min(FIRST, len(dear)) - 1]
+        return work, self._part(work)
 
     def _part(self, work: Bools) -> Structure:
         """The structure with some of its cells."""
         alive = np.zeros(self.whole.tree.cells, dtype=np.bool_)
         alive[self.whole.places[work]] = True
-        return structure(self.shape, self.whole.tree, alive, most=2)
+        return new_structure(self.shape, self.whole.tree, alive)
 
     def _spread(self, part: Structure, y: Floats) -> Floats:
         """log q of all entries from those of a part, every row of q summing to 1."""

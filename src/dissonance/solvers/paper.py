@@ -42,16 +42,13 @@ class Paper(Solver):
     unless Adam happened to arrive.
     """
 
+    name = "paper"
+
     iterations: int = 50
     rate: float = 1e-3
     spread: int = 1
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "paper"
 
     def solve(self, component: Component) -> Solution:
         """The incompatibility of the best of the iterates."""

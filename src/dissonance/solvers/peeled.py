@@ -109,13 +109,10 @@ class PeeledSolution(Solution):
 class Peeled(Solver):
     """Leaves out the loose ends of a large component at gamma = 0 and solves the parts that matter with `inner`."""
 
+    name = "peeled"
+
     inner: Solver
     budget: int
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "peeled"
 
     def fits(self, component: Component) -> bool:
         """Whether this is a large convex component, and smaller without its loose ends."""

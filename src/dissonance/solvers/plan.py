@@ -10,7 +10,7 @@ Sample-dependent attention puts beta_a w_a(x) in the place of beta_a.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -124,6 +124,10 @@ class Plan:
         return frozenset(maker for names in self.weights for maker in self.entropies[names].makers)
 
     @cached_property
+    def _by_name(self) -> dict[str, Arc]:
+        return {a.name: a.arc for a in self.arcs}
+
+    @cached_property
     def _tables(self) -> tuple[Attended, ...]:
         return tuple(a for a in self.arcs if a.log_p.size)
 
@@ -139,7 +143,7 @@ class Plan:
     def estimate(self, theta: Theta | None, count: int, seed: int) -> Estimate:
         """Draw, score, average."""
         mu, scores = self._draw(theta, count, torch.Generator().manual_seed(seed) if self.random else UNASKED)
-        seen = _Seen(self.arcs, mu, theta)
+        seen = _Seen(self._by_name, mu, theta)
         weights: dict[Names, float | Tensor] = dict(self.weights)
         parts: list[tuple[float, Tensor]] = []
         for a in self.soft:
@@ -216,7 +220,7 @@ class Plan:
                 drawn = _all(a.arc, theta, sources)
             else:
                 drawn = a.arc.call("draw", theta, sources, count, generator)
-            rows, k = 1 if weights is None else len(weights), drawn.weights.shape[1]
+            rows, k = 1 if weights is None else weights.shape[0], drawn.weights.shape[1]
             if k > 1 and values:
                 values = {n: v.repeat_interleave(k, 0) for n, v in values.items()}
                 scores = {n: v.repeat_interleave(k, 0) for n, v in scores.items()}
@@ -247,7 +251,7 @@ class Plan:
 class _Seen:
     """The samples of a component, and what its arcs say of them, asked once."""
 
-    def __init__(self, arcs: Sequence[Attended], mu: Samples, theta: Theta | None) -> None:
+    def __init__(self, arcs: Mapping[str, Arc], mu: Samples, theta: Theta | None) -> None:
         self.values, self.weights = mu.values, mu.weights
         self._arcs, self._mu, self._theta = arcs, mu, theta
         self._known: dict[str, Tensor] = {}
@@ -255,11 +259,10 @@ class _Seen:
     def surprisal(self, name: str) -> Tensor:
         """-log p_a(t | s) at each sample."""
         if name not in self._known:
-            arc = next((a.arc for a in self._arcs if a.name == name), None)
-            if arc is None:
-                near = suggest(name, [a.name for a in self._arcs])
+            if name not in self._arcs:
+                near = suggest(name, self._arcs)
                 raise DissonanceError(f"attention looks at an arc {name!r} that is not attended.{near}")
-            self._known[name] = surprisal(arc, self._mu, self._theta)
+            self._known[name] = surprisal(self._arcs[name], self._mu, self._theta)
         return self._known[name]
 
     def log_prob(self, arc: str) -> Tensor:
@@ -284,7 +287,7 @@ def surprisal(arc: Arc, mu: Samples, theta: Theta | None) -> Tensor:
 
 
 def _average(weights: Tensor, x: Tensor) -> Tensor:
-    if weights.dtype == x.dtype and weights.shape == x.shape and len(x) <= DOT_LENGTH:
+    if weights.dtype == x.dtype and weights.shape == x.shape and x.shape[0] <= DOT_LENGTH:
         return weights.dot(x)
     return (weights * x).sum()
 

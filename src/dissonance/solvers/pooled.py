@@ -37,10 +37,7 @@ class Pooled(Solver):
     log(1 + sum_x p_r expm1 h), which keeps all digits. `auto` takes it for such arcs; others are Newton's.
     """
 
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "pooled"
+    name = "pooled"
 
     def fits(self, component: Component) -> bool:
         """Whether the arcs are such beliefs, and one is heavy."""

@@ -63,15 +63,12 @@ class Sampled(Solver):
     """Hard acyclic arcs make mu: by `count` samples of each arc that has a density, by all values of one that is finite
     or points. The same `seed` draws the same samples."""
 
+    name = "sampled"
+
     count: int = 1
     seed: int = 0
 
     takes = frozenset({"drawn", "varying"})
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "sampled"
 
     def fits(self, component: Component) -> bool:
         """Whether there is something to sample and hard arcs make mu."""

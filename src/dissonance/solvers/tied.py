@@ -51,13 +51,10 @@ class Tied(Solver):
     and if it is hard, mu*(t) = p(t) and the inconsistency is gamma sum_t p log(p / nu).
     """
 
+    name = "tied"
+
     tol: float = 1e-10
     cells: int = 2**22
-
-    @property
-    def name(self) -> str:
-        """What the result calls it."""
-        return "tied"
 
     def solve(self, component: Component) -> Solution:
         """Closed form where it applies; exact but for rounding."""

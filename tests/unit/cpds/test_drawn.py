@@ -60,6 +60,11 @@ def test_dimensions_that_do_not_match_are_refused_by_name(cpd: CPD, why: str):
         Arc("q", X, Z, cpd)
 
 
+def test_a_distributed_cpd_without_a_distribution_is_refused():
+    with pytest.raises(DissonanceError, match="a Distributed needs a `make`"):
+        Distributed()
+
+
 def test_trying_a_cpd_at_zero_changes_nothing_in_it_and_zero_need_not_be_a_value():
     norm = nn.BatchNorm1d(3)
     net = nn.Sequential(norm, nn.Dropout(), nn.Linear(3, 2)).train()

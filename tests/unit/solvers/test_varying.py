@@ -123,7 +123,7 @@ class Constant(NeuralGaussian):
         super().__init__(net)
 
     def at(self, sources):
-        return self.make(torch.ones(1, 1, dtype=torch.float64))
+        return super().at([torch.ones(1, 1, dtype=torch.float64)])
 
 
 def test_full_control_of_an_arc_descends_where_attention_varies():

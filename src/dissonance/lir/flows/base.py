@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
@@ -68,18 +68,42 @@ def begin(flow: Flow) -> Flow:
     return flow.begin() if hasattr(flow, "begin") else flow  # pyright: ignore[reportAttributeAccessIssue]
 
 
+class _WholeSteps:
+    """A step, as often as there is one: Ctrl-C inside of it waits for its end."""
+
+    def __init__(self, before: Callable[[int, FrameType | None], object]) -> None:
+        self.before, self.inside = before, False
+        self.waiting: tuple[int, FrameType | None] | None = None
+
+    def __enter__(self) -> None:
+        self.inside = True
+
+    def __exit__(self, *error: object) -> None:
+        self.inside = False
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None and error[0] is None:
+            self.before(*waiting)
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """What Ctrl-C does."""
+        if self.inside:
+            self.waiting = number, frame
+        else:
+            self.before(number, frame)
+
+
 @contextlib.contextmanager
-def uninterrupted() -> Generator[None]:
-    """Ctrl-C waits until this is done: a step that moves theta in place must not stop half way."""
+def whole_steps(flow: Flow) -> Generator[contextlib.AbstractContextManager[None]]:
+    """What the steps of a run are taken in: a flow that moves theta in place (one with a `dump`) must not stop half
+    way."""
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
+    here = threading.current_thread() is threading.main_thread()
+    if not (hasattr(flow, "dump") and here and callable(before)):
+        yield contextlib.nullcontext()
         return
-    waiting: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    steps = _WholeSteps(before)
+    signal.signal(signal.SIGINT, steps.interrupt)
     try:
-        yield
+        yield steps
     finally:
         signal.signal(signal.SIGINT, before)
-    if waiting:
-        before(*waiting[0])

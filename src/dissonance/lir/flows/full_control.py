@@ -14,7 +14,7 @@ from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.projection import projected, projects
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
-from dissonance.lir.local import MASS, Local, by_run, narrow, over
+from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 
@@ -45,7 +45,7 @@ class FullControl:
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta at the fixed point."""
         everyone = range(len(local.parameters.arcs))
-        arcs = [i for i in everyone if bool(_full(local, i, any_part=True).any()) and not local.idle(i)]
+        arcs = [i for i in everyone if bool(local.full[i][1].any()) and not local.idle(i)]
         solved = local.solve(theta)
         arcs = [i for i in arcs if local.partners(i) or not solved.loose(local.parameters.arcs[i])]
         residual = torch.zeros_like(solved.upper)
@@ -60,7 +60,7 @@ class FullControl:
         for _ in range(self.sweeps if arcs else 0):
             before = solved.upper
             for i in arcs:
-                whole, some = _full(local, i), _full(local, i, any_part=True)
+                whole, some = local.full[i]
                 trial = self._closed_form(local, i, theta, solved, whole)
                 if trial is None:
                     whole = torch.zeros_like(whole)
@@ -79,7 +79,7 @@ class FullControl:
     def _at_once(self, local: Local, arcs: Sequence[int], theta: Stacked, solved: Solved) -> Stacked | None:
         """The argmin over all controlled arcs together, where one move reaches it; None where it may not."""
         parameters = local.parameters
-        wholly = all(bool((_full(local, i) == _full(local, i, any_part=True)).all()) for i in arcs)
+        wholly = all(torch.equal(*local.full[i]) for i in arcs)
         if _mu_is_pinned(local, arcs, solved):
             if not wholly or not all(projects(parameters, parameters.arcs[i]) for i in arcs):
                 return None
@@ -87,7 +87,7 @@ class FullControl:
             for i in arcs:
                 arc = parameters.arcs[i]
                 if parameters.tied(arc)[0] is arc:  # they move together
-                    moved = projected(local, arc, theta, solved, _full(local, i))
+                    moved = projected(local, arc, theta, solved, local.full[i][0])
                     trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
             return _kept(local, theta, trial, solved)[0]
         _warn_if_rewarded(local)
@@ -162,15 +162,6 @@ class FullControl:
         return theta, local.solve(theta), torch.where(runs, off, 0.0)
 
 
-def _full(local: Local, i: int, any_part: bool = False) -> Tensor:
-    """In which runs arc i is under full control, in all of its components or in any, (P,)."""
-    keys = local.parameters.keys(local.parameters.arcs[i])
-    if not keys:
-        return torch.zeros(len(local.parameters), dtype=torch.bool)
-    full = torch.cat([by_run(narrow(local.control[k]) > 0) for k in keys], 1)
-    return full.any(1) if any_part else full.all(1)
-
-
 def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple[Stacked, Solved]:
     """The trial where it does not raise the inconsistency by more than the certificate's width."""
     after = local.solve(trial)
@@ -200,7 +191,7 @@ def _attains(local: Local, trial: Stacked, least: Solved) -> bool:
 def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved, Stacked]:
     """The inconsistency without the beta of these tables, and theta with each of them at mu*(T|S) of that."""
     parameters, beta = local.parameters, local.attention.beta.clone()
-    runs = {i: _full(local, i) for i in arcs}
+    runs = {i: local.full[i][0] for i in arcs}
     for i in arcs:
         beta[runs[i], i] = 0.0
     free = local.solve(theta, replace(local.attention, beta=beta))
@@ -217,7 +208,7 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
 def _warn_if_rewarded(local: Local) -> None:
     a = local.attention
     for i, arc in enumerate(local.parameters.arcs):
-        if bool((_full(local, i, any_part=True) & (a.gamma * a.alpha[:, i] > 0)).any()):
+        if bool((local.full[i][1] & (a.gamma * a.alpha[:, i] > 0)).any()):
             warnings.warn(
                 f"{arc} is controlled and has gamma alpha > 0: it is rewarded for being deterministic. "
                 f"Set alpha[{arc.name!r}] = 0 unless that is meant.",

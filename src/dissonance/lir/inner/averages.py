@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Theta
-from dissonance.problem import Problem, prepare
+from dissonance.problem import Problem
 from dissonance.solvers import Solver, chosen
 from dissonance.solvers.plan import Plan
 
@@ -47,15 +47,19 @@ class PreparedProblem:
     attention: Attention
     solver: Solver
     problem: Problem
-    plans: tuple[tuple[Plan, int], ...]
+    theta: Theta
 
-    @classmethod
-    def of(cls, pdg: PDG, attention: Attention, solver: Solver, theta: Theta) -> PreparedProblem:
-        """The problem at theta, and how it is solved."""
-        problem = prepare(pdg, attention, theta)
-        solvers: list[Any] = chosen(solver, problem.components)  # those with a plan average over samples
-        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, problem.components, strict=True) if hasattr(s, "plan")]
-        return cls(pdg, attention, solver, problem, tuple(drawn) if len(drawn) == len(solvers) else ())
+    def at(self, theta: Theta) -> Problem:
+        """The problem at theta; as it was prepared, if that is the very one it was prepared for."""
+        return self.problem if theta is self.theta else self.problem.at(theta)
+
+    @cached_property
+    def plans(self) -> tuple[tuple[Plan, int], ...]:
+        """How components are averaged, if all of them are; and over how many samples."""
+        components = self.problem.components
+        solvers: list[Any] = chosen(self.solver, components)  # those with a plan average over samples
+        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, components, strict=True) if hasattr(s, "plan")]
+        return tuple(drawn) if len(drawn) == len(solvers) else ()
 
     @cached_property
     def drawn(self) -> bool:
@@ -85,7 +89,7 @@ class PreparedProblem:
         """All there is to know."""
         seeded: Any = self.solver
         solver = replace(seeded, seed=seed) if hasattr(seeded, "seed") else seeded
-        problems = [self.problem.at(theta)]
+        problems = [self.at(theta)]
         return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
 
 
@@ -127,8 +131,9 @@ class Averages(Solved):
         asked = zip(ready, self.thetas, self._seeds, strict=True)
         self._found = [one.average(theta, seed) for one, theta, seed in asked]
         lower, upper, steps, _, _ = zip(*self._found, strict=True)
-        self.lower, self.upper = torch.tensor(lower, dtype=DTYPE), torch.tensor(upper, dtype=DTYPE)
-        self.steps, self._fresh = torch.tensor(steps), True
+        self.upper = torch.tensor(upper, dtype=DTYPE)
+        self.lower = self.upper if lower == upper else torch.tensor(lower, dtype=DTYPE)
+        self.steps, self._fresh = torch.tensor(steps) if any(steps) else _no_steps(len(steps)), True
 
     @property
     def drawn(self) -> bool:
@@ -164,6 +169,12 @@ class Averages(Solved):
             else:
                 self._known[keys] = {key: torch.stack([g[i] for g in each]) for i, key in enumerate(keys)}
         return self._known[keys]
+
+
+@lru_cache(maxsize=16)
+def _no_steps(runs: int) -> Tensor:
+    """0 for each of so many runs: never written to."""
+    return torch.zeros(runs, dtype=torch.long)
 
 
 def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -193,7 +193,8 @@ class OneByOne(Inner):
             varying = ((n, id(w)) for n, w in asked.varying.items())  # alive as long as the attention that is kept
             values = (k, *asked.beta.values(), *asked.alpha.values(), asked.gamma, *varying)
             if values not in self._known:
-                self._known[values] = PreparedProblem.of(self.parameters.pdgs[k], asked, self.solver, theta)
+                pdg = self.parameters.pdgs[k]
+                self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
             self._seen[attention, k] = self._known[values]
             _forget(self._seen, PREPARED * len(self.parameters))
             _forget(self._known, PREPARED * len(self.parameters))
@@ -243,10 +244,13 @@ class OneByOne(Inner):
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
         """The results themselves."""
-        thetas = [{**self.parameters.of(k, theta), **self.contexts[k]} for k in range(len(attention))]
-        attentions = [attention.one(k, self.names) for k in range(len(attention))]
+        pdgs, contexts = self.parameters.pdgs, self.contexts
+        thetas = [{**self.parameters.of(k, theta), **contexts[k]} for k in range(len(pdgs))]
         with torch.no_grad():
-            return inconsistencies(self.parameters.pdgs, attentions, solver=self.solver, thetas=thetas)
+            ready = [self._ready(k, attention, own) for k, own in enumerate(thetas)]
+            problems = [one.at(own) for one, own in zip(ready, thetas, strict=True)]
+            attentions = [one.attention for one in ready]
+            return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas, problems=problems)
 
     def thetas(self, log_p: Tensor) -> list[dict[str, Tensor]]:
         """Tables (P, entries) as the parameters of `bare`."""

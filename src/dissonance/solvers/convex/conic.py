@@ -8,6 +8,7 @@ The dual of the cone's third entry is W m/s: the conditionals that certify.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from dissonance.errors import DissonanceError
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Program
+from dissonance.solvers.convex.solve import Outcome, prove
 
 Floats = npt.NDArray[np.float64]
 
@@ -112,3 +114,13 @@ def _interleave(*blocks: Any) -> Any:
     count = blocks[0].shape[0]
     order = np.arange(len(blocks) * count).reshape(len(blocks), count).T.reshape(-1)
     return sp.vstack(blocks).tocsr()[order]
+
+
+def by_clarabel(program: Program, tol: float) -> Iterator[Outcome]:
+    """Outcomes of one problem, each better than the one before as a rule: where Clarabel stops, and what Newton makes
+    of that."""
+    at, taken = conic(program, 1e-2 * tol)
+    found = prove(program, at)
+    found.steps += taken
+    yield found
+    yield prove(program, at, 1e-4 * tol)

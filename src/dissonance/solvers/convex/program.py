@@ -322,15 +322,20 @@ def structure(shape: Shape, tree: Tree, alive: Bools = EVERY, *, most: int = MOS
     with _lock:
         found = _RECENT.pop(key, None)
     if found is None:
-        expect(SECONDS_PER_CELL * tree.cells)
-        layout = numbering(scopes(shape, tree), alive, shape.structural)
-        found = Structure(tree, layout, fronts(layout))
+        found = new_structure(shape, tree, alive)
     with _lock:
         _RECENT[key] = found
         cells = sum(len(x.layout.own) for x in _RECENT.values())
         while len(_RECENT) > 1 and (len(_RECENT) > most or cells > MOST_CELLS):
             cells -= len(_RECENT.pop(next(iter(_RECENT))).layout.own)
     return found
+
+
+def new_structure(shape: Shape, tree: Tree, alive: Bools) -> Structure:
+    """The same, made anew and not remembered."""
+    expect(SECONDS_PER_CELL * tree.cells)
+    layout = numbering(scopes(shape, tree), alive, shape.structural)
+    return Structure(tree, layout, fronts(layout))
 
 
 def forget_structures() -> None:
