@@ -13,13 +13,18 @@ from dissonance.solvers.base import Solution, Solver
 _log = logging.getLogger(__name__)
 
 
-def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
-    """The solver of each component; raises CapabilityError for one that it is not for."""
+def checked(solver: Solver) -> Solver:
+    """The solver itself; an error for a class of solvers, and for what is no solver."""
     if isinstance(solver, type):
         raise DissonanceError(f"{solver.__name__} is a class of solvers: make one, {solver.__name__}().")
     if not hasattr(solver, "choose"):
         raise DissonanceError(f"{type(solver).__name__} is no solver: have it inherit from dissonance.solvers.Solver.")
-    found = [solver.choose(c) for c in components]
+    return solver
+
+
+def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
+    """The solver of each component; raises CapabilityError for one that it is not for."""
+    found = [checked(solver).choose(c) for c in components]
     for c, s in zip(components, found, strict=True):
         beyond = c.kinds - s.takes
         if "drawn" in beyond:

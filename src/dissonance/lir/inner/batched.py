@@ -177,7 +177,7 @@ class Batched(Inner):
         answers, at = self.stack.solve(group, _arcs(log_p, a), self.newton, near, known)
         if at is None:
             return answers
-        left = answers.open(self.solver.tol)
+        left = answers.open(self.solver.tol) & ~log_p.isnan().any(1)  # NaN: the step's guard names the parameter
         if left.any():
             answers.put(left, self.other.tables(log_p[left], a.take(left)))
         if memory is None:
