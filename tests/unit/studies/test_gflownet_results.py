@@ -38,7 +38,7 @@ def says(text: str, value: float) -> bool:
 # -- the report --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gflownet", "gflownet-long"])
+@pytest.mark.parametrize("name", ["gflownet", "gflownet-long", "gflownet-published"])
 def test_report_and_tables_are_those_of_the_runs(name: str, tmp_path: Path):
     kept = KEPT / name
     for file in COMPUTED:
