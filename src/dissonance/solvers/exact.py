@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dissonance.attended import Array
+from dissonance.compiled import engage, kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
     from dissonance.solvers.convex.program import Arcs, Program, Structure
     from dissonance.solvers.convex.solve import Outcome
+
 
 LARGE = 2000
 """Problems a core from which on a batch is quicker on a GPU."""
@@ -246,3 +248,23 @@ def _not_convex(component: Component, name: str) -> str:
         f"{first.arc} has beta < gamma alpha (or beta < 0), so the incompatibility is not convex. "
         f'The {name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local minimum.'
     )
+
+
+def precompile() -> None:
+    """Compile the functions of the solver and cache them on disk; does nothing if the cache is up to date."""
+    if kept():
+        return
+    from dissonance.focus import Attention
+    from dissonance.pdg import PDG, Arc
+    from dissonance.problem import prepare
+    from dissonance.solvers.convex.selection import select
+    from dissonance.variables import Variable
+
+    engage()
+    a, b, c = (Variable(x, 2) for x in "ABC")
+    rows = [[0.7, 0.3], [0.4, 0.6]]
+    pdg = PDG(Arc("ab", a, b, rows), Arc("bc", b, c, rows), Arc("ca", c, a, [[1.0, 0.0], [0.5, 0.5]]))
+    for beta in (1.0, math.inf):
+        (problem,) = prepare(pdg, Attention.uniform(pdg).replace(beta={"ab": beta})).components
+        (found,) = Newton().solve_many([problem])
+        select(found)

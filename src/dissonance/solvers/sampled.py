@@ -12,8 +12,8 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import Theta
 from dissonance.problem import Component
+from dissonance.sampling import Estimate, Plan
 from dissonance.solvers.base import Solution, Solver
-from dissonance.solvers.plan import Estimate, Plan
 
 
 @dataclass(frozen=True)

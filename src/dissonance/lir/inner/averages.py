@@ -24,8 +24,8 @@ from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Problem
+from dissonance.sampling import Plan
 from dissonance.solvers import Solver, chosen
-from dissonance.solvers.plan import Plan
 
 
 class Average(NamedTuple):

@@ -28,8 +28,19 @@ from torch import Tensor
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
 from dissonance.problem import Component, Shape
-from dissonance.solvers.convex.fronts import Fronts, fronts
-from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, numbering
+from dissonance.solvers.convex.layout import (
+    HARD,
+    SOFT,
+    STRUCTURAL,
+    Bools,
+    Fronts,
+    Ints,
+    Layout,
+    Scopes,
+    fronts,
+    leaders,
+    numbering,
+)
 from dissonance.solvers.convex.room import Offsets, offsets
 from dissonance.solvers.convex.support import support
 
