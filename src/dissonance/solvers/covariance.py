@@ -164,30 +164,20 @@ class _State:
         self.C = self.g * inv(self.M)
 
     def _lay_out(self) -> None:
-        u: list[int] = []
-        v: list[int] = []
-        weight: list[float] = []
+        u, v, weight = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
         self.blocks: list[tuple[slice, slice, slice, slice]] = []  # rows of Y, rows of S, unknowns Omega, unknowns Phi
-        row = 0
+        row = start = 0
         for t in self.program.terms:
             w, d, s = (1.0 if t.hard else t.w), len(t.T), len(t.S)
-            start = len(u)
-            for i in range(d):
-                for j in range(i, d):
-                    u.append(row + i)
-                    v.append(row + j)
-                    weight.append(w / 2 if i == j else w)
-            middle = len(u)
-            for i in range(d):
-                for j in range(s):
-                    u.append(row + i)
-                    v.append(row + d + j)
-                    weight.append(-w)
-            self.blocks.append(
-                (slice(row, row + d), slice(row + d, row + d + s), slice(start, middle), slice(middle, len(u)))
-            )
-            row += d + s
-        self.u, self.v, self.weight = np.array(u, int), np.array(v, int), np.array(weight)
+            i, j = np.triu_indices(d)
+            u += [row + i, np.repeat(row + np.arange(d), s)]
+            v += [row + j, np.tile(row + d + np.arange(s), d)]
+            weight += [np.where(i == j, w / 2, w), np.full(d * s, -w)]
+            middle = start + len(i)
+            rows, sources = slice(row, row + d), slice(row + d, row + d + s)
+            self.blocks.append((rows, sources, slice(start, middle), slice(middle, middle + d * s)))
+            row, start = row + d + s, middle + d * s
+        self.u, self.v, self.weight = np.concatenate(u), np.concatenate(v), np.concatenate(weight)
 
     # -- the parts of the system ---------------------------------------------------------------------------------------
 

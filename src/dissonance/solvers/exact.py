@@ -120,10 +120,10 @@ class Newton(Solver):
     def _solve(
         self, s: Structure, components: Sequence[Component], arcs: Arcs, near: Sequence[Solution]
     ) -> list[Solution]:
-        from dissonance.solvers.convex.program import Program, point_of
+        from dissonance.solvers.convex.program import Program
 
         program = Program(s, s.numbers(arcs))
-        start, known = point_of(s, len(components), [x.near for x in near])
+        start, known = _starts(s, len(components), [x.near for x in near])
         outcome = self.run(program, 1e-3 * self.tol, 1e-2 * self.tol, start, known)
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
@@ -240,6 +240,21 @@ class JointSolver(Newton):
     def tree(self, component: Component) -> Tree:
         """One cluster."""
         return single(component.sizes)
+
+
+def _starts(
+    s: Structure, count: int, near: Sequence[tuple[Structure, Array, Array] | None]
+) -> tuple[Array | None, Bools]:
+    """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
+    old = [x[1] if x is not None and x[0] is s else None for x in near]
+    known = np.array([x is not None for x in old] if old else [False] * count)
+    if not known.any():
+        return None, known
+    start = np.zeros((count, s.flat_layout[1].point))
+    for k, x in enumerate(old):
+        if x is not None:
+            start[k] = x
+    return start, known
 
 
 def _not_convex(component: Component, name: str) -> str:
