@@ -105,7 +105,7 @@ class _Copy:
         if self._children != children:
             self._children = [dict(x) for x in children]
             self._copied = [{n: self._copies.get(id(_plain(m)), m) for n, m in x.items()} for x in children]
-            self._references = [*map(getrefcount, self._copies.values())]
+            self._references = []
         for (own, names, state), modules in zip(self._parts, self._copied, strict=True):
             state.update(own)  # it may train no more, say
             state["_modules"] = modules
@@ -118,6 +118,7 @@ class _Copy:
             for name, value in own.items():
                 if type(value) is MethodType and id(value.__self__) in self._copies:  # of a part, not of its copy
                     state[name] = MethodType(value.__func__, self._copies[id(value.__self__)])
+        self._references = self._references or [*map(getrefcount, self._copies.values())]
         return self.module
 
     def emptied(self) -> bool:
