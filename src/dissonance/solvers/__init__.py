@@ -54,7 +54,9 @@ class Auto(Solver):
 
     def choose(self, component: Component) -> Solver:
         """The first that fits; if none does, the first, which says why."""
-        return next((s for s in self.candidates if s.fits(component)), self.candidates[0])
+        kinds = component.kinds
+        fitting = (s for s in self.candidates if kinds <= s.takes and s.fits(component))
+        return next(fitting, self.candidates[0])
 
     def solve(self, component: Component) -> Solution:
         """Whatever the chosen solver finds."""

@@ -157,8 +157,8 @@ class Solver(Protocol):
         ...
 
     def fits(self, component: Component) -> bool:
-        """Whether it can solve the component; `auto` takes the first solver of its list that fits."""
-        return component.kinds <= self.takes
+        """Whether it can solve a component of the kinds it `takes`; `auto` takes the first of its list that fits."""
+        return True
 
     def choose(self, component: Component) -> Solver:
         """The solver of a component: itself, unless it is one that chooses among others."""

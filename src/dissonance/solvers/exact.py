@@ -51,7 +51,7 @@ class Newton(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether beta >= gamma alpha, mechanism by mechanism."""
-        return super().fits(component) and component.convex
+        return component.convex
 
     def batch(self, component: Component) -> object:
         """Components that differ in their numbers only."""

@@ -121,9 +121,7 @@ class Peeled(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether this is a large convex component, and smaller without its loose ends."""
-        if not (super().fits(component) and component.convex):
-            return False
-        return component.tree.cells >= LARGE and cells_left(component) < 0.9 * component.tree.cells
+        return component.convex and component.tree.cells >= LARGE and cells_left(component) < 0.9 * component.tree.cells
 
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is computed lazily, for the marginals that are asked for."""

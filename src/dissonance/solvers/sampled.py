@@ -72,7 +72,7 @@ class Sampled(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether there is something to sample and hard arcs make mu."""
-        return super().fits(component) and bool(component.kinds) and component.pinned is not None
+        return bool(component.kinds) and component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
         """The average; its bounds are the value itself, and it counts as converged only if nothing was random."""
