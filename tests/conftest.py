@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that started
 torch.set_num_threads(1)
 torch.set_warn_always(True)  # a warning that torch gives once would fail whichever test came first
 
-PRECOMPILE = "from dissonance.solvers.convex.precompile import precompile; precompile()"
+PRECOMPILE = "from dissonance.solvers.exact import precompile; precompile()"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,6 +20,7 @@ from dissonance.above import Picture, ask
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
+from dissonance.dropped import savings
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG, Arc, Theta, frozen
@@ -28,10 +29,8 @@ from dissonance.query import Posterior, posterior
 from dissonance.scores import CellRow, cell_rows, divergences
 from dissonance.solvers import Solution, Solver, select, solve_together, solver_named
 from dissonance.solvers.base import Slope
-from dissonance.solvers.dropped import savings
-from dissonance.solvers.extended import Extended
 from dissonance.solvers.gaussian import GaussianSolution
-from dissonance.solvers.peeled import PeeledSolution
+from dissonance.solvers.peeled import Extended, PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean
 

@@ -176,7 +176,7 @@ class Arc:
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""
         try:
-            return self.at(theta).log_table()
+            return self.call("log_table", theta)
         except CapabilityError as error:
             odd = [f"{v.name} is {v.domain}" for v in self.scope if not v.is_finite]
             raise CapabilityError(f"{self} cannot be tabulated: {'; '.join(odd) or error}.") from None
@@ -184,13 +184,15 @@ class Arc:
     def linear_gaussian(self, theta: Theta | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """A, b and Sigma of p(t|s) = N(A s + b, Sigma), at `theta` if given."""
         try:
-            return self.at(theta).linear_gaussian()
+            return self.call("linear_gaussian", theta)
         except CapabilityError as error:
             raise CapabilityError(f"{self}: {error}") from None
 
     def call(self, method: str, theta: Theta | None, *arguments: object) -> Any:
         """A method of the cpd, at `theta` if given: it may stand for parameters and for buffers."""
-        return getattr(self.at(theta), method)(*arguments)
+        if theta is None:
+            return getattr(self.cpd, method)(*arguments)
+        return self.held.call(theta, method, *arguments)
 
     def at(self, theta: Theta | None) -> CPD:
         """The cpd with theta in the place of what it holds; the cpd itself is not touched."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, inconsistency
 from dissonance.cpds.held import Held
@@ -155,3 +156,87 @@ def test_a_module_that_cannot_be_had_at_other_parameters_is_refused():
     (key,) = held.tensors
     with pytest.raises(CapabilityError, match="forward"):
         held.at({key: torch.tensor([[3.0]])})
+
+
+# -- copies of a module that are used again ----------------------------------------------------------------------------
+
+
+class Layer(nn.Module):
+    """A layer that drops out while it trains, and can be asked for what it computes later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Dropout(1.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+    def later(self, x: torch.Tensor) -> Callable[[], torch.Tensor]:
+        return lambda: self.inner(x)
+
+    def again(self, x: torch.Tensor) -> torch.Tensor:
+        """Computed a second time when it is differentiated."""
+        found = checkpoint(self.inner, x, use_reentrant=False)
+        assert isinstance(found, torch.Tensor)
+        return found
+
+    def marked(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x
+        return self.inner(x)
+
+
+KEY, ONE = "inner.0.weight", torch.ones(1, 1)
+
+
+def weight(value: float) -> dict[str, torch.Tensor]:
+    return {KEY: torch.tensor([[value]], requires_grad=True)}
+
+
+def test_a_copy_is_used_again_as_the_module_is_by_then():
+    held = Held(Layer().eval())
+    assert held.call(weight(3.0), "forward", ONE).item() == 3.0
+    (copy,) = held._idle
+    held.module.train()
+    assert held.call(weight(4.0), "forward", ONE).item() == 0.0  # all of it dropped out
+    assert held._idle == [copy]
+    held.module.eval().inner.append(nn.Linear(1, 1).requires_grad_(False))
+    nn.init.constant_(held.module.inner[2].weight, 2.0)
+    nn.init.constant_(held.module.inner[2].bias, 1.0)
+    assert held.call(weight(4.0), "forward", ONE).item() == 9.0
+    own = held.module.inner[0].weight
+    assert copy.module.inner[0].weight is own  # it keeps nothing of theta alive
+    assert held.__getstate__()["_idle"] == []
+
+
+def test_a_copy_that_somebody_refers_to_is_not_used_again():
+    held = Held(Layer().eval())
+    later = held.call(weight(3.0), "later", ONE)
+    assert not held._idle and held.call(weight(5.0), "forward", ONE).item() == 5.0
+    assert later().item() == 3.0
+    first, second = weight(3.0), weight(5.0)
+    found = held.call(first, "again", ONE)
+    assert held.call(second, "again", ONE).item() == 5.0
+    x = torch.full((1, 1), 2.0, requires_grad=True)
+    across = held.call(first, "again", x)
+    held.call(second, "forward", ONE)
+    across.backward()
+    assert x.grad is not None and float(x.grad) == 3.0
+    found.backward()
+    given = first[KEY].grad
+    assert given is not None and float(given) == 3.0  # 2 and 1: where it was computed
+    held.call(first, "marked", ONE)
+    assert "last" not in vars(held.module) and not any("last" in vars(c.module) for c in held._idle)
+
+
+def test_copies_of_one_module_serve_many_threads(eager):
+    held = Held(Layer().eval())
+
+    def work(value: float) -> Callable[[], None]:
+        def one() -> None:
+            for _ in range(TRIALS // 4):
+                assert held.call(weight(value), "forward", ONE).item() == value
+
+        return one
+
+    side_by_side(*(work(float(k)) for k in range(3)))
+    assert 1 <= len(held._idle) <= 3

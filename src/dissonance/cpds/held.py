@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from sys import getrefcount
 from types import MethodType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
@@ -37,6 +38,7 @@ class Held(Generic[Module]):
             )
             self.parts.append((part, (parameters, buffers)))
         self.keys = tuple(dict.fromkeys(key for _, names in self.parts for keys in names for key in keys.values()))
+        self._idle: list[_Copy] = []
         self._copied = [(part, names) for part, names in self.parts if part is module or _leads_to_tensors(part)]
 
     @property
@@ -64,24 +66,70 @@ class Held(Generic[Module]):
         As `torch.func.functional_call` does it, without changing the module for as long as the call takes: other
         threads may be using it. Parts that hold nothing are shared.
         """
+        return _Copy(self.module, self._copied).at(theta) if self.any_in(theta) else self.module
+
+    def call(self, theta: Mapping[str, Tensor], method: str, *arguments: object) -> Any:
+        """What a method of the module returns at theta.
+
+        The copy is used again if nobody refers to it any more: what draws or differentiates later may.
+        """
         if not self.any_in(theta):
-            return self.module
-        copies: dict[int, nn.Module] = {}
-        for part, names in self._copied:
-            made = copies[id(part)] = object.__new__(type(part))
-            state = part.__dict__.copy()
-            object.__setattr__(made, "__dict__", state)  # `nn.Module.__setattr__` is slow
+            return getattr(self.module, method)(*arguments)
+        try:
+            copy = self._idle.pop()
+        except IndexError:
+            copy = _Copy(self.module, self._copied)
+        found = getattr(copy.at(theta), method)(*arguments)
+        if copy.emptied():
+            self._idle.append(copy)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": []}
+
+
+class _Copy:
+    """A module of which the parts that lead to tensors are copied, to hold others; one thread uses it at a time."""
+
+    def __init__(self, module: nn.Module, parts: Sequence[tuple[nn.Module, tuple[Names, Names]]]) -> None:
+        self._copies = {id(part): object.__new__(type(part)) for part, _ in parts}
+        self.module = self._copies[id(module)]
+        self._parts = [(part.__dict__, names, self._copies[id(part)].__dict__) for part, names in parts]
+        self._methods = [own for own, _, _ in self._parts if MethodType in map(type, own.values())]
+        self._children: list[dict[str, Any]] = []
+        self._references: list[int] = []
+
+    def at(self, theta: Mapping[str, Tensor]) -> Any:
+        """The module with theta in the place of what it holds, in all else as it is now."""
+        children = [own["_modules"] for own, _, _ in self._parts]
+        if self._children != children:
+            self._children = [dict(x) for x in children]
+            self._copied = [{n: self._copies.get(id(_plain(m)), m) for n, m in x.items()} for x in children]
+            self._references = []
+        for (own, names, state), modules in zip(self._parts, self._copied, strict=True):
+            state.update(own)  # it may train no more, say
+            state["_modules"] = modules
             for kind, keys in zip(KINDS, names, strict=True):
-                state[kind] = {**state[kind], **{n: theta[key] for n, key in keys.items() if key in theta}}
-        for made in copies.values():
-            state = made.__dict__
-            if state["_modules"]:
-                state["_modules"] = {n: copies.get(id(_plain(m)), m) for n, m in state["_modules"].items()}
-            if MethodType in map(type, state.values()):
-                for name, value in state.items():
-                    if type(value) is MethodType and id(value.__self__) in copies:  # of a part, not of its copy
-                        state[name] = MethodType(value.__func__, copies[id(value.__self__)])
-        return copies[id(self.module)]  # pyright: ignore[reportReturnType]
+                state[kind] = held = own[kind].copy()
+                for name, key in keys.items():
+                    if key in theta:
+                        held[name] = theta[key]
+        for own, _, state in self._parts if self._methods else ():
+            for name, value in own.items():
+                if type(value) is MethodType and id(value.__self__) in self._copies:  # of a part, not of its copy
+                    state[name] = MethodType(value.__func__, self._copies[id(value.__self__)])
+        self._references = self._references or [*map(getrefcount, self._copies.values())]
+        return self.module
+
+    def emptied(self) -> bool:
+        """Let go of the tensors it was given; not if somebody still refers to a part of it, or has changed one."""
+        if self._methods or [*map(getrefcount, self._copies.values())] != self._references:
+            return False
+        for own, _, state in self._parts:
+            if len(own) != len(state):
+                return False
+            state["_parameters"], state["_buffers"] = own["_parameters"], own["_buffers"]
+        return True
 
 
 def _leads_to_tensors(module: nn.Module) -> bool:

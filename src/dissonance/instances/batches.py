@@ -38,5 +38,5 @@ class Batches:
             return focus
         count = len(next(iter(self.data.values())))
         rows = torch.randperm(count, generator=generator)[: self.size]
-        context = {**focus.context, **{key: x[rows] for key, x in self.data.items()}}
+        context = {**focus.context, **{key: x.index_select(0, rows) for key, x in self.data.items()}}
         return Focus(focus.attention, focus.control, context)

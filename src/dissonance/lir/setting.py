@@ -15,8 +15,7 @@ from dissonance.lir.refocus import Refocus
 from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver, solver_named
-from dissonance.solvers.base import DEFAULT_TOL
-from dissonance.solvers.together import checked
+from dissonance.solvers.base import DEFAULT_TOL, checked
 
 
 @dataclass(frozen=True, eq=False)

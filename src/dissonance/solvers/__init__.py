@@ -11,7 +11,7 @@ from torch import Tensor
 from dissonance.errors import DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver
+from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, chosen, solve_together
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
@@ -20,7 +20,6 @@ from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
 from dissonance.solvers.sampled import Sampled
-from dissonance.solvers.together import chosen, solve_together
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,9 @@ class Auto(Solver):
 
     def choose(self, component: Component) -> Solver:
         """The first that fits; if none does, the first, which says why."""
-        return next((s for s in self.candidates if s.fits(component)), self.candidates[0])
+        kinds = component.kinds
+        fitting = (s for s in self.candidates if kinds <= s.takes and s.fits(component))
+        return next(fitting, self.candidates[0])
 
     def solve(self, component: Component) -> Solution:
         """Whatever the chosen solver finds."""

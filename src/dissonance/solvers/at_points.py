@@ -22,9 +22,8 @@ from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component
 from dissonance.scores import arc_divergence
 from dissonance.solvers.base import Solution, Solver
-from dissonance.solvers.by_row import by_row
+from dissonance.solvers.by_row import LARGEST, TableAtPoints, by_row
 from dissonance.solvers.exact import Newton
-from dissonance.solvers.rows import LARGEST, TableAtPoints
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Variable, cells
 

@@ -22,11 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_solve, eigvalsh, inv, solve, solve_triangular
+from scipy.linalg import cho_solve, cholesky, eigvalsh, inv, solve, solve_triangular
 
 from dissonance.attended import Array
 from dissonance.problem import EPS
-from dissonance.solvers.matrices import log_det, longest_positive_step, root
 
 MOST_STEPS = 100
 
@@ -165,30 +164,20 @@ class _State:
         self.C = self.g * inv(self.M)
 
     def _lay_out(self) -> None:
-        u: list[int] = []
-        v: list[int] = []
-        weight: list[float] = []
+        u, v, weight = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
         self.blocks: list[tuple[slice, slice, slice, slice]] = []  # rows of Y, rows of S, unknowns Omega, unknowns Phi
-        row = 0
+        row = start = 0
         for t in self.program.terms:
             w, d, s = (1.0 if t.hard else t.w), len(t.T), len(t.S)
-            start = len(u)
-            for i in range(d):
-                for j in range(i, d):
-                    u.append(row + i)
-                    v.append(row + j)
-                    weight.append(w / 2 if i == j else w)
-            middle = len(u)
-            for i in range(d):
-                for j in range(s):
-                    u.append(row + i)
-                    v.append(row + d + j)
-                    weight.append(-w)
-            self.blocks.append(
-                (slice(row, row + d), slice(row + d, row + d + s), slice(start, middle), slice(middle, len(u)))
-            )
-            row += d + s
-        self.u, self.v, self.weight = np.array(u, int), np.array(v, int), np.array(weight)
+            i, j = np.triu_indices(d)
+            u += [row + i, np.repeat(row + np.arange(d), s)]
+            v += [row + j, np.tile(row + d + np.arange(s), d)]
+            weight += [np.where(i == j, w / 2, w), np.full(d * s, -w)]
+            middle = start + len(i)
+            rows, sources = slice(row, row + d), slice(row + d, row + d + s)
+            self.blocks.append((rows, sources, slice(start, middle), slice(middle, middle + d * s)))
+            row, start = row + d + s, middle + d * s
+        self.u, self.v, self.weight = np.concatenate(u), np.concatenate(v), np.concatenate(weight)
 
     # -- the parts of the system ---------------------------------------------------------------------------------------
 
@@ -381,3 +370,25 @@ def _symmetric(values: Array, d: int) -> Array:
     found = np.zeros((d, d))
     found[np.triu_indices(d)] = values
     return found + np.triu(found, 1).T
+
+
+def root(matrix: Array) -> Array:
+    """L with L L' = matrix, lower triangular; LinAlgError unless it is positive definite."""
+    return cholesky(matrix, lower=True, check_finite=False)
+
+
+def log_det(matrix: Array) -> float:
+    """log det of a symmetric matrix, -inf unless it is positive definite."""
+    try:
+        found = 2 * float(np.log(np.diag(root(matrix))).sum())
+    except np.linalg.LinAlgError:
+        return -math.inf
+    return -math.inf if math.isnan(found) else found
+
+
+def longest_positive_step(matrix: Array, move: Array) -> float:
+    """How far matrix + t move stays positive definite."""
+    L = root(matrix)
+    inner = solve_triangular(L, solve_triangular(L, move, lower=True).T, lower=True)
+    lowest = float(eigvalsh((inner + inner.T) / 2, subset_by_index=(0, 0))[0])
+    return math.inf if lowest >= 0 else -1 / lowest

@@ -16,7 +16,7 @@ from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import Arc, Theta
 from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.scores import unchecked_incompatibility
 from dissonance.solvers.base import Solution, Solver, infinite
@@ -98,6 +98,12 @@ def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribu
     return (Newton() if component.convex else ConcaveConvex()).solve(component)
 
 
+def _tables(component: Component, arcs: Sequence[Attended], theta: Theta | None) -> dict[str, Tensor]:
+    """log p of some arcs at theta; as they are known already, unless derivatives are asked for."""
+    known = theta is component.theta and not torch.is_grad_enabled()
+    return {a.name: torch.from_numpy(a.log_p) if known else a.arc.log_table(theta) for a in arcs}
+
+
 class PinnedSolution(Solution):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
 
@@ -115,10 +121,7 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     """The incompatibility of prod_a p_a over the pinning arcs, and that distribution; hard arcs are checked apart."""
     assert component.pinned is not None
     tree = component.tree
-    if torch.is_grad_enabled():
-        logs = {a.name: a.arc.log_table(theta) for a in component.pinned}
-    else:
-        logs = {a.name: torch.from_numpy(a.log_p) for a in component.pinned}
+    logs = _tables(component, component.pinned, theta)
     gathered = gather(component, tree, logs)
     # All in one cluster the product is mu itself; across clusters it must be added up.
     tables = [gathered[0].exp()] if len(gathered) == 1 else calibrate(tree, gathered)[1]
@@ -139,7 +142,7 @@ class Pinned(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether hard arcs determine mu."""
-        return super().fits(component) and component.pinned is not None
+        return component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
         """The incompatibility of the one feasible mu; infinite if a further hard arc contradicts it."""
@@ -182,8 +185,7 @@ class SumProductSolver(Solver):
     def fits(self, component: Component) -> bool:
         """Whether this component is a factor graph."""
         return (
-            super().fits(component)
-            and component.gamma > 0
+            component.gamma > 0
             and not any(a.hard or a.beta < 0 for a in component.arcs)
             and all(w == 0 for w in component.weights.values())
         )
@@ -243,17 +245,18 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     known = [v for v in component.variables if v.name not in rest.sizes]
     inside = single({v.name: v.size for v in known})
     log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
+    tables = _tables(component, (*makers, *loose), theta)
     for a in makers:
-        log_nu = log_nu + broadcast_over(a.arc.log_table(theta), a.arc, inside, 0)
+        log_nu = log_nu + broadcast_over(tables[a.name], a.arc, inside, 0)
     nu = log_nu.exp()
     within = [a for a in component.arcs if a not in loose]
     soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
-    fixed = unchecked_incompatibility(Joint(known, nu), PDG(*(a.arc for a in component.arcs)), soft, theta)
+    fixed = unchecked_incompatibility(Joint(known, nu), component.pdg, soft, theta)
     logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
     for a in loose:
         home = rest.home(v for v in a.scope if v in rest.sizes)
         assert home is not None
-        table = numerics.scale(a.beta / gamma, a.arc.log_table(theta))
+        table = numerics.scale(a.beta / gamma, tables[a.name])
         logs[home] = logs[home] + broadcast_over(table, a.arc, whole, home)
     support = nu.detach().reshape(-1) > 0
     flat = [x.expand(s).reshape(nu.numel(), -1) for x, s in zip(logs, whole.shapes, strict=True)]
@@ -267,8 +270,8 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     if not everywhere:
         masses = masses.new_zeros(nu.numel(), masses.shape[1]).index_copy_(0, support.nonzero()[:, 0], masses)
     parts = masses.split([math.prod(s) for s in rest.shapes], 1)
-    tables = [x.reshape(s) for x, s in zip(parts, whole.shapes, strict=True)]
-    return _Conditioned(value, nu, evidence.reshape(nu.shape), whole, tables)
+    masses_by_cluster = [x.reshape(s) for x, s in zip(parts, whole.shapes, strict=True)]
+    return _Conditioned(value, nu, evidence.reshape(nu.shape), whole, masses_by_cluster)
 
 
 def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
@@ -301,8 +304,7 @@ class Given(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
-        known = super().fits(component) and component.given is not None
-        return known and _given_bytes(component.beyond[1]) <= self.budget
+        return component.given is not None and _given_bytes(component.beyond[1]) <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dissonance.attended import Array
+from dissonance.compiled import engage, kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
     from dissonance.solvers.convex.program import Arcs, Program, Structure
     from dissonance.solvers.convex.solve import Outcome
+
 
 LARGE = 2000
 """Problems a core from which on a batch is quicker on a GPU."""
@@ -49,7 +51,7 @@ class Newton(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether beta >= gamma alpha, mechanism by mechanism."""
-        return super().fits(component) and component.convex
+        return component.convex
 
     def batch(self, component: Component) -> object:
         """Components that differ in their numbers only."""
@@ -118,10 +120,10 @@ class Newton(Solver):
     def _solve(
         self, s: Structure, components: Sequence[Component], arcs: Arcs, near: Sequence[Solution]
     ) -> list[Solution]:
-        from dissonance.solvers.convex.program import Program, point_of
+        from dissonance.solvers.convex.program import Program
 
         program = Program(s, s.numbers(arcs))
-        start, known = point_of(s, len(components), [x.near for x in near])
+        start, known = _starts(s, len(components), [x.near for x in near])
         outcome = self.run(program, 1e-3 * self.tol, 1e-2 * self.tol, start, known)
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
@@ -240,9 +242,44 @@ class JointSolver(Newton):
         return single(component.sizes)
 
 
+def _starts(
+    s: Structure, count: int, near: Sequence[tuple[Structure, Array, Array] | None]
+) -> tuple[Array | None, Bools]:
+    """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
+    old = [x[1] if x is not None and x[0] is s else None for x in near]
+    known = np.array([x is not None for x in old] if old else [False] * count)
+    if not known.any():
+        return None, known
+    start = np.zeros((count, s.flat_layout[1].point))
+    for k, x in enumerate(old):
+        if x is not None:
+            start[k] = x
+    return start, known
+
+
 def _not_convex(component: Component, name: str) -> str:
     first = next(a for a in component.arcs if a.beta < component.gamma * a.alpha or a.beta < 0)
     return (
         f"{first.arc} has beta < gamma alpha (or beta < 0), so the incompatibility is not convex. "
         f'The {name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local minimum.'
     )
+
+
+def precompile() -> None:
+    """Compile the functions of the solver and cache them on disk; does nothing if the cache is up to date."""
+    if kept():
+        return
+    from dissonance.focus import Attention
+    from dissonance.pdg import PDG, Arc
+    from dissonance.problem import prepare
+    from dissonance.solvers.convex.selection import select
+    from dissonance.variables import Variable
+
+    engage()
+    a, b, c = (Variable(x, 2) for x in "ABC")
+    rows = [[0.7, 0.3], [0.4, 0.6]]
+    pdg = PDG(Arc("ab", a, b, rows), Arc("bc", b, c, rows), Arc("ca", c, a, [[1.0, 0.0], [0.5, 0.5]]))
+    for beta in (1.0, math.inf):
+        (problem,) = prepare(pdg, Attention.uniform(pdg).replace(beta={"ab": beta})).components
+        (found,) = Newton().solve_many([problem])
+        select(found)

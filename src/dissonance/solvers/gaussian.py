@@ -155,7 +155,7 @@ class GaussianSolver(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether all is linear-Gaussian."""
-        return super().fits(component) and component.is_euclidean
+        return component.is_euclidean
 
     def solve(self, component: Component) -> Solution:
         """Bounds on the inconsistency, each with its proof, and the Gaussian that attains the upper one.

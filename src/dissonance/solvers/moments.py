@@ -26,8 +26,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, inv, lstsq, null_space
 from dissonance.attended import Array, Attended, Mechanism
 from dissonance.errors import CapabilityError
 from dissonance.problem import EPS, Component
-from dissonance.solvers.covariance import CovarianceProgram, Term
-from dissonance.solvers.matrices import log_det
+from dissonance.solvers.covariance import CovarianceProgram, Term, log_det
 from dissonance.variables import Euclidean
 
 LOG_2PI = math.log(2 * math.pi)

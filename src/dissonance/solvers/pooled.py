@@ -41,7 +41,7 @@ class Pooled(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether the arcs are such beliefs, and one is heavy."""
-        return super().fits(component) and _alike(component) and component.beta.max() > HEAVY
+        return _alike(component) and bool(component.beta.max() > HEAVY)
 
     def solve(self, component: Component) -> Solution:
         """Exact but for rounding."""

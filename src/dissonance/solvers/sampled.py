@@ -12,8 +12,8 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import Theta
 from dissonance.problem import Component
+from dissonance.sampling import Estimate, Plan
 from dissonance.solvers.base import Solution, Solver
-from dissonance.solvers.plan import Estimate, Plan
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Sampled(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether there is something to sample and hard arcs make mu."""
-        return super().fits(component) and bool(component.kinds) and component.pinned is not None
+        return bool(component.kinds) and component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
         """The average; its bounds are the value itself, and it counts as converged only if nothing was random."""

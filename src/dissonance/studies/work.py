@@ -13,7 +13,7 @@ from multiprocessing.queues import SimpleQueue
 
 import torch
 
-from dissonance.solvers.convex.precompile import precompile
+from dissonance.solvers.exact import precompile
 from dissonance.studies.synthetic import Batch, SyntheticFolder
 
 Progress = Callable[[float, int], None]

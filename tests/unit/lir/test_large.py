@@ -20,8 +20,7 @@ from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.pdg import PDG, Arc
 from dissonance.solvers import Auto
-from dissonance.solvers.extended import Extended
-from dissonance.solvers.peeled import PeeledSolution
+from dissonance.solvers.peeled import Extended, PeeledSolution
 from dissonance.variables import Variable
 
 EXPERTS = Control({"expert 1": 1.0, "expert 2": 1.0})

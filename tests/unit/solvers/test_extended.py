@@ -16,7 +16,7 @@ from dissonance.distributions.tree import single
 from dissonance.errors import SizeError
 from dissonance.pdg import Arc
 from dissonance.problem import BUDGET
-from dissonance.solvers.extended import Extended
+from dissonance.solvers.peeled import Extended
 from dissonance.variables import Variable
 
 A, B, C, D, E, F, G = (Variable(n, k) for n, k in zip("ABCDEFG", (2, 3, 2, 3, 2, 3, 2), strict=True))

@@ -16,8 +16,7 @@ from dissonance.inconsistency import inconsistency
 from dissonance.pdg import PDG, Arc
 from dissonance.problem import BUDGET, Component, prepare
 from dissonance.solvers import Auto, Newton
-from dissonance.solvers.extended import Extended
-from dissonance.solvers.peeled import Peeled, peel
+from dissonance.solvers.peeled import Extended, Peeled, peel
 from dissonance.variables import Variable
 from strategies import MIXED, SOFT, conditional_of, random_case, random_joint
 

@@ -17,10 +17,10 @@ from dissonance.instances.base import Instance
 from dissonance.instances.belief_propagation.beliefs import Beliefs
 from dissonance.instances.belief_propagation.factor_graph import FactorGraph, Region, Scoped
 from dissonance.instances.belief_propagation.schedules import Order, schedule_named
+from dissonance.instances.belief_propagation.tied import Tied
 from dissonance.lir import Record, Refocus, Run
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
-from dissonance.solvers.tied import Tied
 from dissonance.variables import Variable, shape
 
 

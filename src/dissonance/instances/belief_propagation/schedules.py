@@ -13,9 +13,9 @@ from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.instances.belief_propagation.factor_graph import FactorGraph
+from dissonance.instances.belief_propagation.tied import Tied
 from dissonance.lir import Choice, Refocus, Trace
 from dissonance.pdg import PDG
-from dissonance.solvers.tied import Tied
 
 
 @dataclass(frozen=True)

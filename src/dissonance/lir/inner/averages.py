@@ -24,8 +24,8 @@ from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Problem
+from dissonance.sampling import Plan
 from dissonance.solvers import Solver, chosen
-from dissonance.solvers.plan import Plan
 
 
 class Average(NamedTuple):
@@ -110,7 +110,7 @@ class Averages(Solved):
     """
 
     def __init__(self, theta: Stacked, home: Mapping[str, str], around: Surroundings) -> None:
-        self._leaves = [{key: v[k] for key, v in theta.items()} for k in range(len(around.seeds))]
+        self._leaves = [{key: v.select(0, k) for key, v in theta.items()} for k in range(len(around.seeds))]
         self._mark(theta if around.free is None else around.free)
         self.thetas = [
             {**{key: leaves[where] for key, where in home.items()}, **context}
@@ -165,7 +165,7 @@ class Averages(Solved):
                 for x, leaves in zip(self._found, self._leaves, strict=True)
             ]
             if len(each) == 1:  # no copy
-                self._known[keys] = {key: g[None] for key, g in zip(keys, each[0], strict=True)}
+                self._known[keys] = {key: g.unsqueeze(0) for key, g in zip(keys, each[0], strict=True)}
             else:
                 self._known[keys] = {key: torch.stack([g[i] for g in each]) for i, key in enumerate(keys)}
         return self._known[keys]

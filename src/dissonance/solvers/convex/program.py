@@ -28,8 +28,19 @@ from torch import Tensor
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
 from dissonance.problem import Component, Shape
-from dissonance.solvers.convex.fronts import Fronts, fronts
-from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Bools, Ints, Layout, Scopes, leaders, numbering
+from dissonance.solvers.convex.layout import (
+    HARD,
+    SOFT,
+    STRUCTURAL,
+    Bools,
+    Fronts,
+    Ints,
+    Layout,
+    Scopes,
+    fronts,
+    leaders,
+    numbering,
+)
 from dissonance.solvers.convex.room import Offsets, offsets
 from dissonance.solvers.convex.support import support
 
@@ -386,18 +397,3 @@ class Program:
     def take(self, some: slice) -> Program:
         """Some of the problems, on the same memory."""
         return Program(self.structure, Numbers(*(x[some] for x in self.numbers)))
-
-
-def point_of(
-    s: Structure, count: int, near: Sequence[tuple[Structure, Floats, Floats] | None]
-) -> tuple[Floats | None, npt.NDArray[np.bool_]]:
-    """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
-    old = [x[1] if x is not None and x[0] is s else None for x in near]
-    known = np.array([x is not None for x in old] if old else [False] * count)
-    if not known.any():
-        return None, known
-    start = np.zeros((count, s.flat_layout[1].point))
-    for k, x in enumerate(old):
-        if x is not None:
-            start[k] = x
-    return start, known

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dissonance.solvers.convex.fronts import Fronts
-from dissonance.solvers.convex.layout import Ints, Layout
+from dissonance.solvers.convex.layout import Fronts, Ints, Layout
 
 
 class Offsets(NamedTuple):

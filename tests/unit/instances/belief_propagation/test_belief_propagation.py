@@ -11,7 +11,7 @@ import torch
 
 from dissonance import PDG, Attention, DissonanceError, Focus, SizeError, Variable, full_control, inconsistency, lir
 from dissonance.bp import FactorGraph, belief_propagation
-from dissonance.solvers.tied import Tied
+from dissonance.instances.belief_propagation.tied import Tied
 from reference.belief_propagation import Textbook, brute_force, same
 from reference.belief_runs import EVERY, LOOPY, ROUNDING, check_steps, named, random_tables
 

@@ -12,7 +12,7 @@ from conftest import shared_json
 from dissonance import inconsistency
 from dissonance.bp import FactorGraph, belief_propagation
 from dissonance.instances.belief_propagation.instance import message_pdg
-from dissonance.solvers.tied import Tied
+from dissonance.instances.belief_propagation.tied import Tied
 from reference.belief_propagation import same
 from reference.belief_runs import EVERY, named
 

@@ -13,7 +13,7 @@ from dissonance import PDG, Arc, Attention
 from dissonance.distributions.tree import single
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import dense, elimination, interior, steps
-from dissonance.solvers.convex.fronts import WIDE
+from dissonance.solvers.convex.layout import WIDE
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import Work
 from strategies import Style, random_case

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dissonance import dropped
 from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistency
 from dissonance.pdg import PDG, Arc
 from dissonance.problem import Component
 from dissonance.scores import most_saved
-from dissonance.solvers import dropped
 from dissonance.variables import Variable
 from strategies import MIXED, NASTY, SOFT, STRUCTURED, Style, random_case, random_joint
 
