@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from . import instances as instances
     from . import io as io
     from . import refocus as refocus
+    from . import reporting as reporting
     from . import runs as runs
     from . import scores as scores
     from . import solvers as solvers

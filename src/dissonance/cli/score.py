@@ -13,7 +13,7 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import json_number, log, progress, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency
@@ -57,6 +57,7 @@ class Unit(StrEnum):
 def score(
     models: Models,
     gamma: Gamma = None,
+    pseudocount: Pseudocount = None,
     trust: Trust = None,
     attend: Attend = None,
     without: Without = None,
@@ -81,7 +82,7 @@ def score(
     from dissonance.inconsistency import inconsistency
     from dissonance.verdict import verdict
 
-    sources = read(models, gamma, trust, attend, without)
+    sources = read(models, gamma, pseudocount, trust, attend, without)
     pdg, attention = sources.pdg, sources.focus.attention
     with torch.no_grad(), progress("who is to blame") as shown:
         began = time.perf_counter()

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from dissonance.cli.output import console, shown
+from dissonance.cli.output import Column, console, grid, shown
 
 if TYPE_CHECKING:
     from dissonance.cli.score import Marginals, Scored, Unit
@@ -27,7 +27,7 @@ def show(scored: Scored, unit: Unit, seconds: float) -> None:
     out, result = console(), scored.result
     out.print(_headline(result, unit))
     out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
-    if math.isfinite(result.upper):
+    if result.upper > -math.inf:
         out.print(shown(scored.verdict))
     if scored.rows:
         out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, scored.rows, unit))
@@ -40,17 +40,15 @@ def show(scored: Scored, unit: Unit, seconds: float) -> None:
 
 def _where(cells: list[CellRow], unit: Unit) -> Table:
     """What each arc claims, what the compromise makes of it, and what that costs."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("arc", style="bold", overflow="fold")
-    table.add_column("cell", overflow="fold")
-    for title in ("claimed", "reconciled", "contribution"):
-        table.add_column(title, justify="right", no_wrap=True)
+    columns = [Column("arc", number=False), Column("cell", number=False)]
+    columns += [Column("claimed"), Column("reconciled"), Column("contribution", needed=False)]
+    rows: list[list[Text | str]] = []
     for c in cells:
         value, given = (", ".join(f"{n}={x}" for n, x in part.items()) for part in (c.value, c.given))
         cell = f"{value} | {given}" if given else value
         cost = _shown(c.contribution, unit, digits=4)
-        table.add_row(shown(c.arc), shown(cell), f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost)
-    return table
+        rows.append([shown(c.arc), shown(cell), f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost])
+    return grid(columns, rows, console())
 
 
 def _headline(result: Inconsistency, unit: Unit) -> Text:
@@ -58,8 +56,8 @@ def _headline(result: Inconsistency, unit: Unit) -> Text:
     if math.isfinite(result.upper):
         return line.append(f" {unit}").append("" if result.converged else "   (NOT converged)", style="red")
     nothing = "a disbelieved arc rules something out, or nothing bounds a Euclidean variable"
-    why = "some beliefs contradict each other outright" if result.upper > 0 else nothing
-    return line.append(f" ({why}: there is no best compromise)", style="not bold")
+    why = "" if result.upper > 0 else f"{nothing}: "
+    return line.append(f" ({why}there is no best compromise)", style="not bold")
 
 
 def _bounds(result: Inconsistency, unit: Unit) -> str:
@@ -72,16 +70,16 @@ def _bounds(result: Inconsistency, unit: Unit) -> str:
 
 def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
     """The arcs, the most to blame first."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("arc", style="bold", overflow="fold")
-    table.add_column("belief", overflow="fold")
-    for title in ("beta", "divergence", "contribution", "saved if dropped"):
-        table.add_column(title, justify="right")
+    columns = [Column("arc", number=False), Column("belief", number=False, needed=False)]
+    columns += [Column("beta", needed=False), Column("divergence", needed=False)]
+    columns += [Column("contribution"), Column("saved if dropped", needed=False)]
     ranked = sorted(rows, key=_blameworthiness, reverse=True)
+    lines: list[list[Text | str]] = []
     for r in ranked[:MAX_ARCS]:
         saved = math.nan if r.saved_if_dropped is None else r.saved_if_dropped
         cost = (_shown(x, unit, digits=4) for x in (r.divergence, r.contribution, saved))
-        table.add_row(shown(r.name), shown(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost)
+        lines.append([shown(r.name), shown(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost])
+    table = grid(columns, lines, console())
     _count(table, len(ranked) - MAX_ARCS, "arc")
     return table
 

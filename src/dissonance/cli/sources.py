@@ -41,9 +41,16 @@ Without = Annotated[
 ]
 
 
+Pseudocount = Annotated[
+    float | None,
+    typer.Option(help="Added to every count of a table of counts, so that nothing is impossible.", metavar="X", min=0),
+]
+
+
 def read(
     models: Sequence[str],
     gamma: float | None = None,
+    pseudocount: float | None = None,
     trust: Sequence[str] | None = None,
     attend: Sequence[str] | None = None,
     without: Sequence[str] | None = None,
@@ -51,7 +58,8 @@ def read(
     """The beliefs of all files, attended as the options say."""
     from dissonance.io.sources import load_sources
 
-    return attended(load_sources(models, gamma=gamma), trust, attend, without)
+    found = load_sources(models, gamma=gamma)
+    return attended(found if pseudocount is None else found.smoothed(pseudocount), trust, attend, without)
 
 
 def attended(
