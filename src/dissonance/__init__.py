@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dissonance.variables import Variable as Variable
 
     from . import bp as bp
+    from . import chance as chance
     from . import cpds as cpds
     from . import distributions as distributions
     from . import drawing as drawing
@@ -81,5 +82,6 @@ above.homes.update(
     framed="dissonance.io.frames",
     rows_framed="dissonance.io.frames",
     verdict="dissonance.verdict",
+    chance="dissonance.chance",
 )
 lazily(__name__)
