@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
+from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arc_names, arcs, one_of
 from dissonance.cli.output import (
     Column,
     InterruptedRunError,
@@ -24,7 +24,7 @@ from dissonance.cli.output import (
     shown,
     write_json,
 )
-from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, attended, read, weights
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, attended, matching, read, weights
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -75,6 +75,22 @@ def resolve(
             autocompletion=arcs,
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Arcs, or sources, that stay as they are: a name or a pattern, as 'census*'. May be given often.",
+            metavar="PATTERN",
+            autocompletion=arc_names,
+        ),
+    ] = None,
+    move: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The only arcs, or sources, that may move: a name or a pattern. May be given often.",
+            metavar="PATTERN",
+            autocompletion=arc_names,
+        ),
+    ] = None,
     gamma: Gamma = None,
     pseudocount: Pseudocount = None,
     trust: Trust = None,
@@ -91,7 +107,7 @@ def resolve(
 ) -> None:
     """Resolve the inconsistency of MODEL, one file or several: write it with the beliefs moved, and say what moved.
 
-    The control values of the file say which arcs may move; if it has none and --control is not given, all may.
+    The control values of the file say which arcs may move; if it has none and no option says so, all may.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.cli.resolved import Destination
@@ -108,7 +124,7 @@ def resolve(
         _check_plot(plot)
     given = read(models, gamma, pseudocount)
     pdg = given.pdg.learnable()
-    focus = _focus(attended(given, trust, attend, without), control or ())
+    focus = _focus(attended(given, trust, attend, without), control or (), keep or (), move or ())
     place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
@@ -162,14 +178,23 @@ def _check_plot(path: Path) -> None:
         raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
 
 
-def _focus(given: Sources, control: Sequence[str]) -> Focus:
+def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:
     """The base focus of the run: the files' with what the command line says."""
+    from dissonance.errors import DissonanceError
     from dissonance.focus import Control, Focus
 
-    chi = dict(given.focus.control.chi) | weights("control", control, given.pdg)
-    if not chi:
+    said = weights("control", control, given.pdg)
+    chi = dict(given.focus.control.chi) | said
+    kept, moved = matching("keep", keep, given), matching("move", move, given)
+    if both := kept & (moved | {n for n, x in said.items() if x > 0}):
+        raise DissonanceError(f"--keep: {min(both)!r} is to move as well.")
+    if not chi and not moved:
         chi = {a.name: 1.0 for a in given.pdg.arcs}
-    return Focus(given.focus.attention, Control(chi))
+    if moved:
+        if odd := {n for n, x in said.items() if x > 0} - moved:
+            raise DissonanceError(f"--control {min(odd)}: only {', '.join(move)} may move.")
+        chi = {a.name: chi.get(a.name, 1.0) for a in given.pdg.arcs if a.name in moved}
+    return Focus(given.focus.attention, Control({n: x for n, x in chi.items() if n.partition(".")[0] not in kept}))
 
 
 def _log_step(done: int, traces: Sequence[Trace]) -> None:

@@ -12,6 +12,9 @@ from rich.text import Text
 from dissonance.cli.output import Column, console, grid, shown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dissonance.chance import Chance
     from dissonance.cli.score import Marginals, Scored, Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.pdg import Arc
@@ -31,11 +34,37 @@ def show(scored: Scored, unit: Unit, seconds: float) -> None:
         out.print(shown(scored.verdict))
     if scored.rows:
         out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, scored.rows, unit))
+    if scored.chance is not None:
+        _is_it_chance(out, scored.chance, unit)
     costly = [c for c in scored.cells if c.contribution > 1e-9]
     if costly:
         out.print(_heading("Where", f"the cells that cost most, in {unit}"), _where(costly, unit))
     if scored.marginals:
         out.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, scored.marginals))
+
+
+def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
+    """The p-value in words, and intervals for blame."""
+    out.print(_heading("Is it more than chance?", found.method))
+    out.print(shown(found.sentence))
+    degrees = "" if found.degrees is None else f", {found.degrees} degree{'s' * (found.degrees != 1)} of freedom"
+    each = [("asymptotic", found.asymptotic), ("bootstrap", found.bootstrap)]
+    listed = ", ".join(f"{name} p = {p:.3g}" for name, p in each if p is not None)
+    out.print(Text(f"twice the inconsistency of the samples: {found.statistic:.5g}{degrees}; {listed}"))
+    for reason in found.unmet:
+        out.print(shown(f"the asymptotic p-value is not relied on: {reason}"))
+    if found.left_out:
+        out.print(shown(f"no samples, and left out of this: {', '.join(found.left_out)}"))
+    if not found.blame:
+        return
+    columns = [Column("sample", number=False), Column("contribution"), Column(f"{100 * found.confidence:g} % interval")]
+    columns += [Column("by chance", needed=False), Column("most to blame", needed=False)]
+    rows: list[list[Text | str]] = []
+    for b in found.blame:
+        numbers = (_shown(x, unit, digits=4) for x in (b.contribution, b.low, b.high, b.by_chance))
+        mine, low, high, usual = numbers
+        rows.append([shown(b.name), mine, f"{low} to {high}", usual, f"{b.most:.1%}"])
+    out.print(grid(columns, rows, out))
 
 
 def _where(cells: list[CellRow], unit: Unit) -> Table:

@@ -83,6 +83,23 @@ def attended(
     return replace(found, focus=replace(found.focus, attention=attention))
 
 
+def matching(option: str, patterns: Sequence[str], found: Sources) -> set[str]:
+    """The arcs that are named by patterns, by their own names or by those of their sources."""
+    from fnmatch import fnmatchcase
+
+    from dissonance.errors import DissonanceError, suggest
+
+    arcs: set[str] = set()
+    for pattern in patterns:
+        mine = {a.name for a in found.pdg.arcs if fnmatchcase(a.name, pattern)}
+        mine |= {n for source, names in found.arcs.items() if fnmatchcase(source, pattern) for n in names}
+        if not mine:
+            known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
+            raise DissonanceError(f"--{option} {pattern}: no arc or source of that name.{suggest(pattern, known)}")
+        arcs |= mine
+    return arcs
+
+
 def weights(option: str, words: Sequence[str], known: Container[str], what: str = "ARC") -> dict[str, float]:
     """NAME=NUMBER of an option that may be given often; the names must be known."""
     from dissonance.errors import DissonanceError, suggest
