@@ -214,9 +214,13 @@ def _solved(samples: Samples) -> Inconsistency:
 def _intervals(
     names: Sequence[str], mine: Floats, spread: Floats, by_chance: Floats, confidence: float
 ) -> tuple[BlameInterval, ...]:
-    """Basic bootstrap intervals: replicates are as far from what was found as that is from the truth."""
-    edge = (1 - confidence) / 2
-    low, high = (np.maximum(0.0, 2 * mine - np.quantile(spread, q, axis=0)) for q in (1 - edge, edge))
+    """Basic bootstrap intervals of the root: replicates are as far from what was found as that is from the truth.
+
+    A divergence is about the square of a distance, whose noise does not grow with it.
+    """
+    edge, roots = (1 - confidence) / 2, np.sqrt(spread)
+    ends = (2 * np.sqrt(mine) - np.quantile(roots, q, axis=0) for q in (1 - edge, edge))
+    low, high = (np.maximum(0.0, end) ** 2 for end in ends)
     most = np.bincount(spread.argmax(1), minlength=len(names)) / len(spread)
     numbers = np.stack([mine, low, high, by_chance, most], 1).tolist()
     return tuple(BlameInterval(n, *x) for n, x in zip(names, numbers, strict=True))
