@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dissonance.variables import Variable as Variable
 
     from . import bp as bp
+    from . import chance as chance
     from . import cpds as cpds
     from . import distributions as distributions
     from . import drawing as drawing
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from . import instances as instances
     from . import io as io
     from . import refocus as refocus
+    from . import reporting as reporting
     from . import runs as runs
     from . import scores as scores
     from . import solvers as solvers
@@ -80,5 +82,6 @@ above.homes.update(
     framed="dissonance.io.frames",
     rows_framed="dissonance.io.frames",
     verdict="dissonance.verdict",
+    chance="dissonance.chance",
 )
 lazily(__name__)

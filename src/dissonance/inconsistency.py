@@ -256,6 +256,10 @@ class Inconsistency:
         """Who disagrees most, about what, in a sentence."""
         return ask("verdict", self)
 
+    def chance(self, **options: Any) -> Any:
+        """Whether the conflict of samples is more than chance: `dissonance.chance.chance`, which has the options."""
+        return ask("chance", self, **options)
+
     def query(self, given: Mapping[str, Hashable] | Sequence[Mapping[str, Hashable]] | None = None) -> Posterior:
         """The compromise mu* given evidence {variable: label}: the posterior of every finite variable."""
         return posterior(self.mu, given)

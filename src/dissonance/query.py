@@ -10,6 +10,7 @@ junction tree is made; other evidence multiplies tables by 0 and 1.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,19 +20,22 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.cpds import Factor
 from dissonance.distributions import CliqueTree, Distribution
 from dissonance.distributions.factors import Factors, LogFactor
 from dissonance.distributions.levels import Index, intp, walk
 from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, Messages, Which
 from dissonance.distributions.product import Product
 from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
-from dissonance.errors import DissonanceError, SizeError, suggest
+from dissonance.errors import DissonanceError, SizeError, suggest, visible
 from dissonance.pdg import PDG, Arc, Theta
 from dissonance.problem import BUDGET
 from dissonance.variables import Variable, cells, shape
 
 Evidence = Mapping[str, Hashable]
 State = dict[str, Hashable]
+
+log = logging.getLogger("dissonance")
 
 UNSEEN = object()
 
@@ -43,6 +47,9 @@ SET_BYTES = 48
 
 MERGED = 64
 """Clusters are merged up to this many cells: for less, a message costs more than it saves."""
+
+SHOWN = 8
+"""How many variables, and how many values of each, are printed."""
 
 CELLS_AT_ONCE = 2**21
 """Cells worked on at one time on a CPU: further evidence sets wait, so that memory is reused instead of allocated."""
@@ -63,7 +70,25 @@ def query(
     evidence = {} if evidence is None else evidence
     sets = [evidence] if isinstance(evidence, Mapping) else evidence
     shared = [n for n in sets[0] if all(n in e for e in sets)] if sets else []
+    if (twice := _spoken_of_twice(pdg)) is not None:
+        log.warning(
+            "%s and %s both speak of %s: a query multiplies them, which counts as two pieces of evidence. "
+            "inconsistency(pdg).query(...) asks the best compromise.",
+            *twice,
+        )
     return Queries(pdg, shared, theta=theta, budget=budget, device=device)(evidence)
+
+
+def _spoken_of_twice(pdg: PDG) -> tuple[str, str, str] | None:
+    """Two arcs with a target in common, and the target; None if there are none, or if the arcs are factors."""
+    said_by: dict[str, str] = {}
+    for arc in pdg.arcs:
+        if isinstance(arc.cpd, Factor):
+            continue
+        for target in arc.target_names:
+            if (other := said_by.setdefault(target, arc.name)) != arc.name:
+                return other, arc.name, target
+    return None
 
 
 def posterior(
@@ -124,8 +149,14 @@ class Posterior:
         return value, states if value.dim() else states[0]
 
     def __repr__(self) -> str:
-        sets = f"{len(self.log_partition)} evidence sets" if self.log_partition.dim() else "one evidence set"
-        return f"Posterior({len(self.marginals)} variables, {sets})"
+        count = len(self.marginals)
+        if self.log_partition.dim():
+            return f"Posterior({count} variables, {len(self.log_partition)} evidence sets)"
+        lines = [f"Posterior({count} variables, log-probability of the evidence {float(self.log_partition):.6g})"]
+        for name in list(self.variables)[:SHOWN]:
+            values = [f"{label} {p:.4f}" for label, p in list(self[name].items())[:SHOWN]]
+            lines.append(f"  {name}: {', '.join(values)}{', ...' * (self.variables[name].size > SHOWN)}")
+        return "\n".join(map(visible, lines + [f"  ... {count - SHOWN} more"] * (count > SHOWN)))
 
 
 class Queries:

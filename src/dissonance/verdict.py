@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 
+import torch
+
 from dissonance.errors import DissonanceError
 from dissonance.inconsistency import BlameRow, Inconsistency, inconsistency
-from dissonance.pdg import Arc
+from dissonance.pdg import Arc, Theta
 from dissonance.scores import CellRow, cell_rows
 
 MOST_ARCS = 100
@@ -29,7 +31,7 @@ def verdict(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> st
     if result.upper <= NOTHING:
         return "Nobody disagrees: the beliefs fit together."
     if result.upper == math.inf:
-        return "Some beliefs contradict each other outright: one says impossible what another says happens."
+        return contradiction(result, rows)
     known = result.by_arc(saved=len(result.pdg) <= MOST_ARCS) if rows is None else rows
     blamed = sorted((r for r in known if _blame(r) > NOTHING), key=lambda r: -r.contribution)
     if not blamed:
@@ -50,6 +52,28 @@ def verdict(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> st
     return f"{listed} do not fit together, and {effect}; {tied[0]} is furthest off{details}."
 
 
+def contradiction(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> str:
+    """Which zeros of tables contradict each other outright, and what to do. `rows`: as for `verdict`.
+
+    Those without which the rest would fit; if there is no such arc, of all arcs that are attended.
+    """
+    known = result.by_arc(saved=len(result.pdg) <= MOST_ARCS) if rows is None else rows
+    enough = {r.name for r in known if r.saved_if_dropped == math.inf}
+    weights = result.attention.beta
+    zeros: list[str] = []
+    for arc in result.pdg.arcs:
+        if weights.get(arc.name, 0.0) > 0 and arc.has_table and (not enough or arc.name in enough):
+            impossible = _impossible(arc, result.theta)
+            if impossible:
+                more = f" and {len(impossible) - 1} more" if len(impossible) > 1 else ""
+                zeros.append(f"{arc.name} gives {impossible[0]}{more} probability 0")
+    listed = "; ".join(zeros[:4]) + (f"; and {len(zeros) - 4} more" if len(zeros) > 4 else "")
+    return (
+        f"Some beliefs contradict each other outright{': ' if listed else ''}{listed}. Where a zero only means that it "
+        "was not seen, give counts and a pseudocount; else leave out what is wrong."
+    )
+
+
 def _blame(row: BlameRow) -> float:
     """What leaving the arc out would save, if that is known; else what it contributes."""
     found = row.contribution if row.saved_if_dropped is None else row.saved_if_dropped
@@ -57,8 +81,21 @@ def _blame(row: BlameRow) -> float:
 
 
 def _claim(who: str, cell: CellRow) -> str:
-    given = f" given {_said(cell.given)}" if cell.given else ""
-    return f"{who} says {_said(cell.value)}{given} {_percent(cell.claimed)}"
+    return f"{who} says {_event(cell.value, cell.given)} {_percent(cell.claimed)}"
+
+
+def _impossible(arc: Arc, theta: Theta | None) -> list[str]:
+    """The cells to which an arc gives probability 0."""
+    found: list[str] = []
+    for at in torch.nonzero(arc.log_table(theta).detach() == -math.inf).tolist():
+        named = {v.name: v.finite.labels[i] for v, i in zip(arc.scope, at, strict=True)}
+        given = {n: named.pop(n) for n in arc.source_names}
+        found.append(_event(named, given))
+    return found
+
+
+def _event(value: Mapping[str, Hashable], given: Mapping[str, Hashable]) -> str:
+    return _said(value) + (f" given {_said(given)}" if given else "")
 
 
 def _furthest(result: Inconsistency, arc: Arc) -> tuple[CellRow | None, float]:

@@ -17,13 +17,13 @@ import typer
 
 from dissonance import __version__
 from dissonance.cli import coherence, convert, doctor, draw, query, report, resolve, score, study
-from dissonance.cli.output import InterruptedRunError, log, messages, say
+from dissonance.cli.output import InterruptedRunError, UnresolvedError, log, messages, say
 from dissonance.errors import DissonanceError, visible
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"max_content_width": 120},
+    context_settings={"max_content_width": 120, "help_option_names": ["-h", "--help"]},
 )
 app.command()(score.score)
 app.command(short_help="Move the beliefs until they fit together, and save them.")(resolve.resolve)
@@ -114,7 +114,13 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone; do not fail again at exit
         return 1
+    except UnresolvedError as failed:
+        say(str(failed))
+        return 1
     except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # what can be asked, as --help shows it
+            sys.stderr.write(f"{error}\n")
+            return 2
         if debug:
             sys.stderr.write("\n".join(map(visible, traceback.format_exc().split("\n"))))
         message, status = _verdict(error)

@@ -11,14 +11,16 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from dissonance.errors import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 WIDTH = 120
@@ -29,6 +31,10 @@ log = logging.getLogger("dissonance")
 
 class InterruptedRunError(Exception):
     """Ctrl-C stopped a command that can go on later; the message says how."""
+
+
+class UnresolvedError(Exception):
+    """The command was understood and did what it could, which was nothing; the message says why."""
 
 
 class _Messages(logging.Handler):
@@ -87,6 +93,37 @@ def shown(text: str) -> Text:
     from rich.text import Text
 
     return Text(visible(text))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: numbers are never cut; what can be done without is left out where it would not fit."""
+
+    title: str
+    number: bool = True
+    needed: bool = True
+
+
+def grid(columns: Sequence[Column], rows: Sequence[Sequence[Text | str]], to: Console) -> Table:
+    """A table that fits a console: the first column is bold; the last column that is not needed goes first."""
+    from rich import box
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    kept = list(range(len(columns)))
+    while True:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+        for i in kept:
+            c = columns[i]
+            style = "bold" if i == 0 else None
+            justify = "right" if c.number else "left"
+            table.add_column(c.title, style=style, justify=justify, no_wrap=c.number, overflow="fold")
+        for row in rows:
+            table.add_row(*(row[i] for i in kept))
+        spare = [i for i in kept if not columns[i].needed]
+        if not spare or Measurement.get(to, to.options.update(max_width=10_000), table).minimum <= to.width:
+            return table
+        kept.remove(spare[-1])
 
 
 def _coloured(stream: TextIO) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import console, shown, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -28,6 +28,7 @@ def ask_compromise(
         list[str] | None, typer.Option(help="The variables to ask about (all by default).", metavar="VARIABLE")
     ] = None,
     gamma: Gamma = None,
+    pseudocount: Pseudocount = None,
     trust: Trust = None,
     attend: Attend = None,
     without: Without = None,
@@ -45,7 +46,7 @@ def ask_compromise(
     from dissonance.inconsistency import inconsistency
 
     began = time.perf_counter()
-    sources = read(models, gamma, trust, attend, without)
+    sources = read(models, gamma, pseudocount, trust, attend, without)
     evidence = observed(sources.pdg, given or ())
     asked = [sources.pdg.variable(n).name for n in of or ()] or [v.name for v in sources.pdg.variables if v.is_finite]
     with torch.no_grad():

@@ -13,7 +13,7 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import console, shown, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
 
 
 def report_on(
@@ -21,6 +21,7 @@ def report_on(
     out: Annotated[Path, typer.Option(help="Where the report goes: a name that ends in .html or .md.", metavar="FILE")],
     title: Annotated[str, typer.Option(help="The title of the report.", metavar="TEXT")] = "",
     gamma: Gamma = None,
+    pseudocount: Pseudocount = None,
     trust: Trust = None,
     attend: Attend = None,
     without: Without = None,
@@ -44,7 +45,7 @@ def report_on(
 
     began = time.perf_counter()
     check_suffix(out)
-    sources = read(models, gamma, trust, attend, without)
+    sources = read(models, gamma, pseudocount, trust, attend, without)
     with torch.no_grad():
         result = inconsistency(sources.pdg, sources.focus.attention, solver=solver)
     heading = title or f"Do {_listed(list(sources.arcs))} fit together?"

@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
-from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, attended, read, weights
+from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arc_names, arcs, one_of
+from dissonance.cli.output import (
+    Column,
+    InterruptedRunError,
+    UnresolvedError,
+    console,
+    grid,
+    json_number,
+    log,
+    progress,
+    shown,
+    write_json,
+)
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, attended, matching, read, weights
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -64,7 +75,24 @@ def resolve(
             autocompletion=arcs,
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Arcs, or sources, that stay as they are: a name or a pattern, as 'census*'. May be given often.",
+            metavar="PATTERN",
+            autocompletion=arc_names,
+        ),
+    ] = None,
+    move: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The only arcs, or sources, that may move: a name or a pattern. May be given often.",
+            metavar="PATTERN",
+            autocompletion=arc_names,
+        ),
+    ] = None,
     gamma: Gamma = None,
+    pseudocount: Pseudocount = None,
     trust: Trust = None,
     attend: Attend = None,
     without: Without = None,
@@ -79,22 +107,24 @@ def resolve(
 ) -> None:
     """Resolve the inconsistency of MODEL, one file or several: write it with the beliefs moved, and say what moved.
 
-    The control values of the file say which arcs may move; if it has none and --control is not given, all may.
+    The control values of the file say which arcs may move; if it has none and no option says so, all may.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.cli.resolved import Destination
+    from dissonance.inconsistency import inconsistency
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
     from dissonance.lir import lir
     from dissonance.lir.moved import moved_rows, restored
+    from dissonance.verdict import contradiction
 
     began = time.perf_counter()
     place = Destination.of(out, models)
     if plot is not None:
         _check_plot(plot)
-    given = read(models, gamma)
+    given = read(models, gamma, pseudocount)
     pdg = given.pdg.learnable()
-    focus = _focus(attended(given, trust, attend, without), control or ())
+    focus = _focus(attended(given, trust, attend, without), control or (), keep or (), move or ())
     place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
@@ -118,6 +148,10 @@ def resolve(
             run.trace.save(trace)
         if run.interrupted:
             raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
+        if run.after.upper == math.inf:
+            remove(checkpoint)
+            still = inconsistency(run.pdg, focus.attention, solver=solver)
+            raise UnresolvedError(f"nothing was written: {contradiction(still)}")
         after = restored(given.pdg, run.pdg)
         place.save(given, after)
         remove(checkpoint)
@@ -144,14 +178,23 @@ def _check_plot(path: Path) -> None:
         raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
 
 
-def _focus(given: Sources, control: Sequence[str]) -> Focus:
+def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:
     """The base focus of the run: the files' with what the command line says."""
+    from dissonance.errors import DissonanceError
     from dissonance.focus import Control, Focus
 
-    chi = dict(given.focus.control.chi) | weights("control", control, given.pdg)
-    if not chi:
+    said = weights("control", control, given.pdg)
+    chi = dict(given.focus.control.chi) | said
+    kept, moved = matching("keep", keep, given), matching("move", move, given)
+    if both := kept & (moved | {n for n, x in said.items() if x > 0}):
+        raise DissonanceError(f"--keep: {min(both)!r} is to move as well.")
+    if not chi and not moved:
         chi = {a.name: 1.0 for a in given.pdg.arcs}
-    return Focus(given.focus.attention, Control(chi))
+    if moved:
+        if odd := {n for n, x in said.items() if x > 0} - moved:
+            raise DissonanceError(f"--control {min(odd)}: only {', '.join(move)} may move.")
+        chi = {a.name: chi.get(a.name, 1.0) for a in given.pdg.arcs if a.name in moved}
+    return Focus(given.focus.attention, Control({n: x for n, x in chi.items() if n.partition(".")[0] not in kept}))
 
 
 def _log_step(done: int, traces: Sequence[Trace]) -> None:
@@ -187,8 +230,6 @@ def _record(run: Run, out: str, seconds: float) -> dict[str, object]:
 
 def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:
     """Print what was resolved, and which beliefs moved for it."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     to = console()
@@ -196,14 +237,13 @@ def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:
     to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
     how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, {run.steps} steps, {seconds:.3g} s"
     to.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("arc", style="bold", overflow="fold")
-    table.add_column("given", overflow="fold")
-    table.add_column("was -> is", overflow="fold")
-    table.add_column("moved by", justify="right", no_wrap=True)
+    columns = [Column("arc", number=False), Column("given", number=False, needed=any(m.given for m in moves))]
+    columns += [Column("was -> is", number=False), Column("moved by", needed=False)]
+    rows: list[list[Text | str]] = []
     for m in moves[:MAX_ROWS]:
         changes = ", ".join(f"{label} {old:.4g} -> {new:.4g}" for label, old, new in m.changes)
-        table.add_row(shown(m.arc), shown(m.given_text), shown(changes), f"{m.distance:.4f}")
+        rows.append([shown(m.arc), shown(m.given_text), shown(changes), f"{m.distance:.4f}"])
+    table = grid(columns, rows, to)
     if len(moves) > MAX_ROWS:
         table.caption = f"{len(moves) - MAX_ROWS} more rows not shown; --json has them all"
     if moves:

@@ -17,11 +17,14 @@ from dissonance.pdg import PDG, Arc
 
 @dataclass(frozen=True)
 class Destination:
-    """One file for all beliefs; or a folder, with a file of its own for every source, in the format it came in."""
+    """One file for all beliefs; or a folder, with a file of its own for every source, in the format it came in.
+
+    The file of a source in which nothing moved is a copy, byte for byte.
+    """
 
     out: Path
-    names: Mapping[str, str] | None
-    """By source, the name of its file in the folder; None if `out` is a file."""
+    origins: Mapping[str, Path] | None
+    """By source, the file it came from; None if `out` is a file."""
 
     @classmethod
     def of(cls, out: str, models: Sequence[str]) -> Destination:
@@ -37,7 +40,7 @@ class Destination:
             for m in models:
                 if (path / Path(m).name).resolve() == Path(m).resolve():
                     raise DissonanceError(f"--out {out}: would write over {m}; give another folder.")
-            return cls(path, {source_name(m): Path(m).name for m in models})
+            return cls(path, {source_name(m): Path(m) for m in models})
         if not path.name or path.is_dir():
             raise DissonanceError(f"--out {out}: expected a file, found a folder. A folder's name ends in /.")
         return cls(path, None)
@@ -48,24 +51,25 @@ class Destination:
 
     def encode(self, given: Sources, pdg: PDG) -> dict[Path, bytes]:
         """What would be written; an error if a format cannot hold it."""
-        if self.names is None:
+        if self.origins is None:
             return {self.out: encode(self.out, pdg, given.focus)}
         found: dict[Path, bytes] = {}
-        for source, name in self.names.items():
-            path = self.out / name
-            found[path] = encode(path, *_part(given, pdg, source))
+        for source, origin in self.origins.items():
+            path = self.out / origin.name
+            still = all(pdg[n] is given.pdg[n] for n in given.arcs[source])
+            found[path] = files.read(origin)[0] if still else encode(path, *_part(given, pdg, source, path))
         return found
 
     def save(self, given: Sources, pdg: PDG) -> None:
         """Write the resolved beliefs."""
         content = self.encode(given, pdg)
-        if self.names is not None:
+        if self.origins is not None:
             self.out.mkdir(parents=True, exist_ok=True)
         for path, data in content.items():
             files.write(path, data)
 
 
-def _part(given: Sources, pdg: PDG, source: str) -> tuple[PDG, Focus]:
+def _part(given: Sources, pdg: PDG, source: str, path: Path) -> tuple[PDG, Focus]:
     """The beliefs of one source, under the names and weights of its own file; a table alone has no weights."""
     arcs: list[Arc] = []
     beta: dict[str, float] = {}
@@ -75,8 +79,7 @@ def _part(given: Sources, pdg: PDG, source: str) -> tuple[PDG, Focus]:
     for name in given.arcs[source]:
         own, arc = name.removeprefix(f"{source}/"), pdg[name]
         arcs.append(Arc(own, arc.sources, arc.targets, arc.cpd))
-        table = own == source and len(given.arcs[source]) == 1
-        beta[own] = 1.0 if table else attention.beta.get(name, 0.0)
+        beta[own] = 1.0 if ".csv" in path.name.lower() else attention.beta.get(name, 0.0)
         alpha[own] = attention.alpha.get(name, 0.0)
         if name in control.chi:
             chi[own] = control.chi[name]

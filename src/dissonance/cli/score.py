@@ -13,9 +13,10 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import json_number, log, progress, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
 
 if TYPE_CHECKING:
+    from dissonance.chance import Chance
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.scores import CellRow
     from dissonance.variables import Variable
@@ -33,13 +34,15 @@ TOP = 8
 
 @dataclass(frozen=True)
 class Scored:
-    """What `score` has to say: the result, blame by arc and by cell, the compromise, and the verdict."""
+    """What `score` has to say: the result, blame by arc and by cell, the compromise, the verdict, and if it was asked
+    for, whether it is chance."""
 
     result: Inconsistency
     rows: list[BlameRow]
     cells: list[CellRow]
     marginals: Marginals | None
     verdict: str
+    chance: Chance | None
 
 
 class Unit(StrEnum):
@@ -57,6 +60,7 @@ class Unit(StrEnum):
 def score(
     models: Models,
     gamma: Gamma = None,
+    pseudocount: Pseudocount = None,
     trust: Trust = None,
     attend: Attend = None,
     without: Without = None,
@@ -73,6 +77,15 @@ def score(
     top: Annotated[
         int, typer.Option(help="How many cells of tables to show, those that cost most first.", metavar="N", min=0)
     ] = TOP,
+    chance: Annotated[
+        int | None,
+        typer.Option(
+            help="Say whether samples (tables of counts) disagree by more than chance, from so many replicates; "
+            "1000 is a good number, 0 relies on large samples alone.",
+            metavar="REPLICATES",
+            min=0,
+        ),
+    ] = None,
 ) -> None:
     """Say how inconsistent the beliefs of MODEL are, of one file or of several, and which are to blame."""
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
@@ -81,7 +94,7 @@ def score(
     from dissonance.inconsistency import inconsistency
     from dissonance.verdict import verdict
 
-    sources = read(models, gamma, trust, attend, without)
+    sources = read(models, gamma, pseudocount, trust, attend, without)
     pdg, attention = sources.pdg, sources.focus.attention
     with torch.no_grad(), progress("who is to blame") as shown:
         began = time.perf_counter()
@@ -91,13 +104,23 @@ def score(
         best = marginals(result)
         cells = result.by_cell(top) if best is not None and top else []
         said = verdict(result, rows)
+    tested = None if chance is None else _tested(result, chance)
     _warn(result, unit)
     if as_json:
-        write_json(_record(result, rows, best, unit, seconds) | {"verdict": said, "cells": _cells(cells, unit)})
+        more = {"verdict": said, "cells": _cells(cells, unit)}
+        more |= {} if tested is None else {"chance": _chance(tested, unit)}
+        write_json(_record(result, rows, best, unit, seconds) | more)
     else:
         from dissonance.cli import scored
 
-        scored.show(Scored(result, rows, cells, best, said), unit, seconds)
+        scored.show(Scored(result, rows, cells, best, said, tested), unit, seconds)
+
+
+def _tested(result: Inconsistency, replicates: int) -> Chance:
+    from dissonance.chance import chance
+
+    with progress("is it chance") as shown:
+        return chance(result, replicates=replicates, progress=shown)
 
 
 def marginals(result: Inconsistency) -> Marginals | None:
@@ -147,6 +170,32 @@ def _record(
         ],
         "marginals": best,
         "seconds": seconds,
+    }
+
+
+def _chance(found: Chance, unit: Unit) -> dict[str, object]:
+    return {
+        "p_value": found.p_value,
+        "method": found.method,
+        "statistic": found.statistic,
+        "degrees": found.degrees,
+        "asymptotic": found.asymptotic,
+        "bootstrap": found.bootstrap,
+        "replicates": found.replicates,
+        "unmet": list(found.unmet),
+        "left_out": list(found.left_out),
+        "confidence": found.confidence,
+        "blame": [
+            {
+                "name": b.name,
+                "contribution": b.contribution / unit.size,
+                "low": b.low / unit.size,
+                "high": b.high / unit.size,
+                "by_chance": b.by_chance / unit.size,
+                "most": b.most,
+            }
+            for b in found.blame
+        ],
     }
 
 

@@ -9,9 +9,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from dissonance.cli.output import console, shown
+from dissonance.cli.output import Column, console, grid, shown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dissonance.chance import Chance
     from dissonance.cli.score import Marginals, Scored, Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.pdg import Arc
@@ -27,10 +30,12 @@ def show(scored: Scored, unit: Unit, seconds: float) -> None:
     out, result = console(), scored.result
     out.print(_headline(result, unit))
     out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
-    if math.isfinite(result.upper):
+    if result.upper > -math.inf:
         out.print(shown(scored.verdict))
     if scored.rows:
         out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, scored.rows, unit))
+    if scored.chance is not None:
+        _is_it_chance(out, scored.chance, unit)
     costly = [c for c in scored.cells if c.contribution > 1e-9]
     if costly:
         out.print(_heading("Where", f"the cells that cost most, in {unit}"), _where(costly, unit))
@@ -38,19 +43,41 @@ def show(scored: Scored, unit: Unit, seconds: float) -> None:
         out.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, scored.marginals))
 
 
+def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
+    """The p-value in words, and intervals for blame."""
+    out.print(_heading("Is it more than chance?", found.method))
+    out.print(shown(found.sentence))
+    degrees = "" if found.degrees is None else f", {found.degrees} degree{'s' * (found.degrees != 1)} of freedom"
+    each = [("asymptotic", found.asymptotic), ("bootstrap", found.bootstrap)]
+    listed = ", ".join(f"{name} p = {p:.3g}" for name, p in each if p is not None)
+    out.print(Text(f"twice the inconsistency of the samples: {found.statistic:.5g}{degrees}; {listed}"))
+    for reason in found.unmet:
+        out.print(shown(f"the asymptotic p-value is not relied on: {reason}"))
+    if found.left_out:
+        out.print(shown(f"no samples, and left out of this: {', '.join(found.left_out)}"))
+    if not found.blame:
+        return
+    columns = [Column("sample", number=False), Column("contribution"), Column(f"{100 * found.confidence:g} % interval")]
+    columns += [Column("by chance", needed=False), Column("most to blame", needed=False)]
+    rows: list[list[Text | str]] = []
+    for b in found.blame:
+        numbers = (_shown(x, unit, digits=4) for x in (b.contribution, b.low, b.high, b.by_chance))
+        mine, low, high, usual = numbers
+        rows.append([shown(b.name), mine, f"{low} to {high}", usual, f"{b.most:.1%}"])
+    out.print(grid(columns, rows, out))
+
+
 def _where(cells: list[CellRow], unit: Unit) -> Table:
     """What each arc claims, what the compromise makes of it, and what that costs."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("arc", style="bold", overflow="fold")
-    table.add_column("cell", overflow="fold")
-    for title in ("claimed", "reconciled", "contribution"):
-        table.add_column(title, justify="right", no_wrap=True)
+    columns = [Column("arc", number=False), Column("cell", number=False)]
+    columns += [Column("claimed"), Column("reconciled"), Column("contribution", needed=False)]
+    rows: list[list[Text | str]] = []
     for c in cells:
         value, given = (", ".join(f"{n}={x}" for n, x in part.items()) for part in (c.value, c.given))
         cell = f"{value} | {given}" if given else value
         cost = _shown(c.contribution, unit, digits=4)
-        table.add_row(shown(c.arc), shown(cell), f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost)
-    return table
+        rows.append([shown(c.arc), shown(cell), f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost])
+    return grid(columns, rows, console())
 
 
 def _headline(result: Inconsistency, unit: Unit) -> Text:
@@ -58,8 +85,8 @@ def _headline(result: Inconsistency, unit: Unit) -> Text:
     if math.isfinite(result.upper):
         return line.append(f" {unit}").append("" if result.converged else "   (NOT converged)", style="red")
     nothing = "a disbelieved arc rules something out, or nothing bounds a Euclidean variable"
-    why = "some beliefs contradict each other outright" if result.upper > 0 else nothing
-    return line.append(f" ({why}: there is no best compromise)", style="not bold")
+    why = "" if result.upper > 0 else f"{nothing}: "
+    return line.append(f" ({why}there is no best compromise)", style="not bold")
 
 
 def _bounds(result: Inconsistency, unit: Unit) -> str:
@@ -72,16 +99,16 @@ def _bounds(result: Inconsistency, unit: Unit) -> str:
 
 def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
     """The arcs, the most to blame first."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("arc", style="bold", overflow="fold")
-    table.add_column("belief", overflow="fold")
-    for title in ("beta", "divergence", "contribution", "saved if dropped"):
-        table.add_column(title, justify="right")
+    columns = [Column("arc", number=False), Column("belief", number=False, needed=False)]
+    columns += [Column("beta", needed=False), Column("divergence", needed=False)]
+    columns += [Column("contribution"), Column("saved if dropped", needed=False)]
     ranked = sorted(rows, key=_blameworthiness, reverse=True)
+    lines: list[list[Text | str]] = []
     for r in ranked[:MAX_ARCS]:
         saved = math.nan if r.saved_if_dropped is None else r.saved_if_dropped
         cost = (_shown(x, unit, digits=4) for x in (r.divergence, r.contribution, saved))
-        table.add_row(shown(r.name), shown(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost)
+        lines.append([shown(r.name), shown(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost])
+    table = grid(columns, lines, console())
     _count(table, len(ranked) - MAX_ARCS, "arc")
     return table
 

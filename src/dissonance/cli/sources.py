@@ -41,9 +41,16 @@ Without = Annotated[
 ]
 
 
+Pseudocount = Annotated[
+    float | None,
+    typer.Option(help="Added to every count of a table of counts, so that nothing is impossible.", metavar="X", min=0),
+]
+
+
 def read(
     models: Sequence[str],
     gamma: float | None = None,
+    pseudocount: float | None = None,
     trust: Sequence[str] | None = None,
     attend: Sequence[str] | None = None,
     without: Sequence[str] | None = None,
@@ -51,7 +58,8 @@ def read(
     """The beliefs of all files, attended as the options say."""
     from dissonance.io.sources import load_sources
 
-    return attended(load_sources(models, gamma=gamma), trust, attend, without)
+    found = load_sources(models, gamma=gamma)
+    return attended(found if pseudocount is None else found.smoothed(pseudocount), trust, attend, without)
 
 
 def attended(
@@ -73,6 +81,23 @@ def attended(
             raise DissonanceError(f"--without {name}: no source or arc of that name.{suggest(name, known)}")
         attention = attention.without(*found.arcs.get(name, (name,)))
     return replace(found, focus=replace(found.focus, attention=attention))
+
+
+def matching(option: str, patterns: Sequence[str], found: Sources) -> set[str]:
+    """The arcs that are named by patterns, by their own names or by those of their sources."""
+    from fnmatch import fnmatchcase
+
+    from dissonance.errors import DissonanceError, suggest
+
+    arcs: set[str] = set()
+    for pattern in patterns:
+        mine = {a.name for a in found.pdg.arcs if fnmatchcase(a.name, pattern)}
+        mine |= {n for source, names in found.arcs.items() if fnmatchcase(source, pattern) for n in names}
+        if not mine:
+            known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
+            raise DissonanceError(f"--{option} {pattern}: no arc or source of that name.{suggest(pattern, known)}")
+        arcs |= mine
+    return arcs
 
 
 def weights(option: str, words: Sequence[str], known: Container[str], what: str = "ARC") -> dict[str, float]:

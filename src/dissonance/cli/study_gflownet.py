@@ -95,8 +95,10 @@ def gflownet(
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.studies import figures
+    from dissonance.studies.folder import claimed
     from dissonance.studies.gflownet.folder import GflownetFolder, Machine
     from dissonance.studies.gflownet.publish import publish_gflownet
+    from dissonance.studies.gflownet.search import check_installed
 
     began = time.perf_counter()
     lists = {"losses": losses, "rewards": rewards, "clamps": clamps, "searched": searched, "seeds": seeds}
@@ -107,6 +109,8 @@ def gflownet(
     }  # fmt: skip
     given |= {k: v for k, v in numbers.items() if v is not None}
     settings = _settings(out, preset, given)
+    if claimed(out) is None:
+        check_installed()
     machine = Machine(_device(device), together, storage)
     folder = GflownetFolder(out, settings)
     with folder.alone():

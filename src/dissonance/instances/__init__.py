@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from dissonance.instances.game import game as game
     from dissonance.instances.gan import Adversaries as Adversaries
     from dissonance.instances.gan import gan as gan
+    from dissonance.instances.likeliest import Likeliest as Likeliest
+    from dissonance.instances.likeliest import likeliest as likeliest
+    from dissonance.instances.pools import Pool as Pool
+    from dissonance.instances.pools import linear_pool as linear_pool
+    from dissonance.instances.pools import log_pool as log_pool
+    from dissonance.instances.pools import pooled_counts as pooled_counts
+    from dissonance.instances.raking import Raked as Raked
+    from dissonance.instances.raking import rake as rake
+    from dissonance.instances.raking import raking as raking
     from dissonance.instances.self_attention import SelfAttention as SelfAttention
     from dissonance.instances.transformer import LayerArcs as LayerArcs
     from dissonance.instances.transformer import transformer as transformer

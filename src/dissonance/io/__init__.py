@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dissonance.io.graphs import to_networkx as to_networkx
     from dissonance.io.pgmpy_objects import from_pgmpy as from_pgmpy
     from dissonance.io.pgmpy_objects import to_pgmpy as to_pgmpy
+    from dissonance.io.sources import Sources as Sources
+    from dissonance.io.sources import load_sources as load_sources
 
 __all__ = ["FORMATS", "Format", "load", "load_evidence", "save", "save_evidence"]
 

@@ -19,7 +19,8 @@ from itertools import product
 from dissonance.errors import FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
-from dissonance.io.tables import GIVEN, CellError, from_table, of_columns
+from dissonance.io.cells import GIVEN, CellError, of_columns
+from dissonance.io.tables import from_table
 from dissonance.pdg import PDG
 
 

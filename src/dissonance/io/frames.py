@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from dissonance.errors import CapabilityError, DissonanceError, suggest
+from dissonance.io.cells import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, of_columns, plain
 from dissonance.io.network import labelled, table_rows
-from dissonance.io.tables import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, of_columns, plain
 from dissonance.pdg import Arc
 from dissonance.variables import Variable, as_tuple
 

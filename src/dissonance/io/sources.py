@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dissonance.cpds import Table
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import files, load, source_name
 from dissonance.io.merging import merged
 from dissonance.pdg import PDG, Arc
+from dissonance.variables import cells
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,13 @@ class Sources:
     pdg: PDG
     focus: Focus
     arcs: Mapping[str, tuple[str, ...]]
+
+    def smoothed(self, pseudocount: float) -> Sources:
+        """The same, with so much added to every count: what was not seen is then not impossible."""
+        counted = [a for a in self.pdg.arcs if a.counts is not None]
+        if not counted:
+            raise DissonanceError("a pseudocount goes with counts, and no source has any.")
+        return replace(self, pdg=self.pdg.replace(*(with_pseudocount(a, pseudocount) for a in counted)))
 
     def trusting(self, trust: Mapping[str, float]) -> Sources:
         """The same, with the beta of every arc of a source multiplied by a number."""
@@ -61,6 +71,19 @@ def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, l
         chi |= {to[n]: x for n, x in focus.control.chi.items()}
     focus = Focus(Attention.only(beta, alpha, gammas.pop()), Control(chi))
     return Sources(merged(pdgs), focus, {n: tuple(to.values()) for n, to in zip(names, renamed, strict=True)})
+
+
+def with_pseudocount(arc: Arc, pseudocount: float) -> Arc:
+    """The belief of counts, with so much added to each: p(t|s) = (n(s,t) + pseudocount) / (n(s) + pseudocount |T|)."""
+    if not 0 <= pseudocount < math.inf:
+        raise DissonanceError(f"the pseudocount is {pseudocount:g}; it must be a number from 0 on.")
+    assert arc.counts is not None
+    rows = arc.counts.reshape(cells(arc.sources), -1) + pseudocount
+    sums = rows.sum(1, keepdim=True)
+    if bool((sums <= 0).any()):
+        raise DissonanceError(f"{arc}: a row has no counts: give a pseudocount above 0.")
+    table = Table((rows / sums).reshape(arc.counts.shape))
+    return Arc(arc.name, arc.sources, arc.targets, table, beta=arc.beta, counts=arc.counts)
 
 
 def _renamed(pdg: PDG, to: Mapping[str, str]) -> PDG:

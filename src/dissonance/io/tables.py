@@ -4,7 +4,7 @@ A table is first taken apart into cells, each with the labels of its variables a
 cells by their labels, never by their order. What the numbers are follows from their sums, unless the reader says so:
 
     they sum to 1                       a joint distribution
-    every row sums to 1                 a conditional distribution given what is along the rows
+    every row (or column) sums to 1     a conditional distribution given what is along the rows (or columns)
     whole numbers that do neither       counts, n in all: relative frequencies, and beta = n
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dissonance.cpds import Table
 from dissonance.cpds.table import SUM_TOLERANCE
 from dissonance.errors import DissonanceError, suggest
+from dissonance.io.cells import ROUNDED, Cells, Floats, as_numbers, check_margins, is_one, plain
 from dissonance.io.limits import MAX_LABELS
 from dissonance.io.network import labelled
 from dissonance.pdg import Arc
@@ -31,37 +32,6 @@ from dissonance.variables import Variable, shape
 log = logging.getLogger("dissonance")
 
 Names = str | Variable | Iterable[str | Variable]
-Floats = NDArray[np.float64]
-
-PROBABILITIES = ("p", "probability", "prob", "proportion", "share")
-PERCENTAGES = ("percent", "percentage", "%")
-COUNTS = ("count", "counts", "n", "weight", "freq", "frequency")
-NUMBERS = (*PROBABILITIES, *PERCENTAGES, *COUNTS)
-"""Headings of the column that holds the numbers of a long table."""
-
-GIVEN = "given "
-"""What the heading of a source begins with."""
-
-ROUNDED = 0.01
-"""Sums that are off by less are taken for 1 with rounded parts; the parts are divided by their sum."""
-
-
-@dataclass(frozen=True)
-class Cells:
-    """A table taken apart: for each variable a column of labels, and a column of numbers.
-
-    `given`: the variables that the table itself marks as sources. `along`: those along the rows of a crosstab, which
-    are the sources if every row sums to 1. `counted`: whether the numbers are counts, None if that is not known.
-    `domains`: the values of variables of which the table says more than occurs.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[Sequence[Hashable], ...]
-    numbers: Floats
-    given: tuple[str, ...] = ()
-    along: tuple[str, ...] = ()
-    counted: bool | None = None
-    domains: Mapping[str, Sequence[Hashable]] = field(default_factory=dict)
 
 
 def from_table(
@@ -137,102 +107,6 @@ def _of_mapping(name: str, table: Mapping[Any, Any], names: tuple[str, ...]) -> 
     return Cells(names, tuple([labels[i] for labels, _ in rows] for i in range(len(names))), numbers)
 
 
-class CellError(DissonanceError):
-    """A cell is no number; `row` counts from 0."""
-
-    def __init__(self, message: str, row: int) -> None:
-        super().__init__(message)
-        self.row = row
-
-
-def as_numbers(name: str, given: Iterable[object], heading: str | None = None) -> Floats:
-    """Numbers from 0 on, or an error that shows what is none."""
-    found: list[float] = []
-    for i, x in enumerate(given):
-        where = f"cell {i + 1}" if heading is None else f"row {i + 1} of {heading!r}"
-        try:
-            if isinstance(x, bool):
-                raise TypeError
-            number = float(x)  # pyright: ignore[reportArgumentType]
-        except (TypeError, ValueError):
-            raise CellError(f"arc {name!r}: {x!r}, in {where}, is not a number.", i) from None
-        if not 0 <= number < math.inf:
-            what = "missing" if math.isnan(number) else f"{number:g}; it must be a number from 0 on"
-            raise CellError(f"arc {name!r}: {where} is {what}.", i)
-        found.append(number)
-    return np.array(found, dtype=np.float64)
-
-
-def of_columns(
-    name: str, headings: Sequence[str], columns: Sequence[Sequence[Any]], values: str | None = None
-) -> Cells:
-    """The cells of a table with headings, as a file or a data frame has it.
-
-    Long: a column for each variable, and one for the number, headed p, percent or count (or `values`). Wide: columns
-    headed `Variable=label` hold the numbers, the others the labels of the rows; a column n may say how many
-    observations a row of proportions stands for. Data: no numbers, every row is an observation.
-    `given X` marks a source.
-    """
-    if len(set(headings)) < len(headings):
-        twice = next(h for h in headings if list(headings).count(h) > 1)
-        raise DissonanceError(f"arc {name!r}: two columns are headed {twice!r}.")
-    numbers = [values] if values is not None else [h for h in headings if h.lower() in NUMBERS]
-    if values is not None and values not in headings:
-        raise DissonanceError(f"arc {name!r}: no column headed {values!r}.{suggest(values, headings)}")
-    wide = [h for h in headings if "=" in h.strip("=")]
-    if wide:
-        return _of_wide(name, headings, columns, wide, numbers)
-    if len(numbers) > 1:
-        listed = " and ".join(map(repr, numbers))
-        raise DissonanceError(f"arc {name!r}: the columns {listed} could both hold the numbers: say values=...")
-    labels = [(h, c) for h, c in zip(headings, columns, strict=True) if h not in numbers]
-    if not labels:
-        raise DissonanceError(f"arc {name!r}: no column holds the labels of a variable.")
-    given = tuple(h.removeprefix(GIVEN).strip() for h, _ in labels if h.startswith(GIVEN))
-    names = tuple(h.removeprefix(GIVEN).strip() for h, _ in labels)
-    if not numbers:
-        for n, column in zip(names, (c for _, c in labels), strict=True):
-            if any(isinstance(x, float) and not (math.isnan(x) or x.is_integer()) for x in column):
-                raise DissonanceError(
-                    f"arc {name!r}: the column {n!r} holds numbers, not labels. Head it p or count, or give values=..."
-                )
-        return Cells(names, tuple(c for _, c in labels), np.ones(len(columns[0])), given, counted=True)
-    kind = numbers[0].lower()
-    read = as_numbers(name, columns[list(headings).index(numbers[0])], numbers[0])
-    counted = True if kind in COUNTS else False if kind in (*PROBABILITIES, *PERCENTAGES) else None
-    return Cells(names, tuple(c for _, c in labels), read / (100 if kind in PERCENTAGES else 1), given, counted=counted)
-
-
-def _of_wide(
-    name: str, headings: Sequence[str], columns: Sequence[Sequence[Any]], wide: list[str], numbers: list[str]
-) -> Cells:
-    """Columns headed `Variable=label` hold numbers."""
-    by = dict(zip(headings, columns, strict=True))
-    target = wide[0].partition("=")[0].strip()
-    if odd := [h for h in wide if h.partition("=")[0].strip() != target]:
-        raise DissonanceError(
-            f"arc {name!r}: columns of two variables, {wide[0]!r} and {odd[0]!r}: make it a long table."
-        )
-    if odd := [h for h in numbers if h.lower() not in COUNTS]:
-        raise DissonanceError(
-            f"arc {name!r}: {odd[0]!r} beside columns like {wide[0]!r}, which hold the numbers already."
-        )
-    rows = [h for h in headings if h not in wide and h not in numbers]
-    given = tuple(h.removeprefix(GIVEN).strip() for h in rows if h.startswith(GIVEN))
-    names = (*(h.removeprefix(GIVEN).strip() for h in rows), target)
-    labels = [h.partition("=")[2].strip() for h in wide]
-    found = np.stack([as_numbers(name, by[h], h) for h in wide], 1)
-    if numbers:  # how many observations each row stands for
-        sums = found.sum(1, keepdims=True)
-        if (np.abs(sums - 1) > ROUNDED).any():
-            raise DissonanceError(f"arc {name!r}: a column {numbers[0]!r} goes with rows that sum to 1.")
-        found = found / sums * as_numbers(name, by[numbers[0]], numbers[0])[:, None]
-    count = len(found)
-    column = [[x for x in by[h] for _ in wide] for h in rows]
-    along = names[:-1] if rows else ()
-    return Cells(names, (*column, labels * count), found.reshape(-1), given, along, True if numbers else None)
-
-
 @dataclass(frozen=True)
 class Reading:
     """How cells become an arc: what is a source, what a target, what the numbers are, and how far to trust them."""
@@ -273,6 +147,7 @@ class Reading:
 
     def _joint(self, cells: Cells, known: Mapping[str, Variable]) -> tuple[Floats, list[Variable]]:
         """The numbers as an array over all variables of the table."""
+        check_margins(self.name, cells)
         if len(set(cells.names)) < len(cells.names):
             raise self._error(f"a variable is there twice: {', '.join(cells.names)}.")
         for n in (*self.given, *(self.of or ())):
@@ -329,15 +204,19 @@ class Reading:
             return self.given or cells.given
         if not cells.along or self.counts or cells.counted:
             return ()
-        sums = joint.sum(tuple(i for i, v in enumerate(scope) if v.name not in cells.along))
-        return cells.along if bool(_is_one(sums[sums > 0]).all()) else ()
+        across = tuple(n for n in cells.names if n not in cells.along)
+        for given in (cells.along, across):
+            sums = joint.sum(tuple(i for i, v in enumerate(scope) if v.name not in given))
+            if given and bool(is_one(sums[sums > 0]).all()) and not is_one(float(sums.sum())):
+                return given
+        return ()
 
     def _counts(self, cells: Cells, rows: Floats, sources: Sequence[Variable]) -> Floats | None:
         """The counts behind the rows, if they are a sample's."""
         if self.counts is True or (self.counts is None and cells.counted):
             return rows
         total = float(rows.sum())
-        if self.counts is False or cells.counted is False or _is_one(total) or bool(_is_one(rows.sum(1)).all()):
+        if self.counts is False or cells.counted is False or is_one(total) or bool(is_one(rows.sum(1)).all()):
             return self._sample(rows, total, sources)
         if self.counts is not None or not (rows == np.round(rows)).all():
             return self._sample(rows, total, sources)
@@ -351,7 +230,7 @@ class Reading:
             return None
         if not 0 < self.counts < math.inf:
             raise self._error(f"counts is True or the size of the sample, found {self.counts!r}.")
-        if _is_one(total):
+        if is_one(total):
             return rows / total * self.counts
         why = "how many there are of each row is not known: give counts" if sources else f"they sum to {total:.6g}"
         raise self._error(f"a sample of {self.counts:g} goes with proportions that sum to 1 in all; {why}.")
@@ -366,7 +245,7 @@ class Reading:
         """Every row divided by its sum: 1 but for rounding, or that of a joint that is to be given others."""
         sums = rows.sum(1)
         odd = np.abs(sums - 1)
-        if not _is_one(float(rows.sum())) and (odd > ROUNDED).any():
+        if not is_one(float(rows.sum())) and (odd > ROUNDED).any():
             at = int(np.argmax(odd))
             where = f"row {at + 1} sums" if len(sums) > 1 else "the numbers sum"
             raise self._error(
@@ -389,12 +268,3 @@ class Reading:
 
     def _error(self, message: str) -> DissonanceError:
         return DissonanceError(f"arc {self.name!r}: {message}")
-
-
-def _is_one(sums: Any) -> Any:
-    return np.abs(sums - 1) <= ROUNDED
-
-
-def plain(value: Any) -> Hashable:
-    """A label as Python has it, not numpy."""
-    return value.item() if isinstance(value, np.generic) else value

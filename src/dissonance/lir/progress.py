@@ -12,16 +12,19 @@ from dissonance.lir.trace import Trace
 
 
 class Bar:
-    """Steps done, out of so many. `shown`: None shows it if standard error is a terminal."""
+    """Steps done, out of so many. `shown`: False never shows it; else it is shown on a terminal or in a notebook."""
 
     def __init__(self, shown: bool | None, total: int) -> None:
         self.total, self.done = total, 0
         self.bar: Any = None
-        if sys.stderr.isatty() if shown is None else shown:
-            from rich.console import Console
-            from rich.progress import Progress
+        if shown is False or (shown is None and not sys.stderr.isatty()):
+            return
+        from rich.console import Console
+        from rich.progress import Progress
 
-            self.bar = Progress(console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        if console.is_terminal or console.is_jupyter:
+            self.bar = Progress(console=console, transient=True)
             self.task = self.bar.add_task("resolving", total=total)
 
     def __call__(self, step: int, traces: Sequence[Trace]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dissonance
+from dissonance.chance import chance
 from dissonance.drawing import draw
 from dissonance.errors import DissonanceError
 from dissonance.inconsistency import BlameRow, Inconsistency
@@ -73,11 +74,13 @@ def report(
     title: str = "Do these beliefs fit together?",
     top: int = 12,
     steps: int = 20,
+    replicates: int = 400,
     reproduce: str | None = None,
 ) -> Report:
     """Everything about a result that somebody who was not there needs.
 
     `top`: how many cells of tables are listed. `steps`: how many steps of LIR reconcile the tables, 0 for none.
+    `replicates`: how many samples are drawn to say whether samples that disagree do so by chance, 0 for none.
     `reproduce`: the command or code that makes this report again, if the reader is to know it.
     """
     saved = len(result.pdg) <= MOST_ARCS
@@ -86,7 +89,7 @@ def report(
     blocks: list[Block] = [Heading(title, 1), Paragraph(verdict(result, rows), stands_out=True)]
     blocks += [Paragraph(_measured(result)), *_sources(result), *_picture(result), *_blame(rows)]
     if finite:
-        blocks += [*_where(result, top), *_compromise(result)]
+        blocks += [*_chance(result, replicates), *_where(result, top), *_compromise(result)]
         if steps and result.upper > 1e-7 and any(a.has_table for a in result.pdg.arcs):
             blocks += _reconciled(result, steps)
     return Report(title, (*blocks, *_how(reproduce)))
@@ -149,6 +152,27 @@ def _order(x: float | None) -> float:
 
 def _number(x: float | None) -> str:
     return "-" if x is None or math.isnan(x) else "0" if abs(x) < 1e-9 else f"{x:.4g}"
+
+
+def _chance(result: Inconsistency, replicates: int) -> Iterator[Block]:
+    """Only where there are two samples, or one and facts."""
+    beta = result.attention.beta
+    samples = [a for a in result.pdg.arcs if a.counts is not None and 0 < beta.get(a.name, 0.0) < math.inf]
+    facts = [a for a in result.pdg.arcs if beta.get(a.name, 0.0) == math.inf]
+    if not replicates or result.gamma or not samples or len(samples) + len(facts) < 2:
+        return
+    try:
+        found = chance(result, replicates=replicates)
+    except DissonanceError:  # too large, or a sample without observations in some row
+        return
+    yield Heading("Is it more than chance?")
+    left_out = f" No samples, and left out of this: {', '.join(found.left_out)}." if found.left_out else ""
+    yield Paragraph(f"{found.sentence} By {found.method}.{left_out}")
+    rows = [
+        (b.name, _number(b.contribution), f"{_number(b.low)} to {_number(b.high)}", _number(b.by_chance))
+        for b in found.blame
+    ]
+    yield from _grid(("sample", "contributes", f"{100 * found.confidence:g} % interval", "by chance"), rows, 1)
 
 
 def _where(result: Inconsistency, top: int) -> Iterator[Block]:

@@ -186,6 +186,11 @@ class Search:
         return rows
 
 
+def check_installed() -> None:
+    """Raise if the search has not what it needs."""
+    _optuna()
+
+
 def _optuna() -> ModuleType:
     try:
         optuna = import_module("optuna")
