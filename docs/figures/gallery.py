@@ -85,7 +85,7 @@ def letters(names: str) -> list[Variable]:
     return [Variable(n, 2) for n in names.split()]
 
 
-def smoking() -> Drawing:
+def smoking(direction: str = "right") -> Drawing:
     """Beliefs about smoking, coloured by blame."""
     smokes, tar, cancer = (Variable(n, ["no", "yes"]) for n in ("Smokes", "Tar", "Cancer"))
     pdg = PDG(
@@ -97,7 +97,12 @@ def smoking() -> Drawing:
         Arc("clinic", cancer, smokes, [[0.85, 0.15], [0.3, 0.7]]),
     )
     beta = dict.fromkeys(("census", "lab", "study", "industry", "clinic"), 1.0) | {"survey": 0.5, "census": 3.0}
-    return inconsistency(pdg, Attention.only(beta, dict.fromkeys(beta, 1.0))).plot()
+    return inconsistency(pdg, Attention.only(beta, dict.fromkeys(beta, 1.0))).plot(direction=direction)
+
+
+def downwards() -> Drawing:
+    """The same from top to bottom."""
+    return smoking("down")
 
 
 def experts() -> Drawing:
@@ -237,14 +242,19 @@ def decisions() -> Drawing:
     return draw(pdg, focus={"decide": Focus(attention, full_control("act"))})
 
 
-def network() -> Drawing:
+def network(width: float | None = None) -> Drawing:
     """The ALARM network, 37 variables."""
     variables = {n: Variable(n, 2) for n in ALARM}
     cpds = {}
     for name, parents in ALARM.items():
         above = [variables[p] for p in parents.split()]
         cpds[variables[name]] = (above, even(*above, variables[name]))
-    return draw(PDG.from_bayesian_network(cpds))
+    return draw(PDG.from_bayesian_network(cpds), width=width)
+
+
+def page() -> Drawing:
+    """The same, as wide as a page."""
+    return network(640)
 
 
 def sixty() -> Drawing:
@@ -260,6 +270,7 @@ def sixty() -> Drawing:
 
 PICTURES = (
     smoking,
+    downwards,
     experts,
     hyperarcs,
     em,
@@ -272,6 +283,7 @@ PICTURES = (
     gflownet,
     decisions,
     network,
+    page,
     sixty,
 )
 

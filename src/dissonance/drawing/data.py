@@ -12,12 +12,13 @@ from dissonance.drawing.svg import path
 def data(scene: Scene) -> dict[str, Any]:
     """What an SVG of the scene shows, mark by mark, in the order in which it is painted.
 
-    `bounds` are left, top, width and height; `positions` the centres of the variables' boxes. A colour is a code or the
-    name of a role that `colours` gives for light and for dark pages.
+    `bounds` are left, top, width and height, in units of `scale` pixels; `positions` the centres of the variables'
+    boxes. A colour is a code or the name of a role that `colours` gives for light and for dark pages.
     """
     return {
         "title": scene.title,
         "bounds": [_short(x) for x in (scene.corner.real, scene.corner.imag, scene.width, scene.height)],
+        "scale": scene.scale,
         "colours": {"light": LIGHT, "dark": DARK},
         "positions": {g.name: _point(_centre(g.marks)) for g in scene.groups if g.kind == "variable"},
         "groups": [

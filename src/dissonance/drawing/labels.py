@@ -19,11 +19,11 @@ from dissonance.drawing.text import Label, plain
 
 SHIFTS = (0.0, 10.0, -10.0, 22.0, -22.0, 36.0, -36.0, 52.0, -52.0)
 """How far along its line a label may move."""
-ASIDE = (0.0, 4.0, 9.0)
+ASIDE = (0.0, 4.0, 9.0, 15.0)
 """How much further from its line than usual it may stand."""
 LEADING = 1.5
 """The least distance between one label and the next."""
-ON_BOX, ON_LABEL, ON_OWN, ON_LINE = 200.0, 60.0, 25.0, 10.0
+ON_BOX, ON_LABEL, ON_OWN, ON_LINE = 200.0, 60.0, 40.0, 10.0
 """What it costs to lie on a box, on another label, on the arc's own line, on another line."""
 
 
@@ -35,11 +35,12 @@ class _Taken:
     owner: NDArray[np.int64]
     boxes: NDArray[np.float64]
 
-    def cost(self, frame: Corners, arc: int) -> float:
-        """How much would be hidden."""
+    def cost(self, frame: Corners, arc: int, width: float) -> float:
+        """How much would be hidden, by what belongs to an arc with a line of that width."""
         left, top, right, bottom = frame
-        inside = (self.along.real > left) & (self.along.real < right)
-        inside &= (self.along.imag > top) & (self.along.imag < bottom)
+        half = width / 2
+        inside = (self.along.real > left - half) & (self.along.real < right + half)
+        inside &= (self.along.imag > top - half) & (self.along.imag < bottom + half)
         owners = set(self.owner[inside].tolist())
         return ON_LINE * len(owners - {arc}) + ON_OWN * (arc in owners) + ON_BOX * _overlaps(frame, self.boxes)
 
@@ -56,7 +57,10 @@ def writings(
     number = {a: i for i, a in enumerate(routes)}
     wanted = [(a, note) for note in (False, True) for a in routes if (looks[a].note if note else looks[a].label)]
     choices = {(a, note): list(_choices(looks[a], note, routes[a], lines[a])) for a, note in wanted}
-    costs = {k: [c + taken.cost(w.corners, number[k[0]]) for c, w in found] for k, found in choices.items()}
+    costs = {
+        k: [c + taken.cost(w.corners, number[k[0]], looks[k[0]].width) for c, w in found]
+        for k, found in choices.items()
+    }
     found: dict[tuple[str, bool], Writing] = {}
     for _ in range(2):
         for key in wanted:
@@ -74,7 +78,7 @@ def _choices(
     """A label (or a note) at places along the line, above and below it, and how much each is disliked."""
     line = min(lines, key=lambda c: float(np.abs(c - route.spot).min()))
     beside = BOLD if any(b.controlled for b in look.beside) else SIDE if look.beside else 0
-    away = style.line_width(look.beta) / 2 + beside + 2.5
+    away = look.width / 2 + beside + 2.5
     for n, shift in enumerate(SHIFTS):
         spot, heading = route.spot, route.heading
         if shift:

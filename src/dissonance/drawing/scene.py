@@ -103,6 +103,8 @@ class Scene:
     groups: tuple[MarkGroup, ...]
     title: str
     corner: complex = 0j
+    scale: float = 1.0
+    """How large a unit is drawn, in pixels."""
 
 
 def extent(groups: Iterable[MarkGroup]) -> Corners:

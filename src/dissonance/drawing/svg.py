@@ -16,9 +16,10 @@ def svg(scene: Scene, theme: str = "auto") -> str:
     """The scene as the text of an SVG file; "auto" follows what the reader's browser prefers."""
     colours = DARK if theme == "dark" else LIGHT
     w, h = _number(scene.width), _number(scene.height)
+    size = f'width="{_number(scene.width * scene.scale)}" height="{_number(scene.height * scene.scale)}"'
     box = f"{_number(scene.corner.real)} {_number(scene.corner.imag)} {w} {h}"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="dissonance" width="{w}" height="{h}" viewBox="{box}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="dissonance" {size} viewBox="{box}" '
         f'role="img" font-family="{FONT}" style="max-width:100%;height:auto">',
         f"<title>{_text(scene.title)}</title>",
     ]

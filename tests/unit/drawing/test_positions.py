@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-import torch
+from pictures import table
 
 from dissonance import PDG, Arc, DissonanceError, Variable, draw
 from dissonance.drawing.curves import hits
@@ -18,19 +18,15 @@ from dissonance.drawing.scene import Box, Stroke
 A, B, C, D, E, F = (Variable(n, 2) for n in "ABCDEF")
 
 
-def even(sources: int, targets: int) -> torch.Tensor:
-    return torch.full((2,) * (sources + targets), 0.5**targets, dtype=torch.float64)
-
-
 PDG_OF_ALL = PDG(
-    Arc("stub", (), A, even(0, 1)),
-    Arc("second", (), A, even(0, 1)),
-    Arc("joint", (), (A, B), even(0, 2)),
-    Arc("simple", A, C, even(1, 1)),
-    Arc("parallel", A, C, even(1, 1)),
-    Arc("merging", (A, B), D, even(2, 1)),
-    Arc("splitting", C, (D, E), even(1, 2)),
-    Arc("back", E, A, even(1, 1)),
+    Arc("stub", (), A, table(0, 1)),
+    Arc("second", (), A, table(0, 1)),
+    Arc("joint", (), (A, B), table(0, 2)),
+    Arc("simple", A, C, table(1, 1)),
+    Arc("parallel", A, C, table(1, 1)),
+    Arc("merging", (A, B), D, table(2, 1)),
+    Arc("splitting", C, (D, E), table(1, 2)),
+    Arc("back", E, A, table(1, 1)),
     variables=[A, B, C, D, E, F],
 )
 
