@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-sys.path.insert(0, str(Path(__file__).parent))  # docstrings.py
+sys.path.insert(0, str(Path(__file__).parent))  # docstrings.py, charts.py, mathml.py
 
 from docstrings import as_restructured_text
 
@@ -22,15 +22,17 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "charts",
+    "mathml",
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "figures"]
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
-autodoc_typehints = "signature"
+autodoc_typehints = "description"  # a list of parameters with their types, and the type of the result
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autoclass_content = "both"
@@ -43,6 +45,9 @@ html_theme = "furo"
 html_title = "dissonance"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 html_copy_source = False
 html_show_sourcelink = False
 highlight_language = "text"  # indented blocks are formulas and what commands print

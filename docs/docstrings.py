@@ -39,9 +39,11 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 
 def _text(line: str) -> str:
-    """A line of prose: code between backticks, everything else as it stands."""
+    """A line of prose: code between backticks, also with letters right after it, everything else as it stands."""
     parts = re.split(r"(`[^`]+`)", line)
-    return "".join(f"`{p}`" if p.startswith("`") else _escaped(p) for p in parts)
+    return re.sub(
+        r"``(?=\w)(?<=\S``)", r"``\\ ", "".join(f"`{p}`" if p.startswith("`") else _escaped(p) for p in parts)
+    )
 
 
 def _escaped(text: str) -> str:

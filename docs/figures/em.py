@@ -36,7 +36,9 @@ def main() -> None:
     fits = {n: GaussianMixture(6, means_init=start, max_iter=n, tol=0.0).fit(data) for n in (1, 5, 40)}
     for axis, (count, model) in zip(axes, fits.items(), strict=False):
         density = np.exp(model.score_samples(points)).reshape(across.shape)
-        axis.imshow(density, extent=(-1.5, 2.5, -1.1, 1.5), origin="lower", cmap="Blues", aspect="auto")
+        shade = np.full((*density.shape, 4), (0.12, 0.47, 0.71, 0.0))
+        shade[..., 3] = density / density.max()  # transparent where there is nothing, on light and dark pages
+        axis.imshow(shade, extent=(-1.5, 2.5, -1.1, 1.5), origin="lower", aspect="auto")
         axis.plot(*data.T, ".", color="black", markersize=1.5)
         axis.plot(*model.means_.T, "+", color="firebrick", markersize=7)
         axis.set_title(f"{count} iteration{'s' * (count > 1)}: {model.score(data):.3f} nats a row", fontsize=8)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+import dissonance
 from dissonance import (
     PDG,
     Arc,
@@ -25,6 +26,7 @@ from dissonance import (
     draw,
     full_control,
     inconsistency,
+    load,
 )
 from dissonance.bp import belief_propagation
 from dissonance.cpds import LinearGaussian, NeuralCategorical, NeuralGaussian
@@ -85,19 +87,15 @@ def letters(names: str) -> list[Variable]:
     return [Variable(n, 2) for n in names.split()]
 
 
-def smoking() -> Drawing:
-    """Beliefs about smoking, coloured by blame."""
-    smokes, tar, cancer = (Variable(n, ["no", "yes"]) for n in ("Smokes", "Tar", "Cancer"))
-    pdg = PDG(
-        Arc("census", (), smokes, [0.8, 0.2]),
-        Arc("survey", (), smokes, [0.65, 0.35]),
-        Arc("lab", smokes, tar, [[0.9, 0.1], [0.2, 0.8]]),
-        Arc("study", (smokes, tar), cancer, [[[0.99, 0.01], [0.95, 0.05]], [[0.93, 0.07], [0.85, 0.15]]]),
-        Arc("industry", smokes, cancer, [[0.98, 0.02], [0.97, 0.03]]),
-        Arc("clinic", cancer, smokes, [[0.85, 0.15], [0.3, 0.7]]),
-    )
-    beta = dict.fromkeys(("census", "lab", "study", "industry", "clinic"), 1.0) | {"survey": 0.5, "census": 3.0}
-    return inconsistency(pdg, Attention.only(beta, dict.fromkeys(beta, 1.0))).plot()
+def smoking(direction: str | None = None) -> Drawing:
+    """The beliefs of examples/smoking.json, coloured by blame: what `dissonance draw --blame` draws of them."""
+    pdg, focus = load(Path(dissonance.__file__).parents[2] / "examples" / "smoking.json")
+    return inconsistency(pdg, focus.attention).plot(direction=direction)
+
+
+def downwards() -> Drawing:
+    """The same from top to bottom."""
+    return smoking("down")
 
 
 def experts() -> Drawing:
@@ -237,14 +235,19 @@ def decisions() -> Drawing:
     return draw(pdg, focus={"decide": Focus(attention, full_control("act"))})
 
 
-def network() -> Drawing:
+def network(width: float | None = None) -> Drawing:
     """The ALARM network, 37 variables."""
     variables = {n: Variable(n, 2) for n in ALARM}
     cpds = {}
     for name, parents in ALARM.items():
         above = [variables[p] for p in parents.split()]
         cpds[variables[name]] = (above, even(*above, variables[name]))
-    return draw(PDG.from_bayesian_network(cpds))
+    return draw(PDG.from_bayesian_network(cpds), width=width)
+
+
+def page() -> Drawing:
+    """The same, as wide as a page."""
+    return network(640)
 
 
 def sixty() -> Drawing:
@@ -260,6 +263,7 @@ def sixty() -> Drawing:
 
 PICTURES = (
     smoking,
+    downwards,
     experts,
     hyperarcs,
     em,
@@ -272,6 +276,7 @@ PICTURES = (
     gflownet,
     decisions,
     network,
+    page,
     sixty,
 )
 

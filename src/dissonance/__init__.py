@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from dissonance.focus import Control as Control
     from dissonance.focus import Focus as Focus
     from dissonance.focus import full_control as full_control
+    from dissonance.inconsistency import BlameRow as BlameRow
+    from dissonance.inconsistency import Inconsistency as Inconsistency
     from dissonance.inconsistency import inconsistencies as inconsistencies
     from dissonance.inconsistency import inconsistency as inconsistency
     from dissonance.io import from_pandas as from_pandas

@@ -20,8 +20,12 @@ class Picture(Protocol):
         """The picture as SVG."""
         ...
 
-    def save(self, path: str | os.PathLike[str], *, dpi: float = 192) -> None:
-        """Write it in the format of the path's suffix."""
+    def data(self) -> dict[str, Any]:
+        """The picture as numbers and texts that JSON can hold."""
+        ...
+
+    def save(self, path: str | os.PathLike[str], *, dpi: float = 192, format: str | None = None) -> None:
+        """Write it in the format of the path's suffix, or in that one; "-" is standard output."""
         ...
 
 

@@ -325,6 +325,19 @@ class PDG:
         new = {self[a.name].name: a for a in arcs}
         return PDG(*(new.get(a.name, a) for a in self.arcs), variables=self.variables)
 
+    def to(self, device: torch.device | str) -> PDG:
+        """The same beliefs with the numbers of their cpds on a device, "cuda" or "cpu"; this PDG stays where it is.
+
+        Arcs that share a cpd share its copy. Random numbers are drawn as on a CPU, so that a seed means the same on
+        every device. Tables are solved in compiled code on the CPU wherever they are.
+        """
+        memo: dict[int, Any] = {}
+        moved = [
+            Arc(a.name, a.sources, a.targets, copy.deepcopy(a.cpd, memo).to(device), beta=a.beta, counts=a.counts)
+            for a in self.arcs
+        ]
+        return PDG(*moved, variables=self.variables)
+
     def learnable(self, *names: str) -> PDG:
         """The same beliefs with parameters that can move: of these arcs, or of all whose cpds can have some.
 

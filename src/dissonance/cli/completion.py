@@ -16,6 +16,8 @@ REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learne
 FLOWS = ("natural", "adam", "sgd", "ode", "dopri5", "lsoda", "rk4", "euler", "step", "full")
 FORMATS = ("json", "bif", "xmlbif", "uai", "csv", "replicate")
 THEMES = ("auto", "light", "dark")
+DIRECTIONS = ("right", "down")
+PICTURES = ("svg", "png", "pdf")
 
 
 def one_of(names: tuple[str, ...]) -> Callable[[str], list[str]]:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dissonance.cli.completion import THEMES, one_of
+from dissonance.cli.completion import DIRECTIONS, PICTURES, THEMES, one_of
 from dissonance.cli.output import write_json
 
 
@@ -23,7 +23,10 @@ class Measure(StrEnum):
 
 def draw_model(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The file of beliefs; - is standard input.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The picture: a name that ends in .svg, .png or .pdf.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="The picture: .svg, .png or .pdf by its suffix; - is standard output."),
+    ],
     blame: Annotated[bool, typer.Option("--blame", help="Solve, and colour each arc by its blame.")] = False,
     measure: Annotated[
         Measure, typer.Option(help="Blame is what an arc contributes, or what dropping it would have saved.")
@@ -40,6 +43,25 @@ def draw_model(
             autocompletion=one_of(THEMES),
         ),
     ] = "auto",
+    direction: Annotated[
+        str | None,
+        typer.Option(
+            help="Which way arcs run: right or down (else right, or down where that is wider than --width).",
+            metavar="NAME",
+            autocompletion=one_of(DIRECTIONS),
+        ),
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The widest the picture may be, in pixels (96 an inch).", metavar="PIXELS")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="The format of OUT: svg, png or pdf (else by suffix).",
+            metavar="NAME",
+            autocompletion=one_of(PICTURES),
+        ),
+    ] = None,
     legend: Annotated[bool, typer.Option("--legend/--no-legend", help="Explain widths, colours and dashes.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -51,12 +73,15 @@ def draw_model(
     import torch
 
     from dissonance.drawing import draw as drawn
-    from dissonance.drawing import suffix_of
+    from dissonance.drawing import format_of
+    from dissonance.errors import DissonanceError
     from dissonance.inconsistency import inconsistency
     from dissonance.io import load
 
+    if as_json and str(out) == "-":
+        raise DissonanceError("OUT - and --json both want standard output: give a file, or leave --json out.")
     began = time.perf_counter()
-    suffix_of(out)
+    format_of(out, to)
     pdg, given = load(model)
     blamed = None
     if blame:
@@ -64,7 +89,18 @@ def draw_model(
             rows = inconsistency(pdg, given.attention).by_arc(saved=measure is Measure.saved)
         blamed = {r.name: (r.saved_if_dropped or 0.0) if measure is Measure.saved else r.contribution for r in rows}
     shown = given if focus and any(c for c in given.control.chi.values()) else None
-    drawn(pdg, attention=given.attention, focus=shown, blame=blamed, title=title, theme=theme, legend=legend).save(out)
+    picture = drawn(
+        pdg,
+        attention=given.attention,
+        focus=shown,
+        blame=blamed,
+        title=title,
+        theme=theme,
+        legend=legend,
+        direction=direction,
+        width=width,
+    )
+    picture.save(out, format=to)
     if as_json:
         size = {"variables": len(pdg.variables), "arcs": len(pdg)}
         write_json({"out": str(out), **size, "blame": blamed, "seconds": time.perf_counter() - began})

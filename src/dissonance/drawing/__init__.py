@@ -2,6 +2,6 @@
 
 from dissonance.drawing.notebook import html as html
 from dissonance.drawing.picture import Drawing, draw
-from dissonance.drawing.picture import suffix_of as suffix_of
+from dissonance.drawing.picture import format_of as format_of
 
 __all__ = ["Drawing", "draw"]

@@ -38,6 +38,7 @@ class Look:
 
     name: str
     beta: float
+    width: float
     heads: int
     colour: str
     beside: tuple[Beside, ...] = ()
@@ -51,19 +52,22 @@ class Look:
         parts += [plain("!")] if self.beta == math.inf else [plain(" (\N{MINUS SIGN})")] if self.beta < 0 else []
         return joined(*parts) if parts else None
 
-    @property
-    def tag(self) -> Tag:
-        """The room for the label and the note."""
-        width = 0.0 if self.label is None else self.label.width * style.TAG
-        beside = max((SIDE + BOLD for b in self.beside if b.controlled), default=0.0)
-        below = style.NOTE + 4 if self.note else 0.0
-        above = style.TAG + 5 + beside / 2 if width else 0.0
-        return Tag(max(width, plain(self.note).width * style.NOTE), above, below)
+    def tag(self, down: bool) -> Tag:
+        """The room for the label and the note: above and below a line to the right, right and left of one downwards."""
+        name = 0.0 if self.label is None else self.label.width * style.TAG
+        note = plain(self.note).width * style.NOTE
+        beside = max((SIDE + BOLD for b in self.beside if b.controlled), default=0.0) / 2
+        if down:
+            along = style.TAG + 4 if name or note else 0.0
+            return Tag(
+                along, note + 6 + beside if note else 0.0, name + 6 + beside if name else 0.0, max(name, note) + 6
+            )
+        return Tag(max(name, note), style.TAG + 5 + beside if name else 0.0, style.NOTE + 4 if note else 0.0)
 
 
 def marks(look: Look, route: Route) -> tuple[Mark, ...]:
     """The lines and heads of an arc, from the back to the front."""
-    width = style.line_width(look.beta)
+    width = look.width
     length = 6.5 + 1.7 * width
     back = length * (0.7 + BACK * (look.heads - 1))
     tips = [(curve[-1][3], curve) for _, curve in route.heads]

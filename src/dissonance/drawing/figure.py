@@ -25,12 +25,19 @@ def rendered(scene: Scene, suffix: str, theme: str, dpi: float) -> bytes:
         raise CapabilityError(
             f"a {suffix} picture needs matplotlib: pip install 'dissonance[plot]'. SVG does not."
         ) from None
+    unit = POINTS * scene.scale
     colours = DARK if theme == "dark" else LIGHT
-    figure = Figure(figsize=(scene.width * POINTS / 72, scene.height * POINTS / 72), facecolor=colours["paper"])
+    figure = Figure(figsize=(scene.width * unit / 72, scene.height * unit / 72), facecolor=colours["paper"])
     FigureCanvasAgg(figure)
-    page = Affine2D().scale(1 / scene.width, -1 / scene.height).translate(0, 1) + figure.transFigure
+    page = (
+        Affine2D()
+        .translate(-scene.corner.real, -scene.corner.imag)
+        .scale(1 / scene.width, -1 / scene.height)
+        .translate(0, 1)
+        + figure.transFigure
+    )
     for z, mark in enumerate(m for g in scene.groups for m in g.marks):
-        for artist in _artists(mark, colours, page):
+        for artist in _artists(mark, colours, page, unit):
             artist.set(zorder=z)
             figure.add_artist(artist)
     content = io.BytesIO()
@@ -39,7 +46,7 @@ def rendered(scene: Scene, suffix: str, theme: str, dpi: float) -> bytes:
     return content.getvalue()
 
 
-def _artists(mark: Mark, colours: dict[str, str], page: Any) -> list[Any]:
+def _artists(mark: Mark, colours: dict[str, str], page: Any, unit: float) -> list[Any]:
     from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
 
@@ -49,8 +56,8 @@ def _artists(mark: Mark, colours: dict[str, str], page: Any) -> list[Any]:
     if isinstance(mark, Stroke):
         vertices = [mark.curve[0][0], *(p for piece in mark.curve for p in piece[1:])]
         codes = [Path.MOVETO, *[Path.CURVE4] * (len(vertices) - 1)]
-        width = mark.width * POINTS
-        style = (0, tuple(d * POINTS / width for d in mark.dash)) if mark.dash else "solid"
+        width = mark.width * unit
+        style = (0, tuple(d * unit / width for d in mark.dash)) if mark.dash else "solid"
         path = Path([(p.real, p.imag) for p in vertices], codes)
         look = {
             "edgecolor": colour(mark.colour),
@@ -78,15 +85,15 @@ def _artists(mark: Mark, colours: dict[str, str], page: Any) -> list[Any]:
         corner = (mark.corner.real, mark.corner.imag)
         rim: dict[str, Any] = {
             "edgecolor": colour(mark.line) if mark.line else "none",
-            "linewidth": POINTS if mark.line else 0,
+            "linewidth": unit if mark.line else 0,
             "transform": page,
         }
         round_ = f"round,pad=0,rounding_size={mark.radius}" if mark.radius else "square,pad=0"
         return [FancyBboxPatch(corner, mark.width, mark.height, round_, facecolor=colour(mark.fill), **rim)]
-    return _letters(mark, colours, page)
+    return _letters(mark, colours, page, unit)
 
 
-def _letters(mark: Writing, colours: dict[str, str], page: Any) -> list[Any]:
+def _letters(mark: Writing, colours: dict[str, str], page: Any, unit: float) -> list[Any]:
     """Each span as the outlines of its letters, fitted to the width that was planned for it."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.patches import PathPatch
@@ -110,7 +117,7 @@ def _letters(mark: Writing, colours: dict[str, str], page: Any) -> list[Any]:
         x = left + s.dx * mark.size + (s.width * mark.size - squeeze * ink.x1) / 2
         placed = Affine2D().scale(squeeze, -1).translate(x, mark.at.imag + s.dy * mark.size)
         if mark.halo:
-            halo = {"edgecolor": colours["paper"], "linewidth": 3 * POINTS, "joinstyle": "round"}
+            halo = {"edgecolor": colours["paper"], "linewidth": 3 * unit, "joinstyle": "round"}
             found.append(PathPatch(path, facecolor=colours["paper"], transform=placed + page, **halo))
         found.append(
             PathPatch(path, facecolor=colours.get(mark.colour, mark.colour), linewidth=0, transform=placed + page)

@@ -27,8 +27,11 @@ ROOM, NARROW = 15.0, 52.0
 """Between columns; and at least between columns of variables."""
 SLOPE, STEEP, LONG = 0.5, 48.0, 13
 """Columns stand further apart where lines climb: so much of the climb, and at most; less if there are many columns."""
-DROP, SPLIT = 36.0, 14.0
-"""How far above its targets a joint belief begins and splits, if they stand on both sides of it."""
+SPLIT = 14.0
+"""How far above its targets a joint belief splits, if they stand on both sides of it."""
+
+Size = tuple[float, float]
+"""Of a box: along the flow and across it."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Tag:
     width: float
     above: float
     below: float
+    drop: float = 22.0
+    """How long a line across the flow must be that has the label beside it."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +117,17 @@ class _Elements:
         return passed
 
 
-def placement(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Placement:
-    """Place connected variables (by name, with the widths of their boxes) and the arcs between them."""
-    rank = ranks(list(widths), arcs)
+def placement(
+    sizes: Mapping[str, Size], arcs: Mapping[str, Ends], tags: Mapping[str, Tag], most: int | None = None
+) -> Placement:
+    """Place connected variables (by name, with the least sizes of their boxes) and the arcs between them.
+
+    `most` is how many variables may stand in a column.
+    """
+    rank = ranks(list(sizes), arcs, most)
     where = {a: _column(e, rank, arcs) for a, e in arcs.items()}
-    tall = {v: _height(v, 2 * rank[v], arcs, where) for v in widths}
+    widths = {v: wide for v, (wide, _) in sizes.items()}
+    tall = {v: _height(v, 2 * rank[v], arcs, where, least) for v, (_, least) in sizes.items()}
     elements = _Elements()
     of = {v: elements.add(2 * rank[v], Extent(tall[v] / 2, tall[v] / 2, 14)) for v in widths}
     junction: dict[str, int] = {}
@@ -196,17 +207,17 @@ def _only_entered(v: str, rank: Mapping[str, int], arcs: Mapping[str, Ends]) -> 
     return bool(others) and max(others) < rank[v]
 
 
-def _height(v: str, column: int, arcs: Mapping[str, Ends], where: Mapping[str, int]) -> float:
+def _height(v: str, column: int, arcs: Mapping[str, Ends], where: Mapping[str, int], least: float) -> float:
     """A box is as high as the arrow heads on either of its sides need."""
     heads = [where[a] > column for a, e in arcs.items() if v in e.targets]
     tails = [where[a] > column for a, e in arcs.items() if v in e.sources]
     need = max(heads.count(side) * HEAD + min(tails.count(side), 2) * TAIL for side in (False, True))
-    return max(BOX, min(need + 8, 150.0))
+    return max(least, min(need + 8, 150.0))
 
 
 def _room(ends: Ends, tag: Tag, column: int, rank: Mapping[str, int]) -> Extent:
     if _from_above(ends, column, rank):
-        return Extent(DROP + SPLIT, 4.0, 8)
+        return Extent(tag.drop + 2 * SPLIT, 4.0, 8)
     return Extent(max(4.0, tag.above), max(4.0, tag.below), 5)
 
 
@@ -310,7 +321,7 @@ def _place(
         return Place(start, -w.side, spot, (), (Way(w.variable, (port, start), w.side),), None)
     if len(sides) == 2:
         level = max(min(junction.imag, *(w.points[0].imag for w in targets)), junction.imag - SPLIT)
-        junction, outside = complex(junction.real, level - SPLIT), complex(junction.real, level - DROP)
+        junction, outside = complex(junction.real, level - SPLIT), complex(junction.real, level - SPLIT - tag.drop)
         return Place(junction, 1j, (junction + outside) / 2, (), tuple(_ending(w, junction) for w in targets), outside)
     side = next(iter(sides))
     moved = complex(span[side < 0], junction.imag)

@@ -14,7 +14,7 @@ from dissonance.drawing.scene import Box, Mark, Stroke, Writing, moved_mark
 from dissonance.drawing.text import Label, label, plain
 
 SAMPLE, GAP, ROW = 26.0, 18.0, 20.0
-BAR, STEPS = 60.0, 12
+BAR = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,24 @@ def entries(looks: Sequence[Look], foci: Sequence[str], blame: Mapping[str, floa
 
 def _weights(looks: Sequence[Look]) -> list[Entry]:
     """The least and the largest finite beta if they differ; hard, unattended and disbelieved arcs if there are any."""
-    finite = sorted({k.beta for k in looks if 0 < k.beta < math.inf})
-    hard = any(k.beta == math.inf for k in looks)
+    width = {k.beta: k.width for k in looks}
+    finite = sorted(b for b in width if 0 < b < math.inf)
+    hard = math.inf in width
     ends = finite[:1] + finite[-1:] if len(finite) > 1 else finite if hard and finite else []
-    found = [Entry((_line(style.line_width(b), "ink"),), SAMPLE, plain(f"β = {short_number(b)}")) for b in ends]
+    found = [Entry((_line(width[b], "ink"),), SAMPLE, plain(f"β = {short_number(b)}")) for b in ends]
     if hard:
-        found.append(Entry((_line(style.line_width(math.inf), "ink"),), SAMPLE, plain("β = ∞ (!)")))
-    if any(k.beta == 0 for k in looks):
-        found.append(Entry((_line(style.line_width(0), "muted", DOTS),), SAMPLE, plain("not attended")))
-    if any(k.beta < 0 for k in looks):
-        found.append(Entry((_line(style.line_width(1), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
+        found.append(Entry((_line(width[math.inf], "ink"),), SAMPLE, plain("β = ∞ (!)")))
+    if 0 in width:
+        found.append(Entry((_line(width[0], "muted", DOTS),), SAMPLE, plain("not attended")))
+    doubted = [w for b, w in width.items() if b < 0]
+    if doubted:
+        found.append(Entry((_line(max(doubted), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
     return found
 
 
 def _ramp(most: float) -> Entry:
-    step = BAR / STEPS
-    colours = [style.blame_colour(i / (STEPS - 1)) for i in range(STEPS)]
+    step = BAR / style.SHADES
+    colours = [style.blame_colour(i / (style.SHADES - 1)) for i in range(style.SHADES)]
     bar = tuple(Box(complex(i * step, -4), step + 0.3, 8, 0, c) for i, c in enumerate(colours))
     return Entry(bar, BAR, plain(f"blame, 0 to {short_number(most)} nats"))
 

@@ -35,7 +35,9 @@ def looks(
     named: Collection[str],
 ) -> dict[str, Look]:
     """The look of each arc; those in `named` have their names written, unless that is their target's name."""
-    found = {a.name: _look(a, attention, foci, blame) for a in pdg.arcs}
+    betas = {a.name: attention.beta.get(a.name, 0.0) for a in pdg.arcs}
+    most = max((abs(b) for b in betas.values() if math.isfinite(b)), default=0.0)
+    found = {a.name: _look(a, betas[a.name], most, foci, blame) for a in pdg.arcs}
     for a in pdg.arcs:
         repeated = len(a.targets) == 1 and a.name == a.targets[0].name
         if repeated or a.name not in named:
@@ -43,15 +45,14 @@ def looks(
     return found if len(pdg) <= MOST_NOTES else {name: replace(k, note="") for name, k in found.items()}
 
 
-def _look(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapping[str, float] | None) -> Look:
-    beta = attention.beta.get(arc.name, 0.0)
+def _look(arc: Arc, beta: float, most: float, foci: Mapping[str, Focus], blame: Mapping[str, float] | None) -> Look:
     colour, note = "muted" if beta == 0 else "ink", ""
     if blame is not None:
         mine = blame.get(arc.name, math.nan)
         colour = "muted" if math.isnan(mine) else style.blame_colour(share(mine, blame))
         note = short_number(mine) if mine > SLIGHT * max(largest(blame), 1e-9) else ""
     heads = 2 if is_deterministic(arc) else 1
-    return Look(arc.name, beta, heads, colour, _beside(arc, list(foci.values())), note)
+    return Look(arc.name, beta, style.line_width(beta, most), heads, colour, _beside(arc, list(foci.values())), note)
 
 
 def _beside(arc: Arc, foci: Sequence[Focus]) -> tuple[Beside, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,25 @@ class Route:
     junction: complex | None
     spot: complex
     heading: complex
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """All of its curves."""
+        return (*self.tails, *(curve for _, curve in self.heads))
+
+    def mapped(self, move: Callable[[complex], complex]) -> Route:
+        """The same curves with every point moved; what it is headed for is not."""
+
+        def along(curve: Curve) -> Curve:
+            return tuple((move(a), move(b), move(c), move(d)) for a, b, c, d in curve)
+
+        return Route(
+            tuple(map(along, self.tails)),
+            tuple((v, along(h)) for v, h in self.heads),
+            None if self.junction is None else move(self.junction),
+            move(self.spot),
+            self.heading,
+        )
 
 
 def routes(layout: Placement, tags: Mapping[str, Tag]) -> dict[str, Route]:
@@ -68,7 +87,7 @@ def _label_room(place: Place, tag: Tag) -> tuple[float, float, float, float]:
     at = place.spot
     if place.outside is not None and place.heading == 1j:
         return at.real - 4, place.outside.imag - 2, at.real + tag.width + 8, place.junction.imag
-    return at.real - tag.width / 2, at.imag - tag.above, at.real + tag.width / 2, at.imag + 1
+    return at.real - tag.width / 2, at.imag - tag.above, at.real + tag.width / 2, at.imag + max(1.0, tag.below)
 
 
 def _pair(place: Place) -> frozenset[str]:

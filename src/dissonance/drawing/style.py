@@ -10,7 +10,7 @@ import math
 
 LIGHT = {
     "ink": "#20242b",
-    "muted": "#8a919c",
+    "muted": "#6b7280",
     "paper": "#ffffff",
     "box": "#edeff2",
     "rim": "#cdd2d9",
@@ -34,19 +34,26 @@ DARK = {
     "focus4": "#ff6f9f",
     "focus5": "#4cc9d6",
 }
-FOCI = 6
+FOCI, SHADES = 6, 13
+Ramp = tuple[tuple[float, str], ...]
 NAME, TAG, NOTE, TITLE = 14.0, 12.5, 10.5, 15.0
 """Sizes of letters: variables, arcs, numbers beside arcs and the legend, the title."""
 
-_THIN, _MORE = 0.7, 2.2
-_RAMP = ((0.0, "#9aa1ab"), (0.25, "#d9a514"), (0.6, "#e8630a"), (1.0, "#cf1124"))
-"""From no blame to the most: grey, yellow, orange, red."""
+_THIN, _MORE, _HARD = 0.7, 2.2, 3.4
+_USUAL = 3.0
+"""The least beta that may have the widest line of a picture, hard arcs aside."""
 
 
-def line_width(beta: float) -> float:
-    """The width of an arc's line: grows with |beta| and is bounded, so that a hard arc has the widest."""
+def line_width(beta: float, largest: float) -> float:
+    """The width of an arc's line: 0.7 + 2.2 log(1 + |beta|) / log(1 + largest), where largest is at least 3.
+
+    `largest` is the largest finite |beta| of the picture, so that the lines of 10 and 1,000 differ; hard arcs have a
+    wider line than any other.
+    """
     weight = abs(beta)
-    return _THIN + _MORE * (1.0 if weight == math.inf else weight / (1 + weight))
+    if weight == math.inf:
+        return _HARD
+    return _THIN + _MORE * math.log1p(weight) / math.log1p(max(_USUAL, largest))
 
 
 def focus_colour(i: int) -> str:
@@ -55,14 +62,25 @@ def focus_colour(i: int) -> str:
 
 
 def blame_colour(share: float) -> str:
-    """The colour of an arc with that share (0 to 1) of the largest blame."""
-    share = min(1.0, max(0.0, share))
-    for (low, a), (high, b) in itertools.pairwise(_RAMP):
+    """The colour of an arc with that share (0 to 1) of the largest blame: from grey by yellow and orange to red."""
+    return f"blame{round(min(1.0, max(0.0, share)) * (SHADES - 1))}"
+
+
+def _shade(ramp: Ramp, share: float) -> str:
+    for (low, a), (high, b) in itertools.pairwise(ramp):
         if share <= high:
             return _mixed(a, b, (share - low) / (high - low))
-    return _RAMP[-1][1]
+    return ramp[-1][1]
 
 
 def _mixed(a: str, b: str, share: float) -> str:
     parts = (round(int(a[i : i + 2], 16) * (1 - share) + int(b[i : i + 2], 16) * share) for i in range(1, 7, 2))
     return "#" + "".join(f"{p:02x}" for p in parts)
+
+
+def _shades(ramp: Ramp) -> dict[str, str]:
+    return {f"blame{i}": _shade(ramp, i / (SHADES - 1)) for i in range(SHADES)}
+
+
+LIGHT.update(_shades(((0.0, "#6b7280"), (0.25, "#9a6700"), (0.6, "#b84a00"), (1.0, "#cf1124"))))
+DARK.update(_shades(((0.0, "#8a919c"), (0.25, "#e0b23c"), (0.6, "#ff9a45"), (1.0, "#ff6b70"))))

@@ -192,8 +192,8 @@ def test_the_colour_of_an_arc_is_its_blame():
             name: next(e.get("fill") for e in g if e.get("class", "").startswith("head"))
             for name, g in groups(drawing, "arc").items()
         }
-        assert colour[worst] == style.blame_colour(1.0)
-        assert colour["fine"] == style.blame_colour(0.0)
+        assert colour[worst] == style.LIGHT[style.blame_colour(1.0)]
+        assert colour["fine"] == style.LIGHT[style.blame_colour(0.0)]
         assert len(set(colour.values())) == 3
         assert f"{contributions[worst]:.3g}" in "".join(groups(drawing, "arc")[worst].itertext())
         assert "blame" in "".join(groups(drawing, "legend")[""].itertext())
@@ -203,7 +203,7 @@ def test_infinite_blame_is_drawn_as_the_most():
     pdg = PDG(arc("p", (), (A,)), arc("q", (), (A,)))
     drawing = draw(pdg, blame={"p": math.inf, "q": 1.0})
     heads = {n: [e for e in g if "head" in e.get("class", "")] for n, g in groups(drawing, "arc").items()}
-    assert heads["p"][0].get("fill") == style.blame_colour(1.0)
+    assert heads["p"][0].get("fill") == style.LIGHT[style.blame_colour(1.0)]
 
 
 def test_every_name_is_there_in_full():
