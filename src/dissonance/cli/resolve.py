@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
-from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
+from dissonance.cli.output import InterruptedRunError, console, log, progress, shown, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, attended, read, weights
+from dissonance.jsonable import json_number
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus

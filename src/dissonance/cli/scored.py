@@ -12,9 +12,10 @@ from rich.text import Text
 from dissonance.cli.output import console, shown
 
 if TYPE_CHECKING:
-    from dissonance.cli.score import Marginals, Scored, Unit
+    from dissonance.cli.score import Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.pdg import Arc
+    from dissonance.scored import Marginals, Scored
     from dissonance.scores import CellRow
 
 MAX_ARCS = 40
@@ -22,11 +23,11 @@ MAX_VARIABLES = 20
 MAX_VALUES = 6
 
 
-def show(scored: Scored, unit: Unit, seconds: float) -> None:
+def show(scored: Scored, unit: Unit) -> None:
     """Print the inconsistency, the verdict, the arcs and cells by blame, and the marginals of the best compromise."""
     out, result = console(), scored.result
     out.print(_headline(result, unit))
-    out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
+    out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {scored.seconds:.3g} s"))
     if math.isfinite(result.upper):
         out.print(shown(scored.verdict))
     if scored.rows:
