@@ -100,3 +100,20 @@ def at_abscissa(curve: Curve, x: float) -> tuple[complex, complex]:
     i = int(np.abs(found.real - x).argmin())
     before, after = found[max(0, i - 1)], found[min(len(found) - 1, i + 1)]
     return complex(found[i]), direction(complex(after - before))
+
+
+def dense(curve: Curve, step: float = 3.0) -> NDArray[np.complex128]:
+    """Points along a curve at equal distances, not more than `step` apart."""
+    found = points(curve)
+    length = np.concatenate([[0.0], np.abs(np.diff(found)).cumsum()])
+    at = np.linspace(0.0, length[-1], max(2, int(length[-1] / step) + 2))
+    return np.interp(at, length, found.real) + 1j * np.interp(at, length, found.imag)
+
+
+def at_distance(along: NDArray[np.complex128], spot: complex, shift: float) -> tuple[complex, complex] | None:
+    """The point `shift` further along than the one nearest to a spot, and the direction there; None beyond the ends."""
+    step = float(np.abs(np.diff(along)).mean())
+    i = int(np.abs(along - spot).argmin()) + round(shift / max(step, 1e-9))
+    if not 0 <= i < len(along):
+        return None
+    return complex(along[i]), direction(complex(along[min(len(along) - 1, i + 1)] - along[max(0, i - 1)]))

@@ -28,7 +28,13 @@ def rendered(scene: Scene, suffix: str, theme: str, dpi: float) -> bytes:
     colours = DARK if theme == "dark" else LIGHT
     figure = Figure(figsize=(scene.width * POINTS / 72, scene.height * POINTS / 72), facecolor=colours["paper"])
     FigureCanvasAgg(figure)
-    page = Affine2D().scale(1 / scene.width, -1 / scene.height).translate(0, 1) + figure.transFigure
+    page = (
+        Affine2D()
+        .translate(-scene.corner.real, -scene.corner.imag)
+        .scale(1 / scene.width, -1 / scene.height)
+        .translate(0, 1)
+        + figure.transFigure
+    )
     for z, mark in enumerate(m for g in scene.groups for m in g.marks):
         for artist in _artists(mark, colours, page):
             artist.set(zorder=z)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
 
 from dissonance.drawing.curves import Corners, bounding_box, moved_curve
+from dissonance.drawing.free import free_height, free_routes
 from dissonance.drawing.layout import Rectangle, Tag, placement
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.routes import Route, routes
@@ -21,7 +22,7 @@ ASPECT = 1.9
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Boxes by variable, routes by arc, and the rectangle around them, from 0, 0."""
+    """Boxes by variable, routes by arc, and about how much room they take."""
 
     boxes: dict[str, Rectangle]
     routes: dict[str, Route]
@@ -59,6 +60,33 @@ def packed(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[
         lines |= moved.routes
         x, tall, wide = x + p.width + APART, max(tall, p.height), max(wide, x + p.width)
     return Arrangement({v: boxes[v] for v in widths}, lines, wide, y + tall)
+
+
+def given(
+    widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag], centres: Mapping[str, complex]
+) -> Arrangement:
+    """Boxes at given places and lines around them; boxes without one stand as `packed` has them beside the others."""
+    found = dict(centres)
+    if len(centres) < len(widths):
+        automatic = packed(widths, arcs, tags).boxes
+        by = sum(centres[v] - automatic[v].centre for v in centres) / max(1, len(centres))
+        found |= {v: b.centre + by for v, b in automatic.items() if v not in centres}
+    boxes = {v: Rectangle(found[v], widths[v], free_height(v, arcs.values())) for v in widths}
+    for v in widths:
+        if v not in centres:
+            boxes[v] = _cleared(boxes[v], [b for u, b in boxes.items() if u != v])
+    return Arrangement(boxes, free_routes(boxes, arcs, tags), 0.0, 0.0)
+
+
+def _cleared(box: Rectangle, others: Sequence[Rectangle]) -> Rectangle:
+    """The box moved down until it lies on no other."""
+    while any(
+        abs(box.centre.real - b.centre.real) < (box.width + b.width) / 2
+        and abs(box.centre.imag - b.centre.imag) < (box.height + b.height) / 2
+        for b in others
+    ):
+        box = Rectangle(box.centre + 10j, box.width, box.height)
+    return box
 
 
 def _piece(widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> Arrangement:

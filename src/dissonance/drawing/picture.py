@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dissonance.drawing import style
 from dissonance.drawing.arrows import Look, marks
+from dissonance.drawing.data import data
 from dissonance.drawing.figure import rendered
 from dissonance.drawing.labels import writings
 from dissonance.drawing.legend import Entry, entries, laid_out
 from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
-from dissonance.drawing.packing import Arrangement, packed
+from dissonance.drawing.packing import Arrangement, given, packed
 from dissonance.drawing.ranks import Ends
-from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, moved_group
+from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, extent, moved_group, moved_scene
 from dissonance.drawing.svg import THEMES, svg
 from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
@@ -25,6 +28,7 @@ from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
 SUFFIXES = ("svg", "png", "pdf")
+Positions = Mapping[str, Sequence[float]]
 MARGIN = 14.0
 PADDING = 11.0
 """Between a name and the sides of its box."""
@@ -42,6 +46,10 @@ class Drawing:
     def svg(self) -> str:
         """The picture as SVG."""
         return svg(self.scene, self.theme)
+
+    def data(self) -> dict[str, Any]:
+        """The picture as numbers and texts that JSON can hold: every mark, in the order in which it is painted."""
+        return data(self.scene)
 
     def save(self, path: str | os.PathLike[str], *, dpi: float = 192) -> None:
         """Write the picture in the format of the path's suffix, all of the file or nothing; `dpi` is for PNG."""
@@ -74,6 +82,7 @@ def draw(
     labels: bool | Collection[str] = True,
     legend: bool = True,
     theme: str = "auto",
+    positions: Positions | None = None,
 ) -> Drawing:
     """The PDG as the paper draws it: sources merge into an arrow, which splits to its targets.
 
@@ -82,7 +91,8 @@ def draw(
     attends to otherwise than the others do, and dashed beside those it controls. `blame` colours the arcs: a result of
     `inconsistency`, what its `by_arc()` returns, or numbers by arc. `labels` says whether arcs, or which of them, have
     their names written; arcs named after their only target never have. `theme` is "auto" (as the reader's browser
-    prefers), "light" or "dark".
+    prefers), "light" or "dark". `positions` puts the centres of the variables' boxes where they are given, y downwards;
+    arcs go around them, and variables without a position stand beside the others as they would without.
     """
     if theme not in THEMES:
         raise DissonanceError(f"no theme {theme!r}.{suggest(theme, THEMES)}")
@@ -99,7 +109,7 @@ def draw(
     blamed = blames(pdg, blame)
     named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}
     found = looks(pdg, attention, foci, blamed, named)
-    where = _arranged(pdg, found)
+    where = _arranged(pdg, found, positions or {})
     written = writings(found, where.routes, where.boxes)
     arcs: list[MarkGroup] = []
     for a in pdg.arcs:
@@ -108,13 +118,25 @@ def draw(
     boxes = [MarkGroup("variable", v.name, repr(v), _box(v, where)) for v in pdg.variables]
     summary = f"PDG with {_count(pdg.variables, 'variable')} and {_count(pdg.arcs, 'arc')}"
     explained = entries(list(found.values()), list(foci), blamed) if legend else []
-    return Drawing(_framed([*arcs, *boxes], where, explained, title, summary), theme)
+    scene = _framed([*arcs, *boxes], explained, title, summary)
+    return Drawing(scene if positions else moved_scene(scene, -scene.corner), theme)
 
 
-def _arranged(pdg: PDG, found: Mapping[str, Look]) -> Arrangement:
+def _arranged(pdg: PDG, found: Mapping[str, Look], positions: Positions) -> Arrangement:
     widths = {v.name: max(30.0, label(v.name).width * style.NAME + 2 * PADDING) for v in pdg.variables}
     ends = {a.name: Ends(_names(a.sources), _names(a.targets)) for a in pdg.arcs}
-    return packed(widths, ends, {a: look.tag for a, look in found.items()})
+    tags = {a: look.tag for a, look in found.items()}
+    if not positions:
+        return packed(widths, ends, tags)
+    return given(widths, ends, tags, {pdg.variable(v).name: _at(v, p) for v, p in positions.items()})
+
+
+def _at(name: str, position: Sequence[float]) -> complex:
+    """A position as a point of the plane."""
+    at = [float(x) for x in position]
+    if len(at) != 2 or not all(map(math.isfinite, at)):
+        raise DissonanceError(f"the position of {name!r} is {position!r}; expected two finite numbers, x and y.")
+    return complex(*at)
 
 
 def _names(variables: Sequence[Variable]) -> tuple[str, ...]:
@@ -148,19 +170,19 @@ def _box(v: Variable, where: Arrangement) -> tuple[Box, Writing]:
     return Box(corner, frame.width, frame.height, 7, "box", "rim"), name
 
 
-def _framed(groups: list[MarkGroup], where: Arrangement, explained: Sequence[Entry], title: str, shown: str) -> Scene:
+def _framed(groups: list[MarkGroup], explained: Sequence[Entry], title: str, shown: str) -> Scene:
     """The picture with its title above and its legend below, all inside a margin."""
+    left, top, right, bottom = extent(groups)
     heading = plain(title, MAX_TITLE)
-    top = MARGIN + (style.TITLE + 14 if title else 0)
-    keys, wide, tall = laid_out(explained, max(where.width, 440.0))
-    width = max(where.width, heading.width * style.TITLE if title else 0, wide) + 2 * MARGIN
-    bottom = top + where.height + (14 + tall if explained else 0) + MARGIN
-    middle = (width - where.width) / 2
-    picture = [moved_group(g, complex(middle, top)) for g in groups]
+    keys, wide, tall = laid_out(explained, max(right - left, 440.0))
+    width = max(right - left, heading.width * style.TITLE if title else 0, wide) + 2 * MARGIN
+    middle, upper = (left + right) / 2, top - MARGIN - (style.TITLE + 14 if title else 0)
+    lower = bottom + (14 + tall if explained else 0) + MARGIN
+    picture = list(groups)
     if title:
-        at = complex(width / 2, MARGIN + style.TITLE * 0.8)
+        at = complex(middle, upper + MARGIN + style.TITLE * 0.8)
         picture.insert(0, MarkGroup("title", "", "", (Writing(at, heading, style.TITLE, "ink", bold=True),)))
     if explained:
-        by = complex((width - wide) / 2, top + where.height + 14)
+        by = complex(middle - wide / 2, bottom + 14)
         picture.append(moved_group(MarkGroup("legend", "", "", tuple(keys)), by))
-    return Scene(width, bottom, tuple(picture), title or shown)
+    return Scene(width, lower - upper, tuple(picture), title or shown, complex(middle - width / 2, upper))

@@ -29,6 +29,11 @@ class Route:
     spot: complex
     heading: complex
 
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """All of its curves."""
+        return (*self.tails, *(curve for _, curve in self.heads))
+
 
 def routes(layout: Placement, tags: Mapping[str, Tag]) -> dict[str, Route]:
     """The curves of every arc."""

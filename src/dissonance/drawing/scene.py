@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from dissonance.drawing.curves import Curve
+from dissonance.drawing.curves import Corners, Curve, bounding_box
 from dissonance.drawing.curves import moved_curve as moved_curve
 from dissonance.drawing.text import Label
+
+DEEP = frozenset("gjpqy()/,;|μρφχψβ")
+"""Letters that reach below the base line."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,19 @@ class Writing:
     italic: bool = False
     bold: bool = False
     halo: bool = False
+    kind: str = ""
 
     @property
     def width(self) -> float:
         """How wide it is."""
         return self.label.width * self.size
+
+    @property
+    def corners(self) -> Corners:
+        """The rectangle around its letters."""
+        deep = 0.22 * self.size if any(s.dy > 0 or DEEP & set(s.text) for s in self.label.spans) else 1.0
+        x, y = self.at.real, self.at.imag
+        return x - self.width / 2 - 1, y - 0.75 * self.size, x + self.width / 2 + 1, y + deep
 
 
 Mark = Stroke | FilledShape | Dot | Box | Writing
@@ -84,12 +96,35 @@ class MarkGroup:
 
 @dataclass(frozen=True)
 class Scene:
-    """A whole picture, from (0, 0) to (width, height), y downwards; later groups lie above earlier ones."""
+    """A whole picture, `width` and `height` from its upper left `corner`; later groups lie above earlier ones."""
 
     width: float
     height: float
     groups: tuple[MarkGroup, ...]
     title: str
+    corner: complex = 0j
+
+
+def extent(groups: Iterable[MarkGroup]) -> Corners:
+    """The rectangle around all marks; 0, 0, 0, 0 if there are none."""
+    frames = [_corners(m) for g in groups for m in g.marks] or [(0.0, 0.0, 0.0, 0.0)]
+    left, top, right, bottom = zip(*frames, strict=True)
+    return min(left), min(top), max(right), max(bottom)
+
+
+def _corners(mark: Mark) -> Corners:
+    if isinstance(mark, Writing):
+        return mark.corners
+    if isinstance(mark, Box):
+        x, y = mark.corner.real, mark.corner.imag
+        return x, y, x + mark.width, y + mark.height
+    if isinstance(mark, Stroke):
+        left, top, right, bottom = bounding_box(mark.curve)
+        w = mark.width / 2
+        return left - w, top - w, right + w, bottom + w
+    around = mark.points if isinstance(mark, FilledShape) else [mark.centre + mark.radius * s for s in (1, -1, 1j, -1j)]
+    x, y = [p.real for p in around], [p.imag for p in around]
+    return min(x), min(y), max(x), max(y)
 
 
 def moved_mark(mark: Mark, by: complex) -> Mark:
@@ -108,3 +143,8 @@ def moved_mark(mark: Mark, by: complex) -> Mark:
 def moved_group(group: MarkGroup, by: complex) -> MarkGroup:
     """All marks of a group elsewhere."""
     return replace(group, marks=tuple(moved_mark(m, by) for m in group.marks))
+
+
+def moved_scene(scene: Scene, by: complex) -> Scene:
+    """The whole picture elsewhere."""
+    return replace(scene, corner=scene.corner + by, groups=tuple(moved_group(g, by) for g in scene.groups))

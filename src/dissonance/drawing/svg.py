@@ -16,17 +16,23 @@ def svg(scene: Scene, theme: str = "auto") -> str:
     """The scene as the text of an SVG file; "auto" follows what the reader's browser prefers."""
     colours = DARK if theme == "dark" else LIGHT
     w, h = _number(scene.width), _number(scene.height)
+    box = f"{_number(scene.corner.real)} {_number(scene.corner.imag)} {w} {h}"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="dissonance" width="{w}" height="{h}" viewBox="0 0 {w} {h}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="dissonance" width="{w}" height="{h}" viewBox="{box}" '
         f'role="img" font-family="{FONT}" style="max-width:100%;height:auto">',
         f"<title>{_text(scene.title)}</title>",
     ]
     if theme == "auto":
         lines.append(f"<style>{_dark(scene)}</style>")
     background = _paint("paper", "fill", colours, theme)
-    lines.append(f'<rect width="{w}" height="{h}" rx="6"{background}/>')
+    lines.append(f'<rect{_at(scene.corner)} width="{w}" height="{h}" rx="6"{background}/>')
     lines += [line for group in scene.groups for line in _group(group, colours, theme)]
     return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _at(corner: complex) -> str:
+    """Where a rectangle begins, unless that is 0, 0."""
+    return f' x="{_number(corner.real)}" y="{_number(corner.imag)}"' if corner else ""
 
 
 def _dark(scene: Scene) -> str:
@@ -57,7 +63,7 @@ def _mark(mark: Mark, colours: dict[str, str], theme: str) -> str:
     if isinstance(mark, Stroke):
         dash = f' stroke-dasharray="{" ".join(map(_number, mark.dash))}"' if mark.dash else ""
         paint = _paint(mark.colour, "stroke", colours, theme, mark.kind)
-        return f'<path{paint} d="{_path(mark.curve)}" fill="none" stroke-width="{_number(mark.width, 2)}"{dash}/>'
+        return f'<path{paint} d="{path(mark.curve)}" fill="none" stroke-width="{_number(mark.width, 2)}"{dash}/>'
     if isinstance(mark, FilledShape):
         around = " ".join(f"{_number(p.real)},{_number(p.imag)}" for p in mark.points)
         return f'<polygon{_paint(mark.colour, "fill", colours, theme, mark.kind)} points="{around}"/>'
@@ -104,7 +110,8 @@ def _classes(painted: list[tuple[str, str]], theme: str, more: str = "") -> str:
     return f' class="{names}"' if names else ""
 
 
-def _path(curve: Curve) -> str:
+def path(curve: Curve) -> str:
+    """The curve as the `d` of an SVG path."""
     parts = [f"M{_point(curve[0][0])}"]
     for a, b, c, d in curve:
         if abs(a.imag - d.imag) + abs(b.imag - d.imag) + abs(c.imag - d.imag) < 0.1:
