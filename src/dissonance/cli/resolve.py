@@ -14,11 +14,9 @@ import typer
 from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
 from dissonance.cli.output import InterruptedRunError, console, log, progress, shown, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, attended, read, weights
-from dissonance.jsonable import json_number
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
-    from dissonance.io.sources import Sources
     from dissonance.lir import Run, Trace
     from dissonance.lir.moved import MovedRow
 
@@ -86,51 +84,39 @@ def resolve(
     from dissonance.cli.resolved import Destination
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
-    from dissonance.lir import lir
-    from dissonance.lir.moved import moved_rows, restored
+    from dissonance.lir import resolving
 
     began = time.perf_counter()
     place = Destination.of(out, models)
     if plot is not None:
         _check_plot(plot)
     given = read(models, gamma)
-    pdg = given.pdg.learnable()
-    focus = _focus(attended(given, trust, attend, without), control or ())
-    place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
+    now = attended(given, trust, attend, without)
+    focus = resolving.movable(now.pdg, now.focus, weights("control", control or (), now.pdg))
+    place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
             remove(checkpoint)
         with progress("resolving") as bar:
-            run = lir(
-                pdg,
-                refocus,
-                steps=steps,
-                flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
-                solver=solver,
-                attention=focus.attention,
-                control=focus.control,
-                seed=seed,
-                checkpoint=str(checkpoint),
-                callbacks=[lambda done, _: bar(done, steps), _log_step],
-                progress=False,
-            )
+            how = resolving.Resolving(refocus, flow, steps, seed, solver)
+            watched = [lambda done, _: bar(done, steps), _log_step]
+            found = resolving.resolve(given.pdg, focus, how, checkpoint=str(checkpoint), callbacks=watched)
+        run = found.run
         if trace is not None:
             run.trace.save(trace)
         if run.interrupted:
             raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
-        after = restored(given.pdg, run.pdg)
-        place.save(given, after)
+        place.save(given, found.pdg)
         remove(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
-    moves = moved_rows(given.pdg, after)
     if as_json:
-        write_json(_record(run, out, seconds) | {"moved": [m.record for m in moves]})
+        write_json(found.record | {"out": out, "seconds": seconds, "moved": [m.record for m in found.moves]})
     else:
-        _show(run, moves, out, seconds)
+        _show(run, found.moves, out, seconds)
 
 
 def _check_plot(path: Path) -> None:
@@ -145,16 +131,6 @@ def _check_plot(path: Path) -> None:
         raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
 
 
-def _focus(given: Sources, control: Sequence[str]) -> Focus:
-    """The base focus of the run: the files' with what the command line says."""
-    from dissonance.focus import Control, Focus
-
-    chi = dict(given.focus.control.chi) | weights("control", control, given.pdg)
-    if not chi:
-        chi = {a.name: 1.0 for a in given.pdg.arcs}
-    return Focus(given.focus.attention, Control(chi))
-
-
 def _log_step(done: int, traces: Sequence[Trace]) -> None:
     row = traces[0].rows[-1]
     log.debug(
@@ -165,25 +141,6 @@ def _log_step(done: int, traces: Sequence[Trace]) -> None:
         row.newton_steps,
         row.seconds,
     )
-
-
-def _record(run: Run, out: str, seconds: float) -> dict[str, object]:
-    bounds = {
-        key: {"inconsistency": json_number(v.upper), "lower": json_number(v.lower), "upper": json_number(v.upper)}
-        for key, v in (("initial", run.before), ("final", run.after))
-    }
-    return {
-        **bounds,
-        "resolution_percent": json_number(run.resolution_percent),
-        "distortion_tv": json_number(run.distortion_tv),
-        "steps": run.steps,
-        "refocus": run.refocus,
-        "flow": run.flow,
-        "solver": run.solver,
-        "unit": "nats",
-        "out": out,
-        "seconds": seconds,
-    }
 
 
 def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:

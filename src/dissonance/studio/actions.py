@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from dissonance.errors import DissonanceError, one_line, suggest
-from dissonance.studio import answers, opening
+from dissonance.studio import answers, counts, film, opening, share
 from dissonance.studio.place import Place
 
 ACTIONS: dict[str, Callable[..., Any]] = {
@@ -23,6 +23,10 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "discard": opening.discard,
     "layout": answers.layout,
     "score": answers.score,
+    "query": answers.query,
+    "counts": counts.counts,
+    "run": film.run,
+    "export": share.export,
 }
 
 

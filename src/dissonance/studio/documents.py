@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 import msgspec
 
-from dissonance.cpds import PointMass, Table
+from dissonance.cpds import PointMass
 from dissonance.errors import DissonanceError, FormatError, SizeError, suggest
 from dissonance.focus import Focus
 from dissonance.io import limits, pdg_json
@@ -16,6 +16,9 @@ from dissonance.variables import Variable, cells
 
 MAX_CELLS = 1 << 22
 """Numbers in all tables of a model."""
+
+REPORT = "report:"
+"""What the names of variables begin with that stand for an observation which is not certain."""
 
 Model = msgspec.Raw
 """The PDG file as JSON, not taken apart yet."""
@@ -105,52 +108,70 @@ def written(pdg: PDG, focus: Focus) -> Model:
     return msgspec.Raw(msgspec.json.format(pdg_json.to_bytes(pdg, focus.on(pdg)), indent=-1))
 
 
+def weights(given: Mapping[str, float | str]) -> dict[str, float]:
+    """Numbers by name, where infinity is the string "inf" as in files."""
+    found: dict[str, float] = {}
+    for name, x in given.items():
+        if isinstance(x, str) and x not in ("inf", "-inf"):
+            raise DissonanceError(f'{name!r}: expected a number or "inf", found {x!r}.')
+        found[name] = float(x)
+    return found
+
+
 def observed(pdg: PDG, focus: Focus, evidence: Evidence) -> tuple[PDG, Focus]:
-    """The model with what was observed as further beliefs, named `observed X`: hard ones, or with beta 1."""
-    arcs = [Arc(free_name(f"observed {n}", pdg), (), v, _seen(v, x)) for n, v, x in _by_variable(pdg, evidence)]
-    beta = {a.name: math.inf if isinstance(a.cpd, PointMass) else 1.0 for a in arcs}
-    attention = focus.attention.replace(beta=beta, alpha={a.name: 0.0 for a in arcs})
+    """The model with what was observed as further beliefs, named `observed X`.
+
+    What is certain is a hard arc. Of what is not there is a report, seen for certain, that each value of X makes as
+    probable as its likelihood: mu pays confidence for all the probability it gives to other values, and nothing at 0.
+    """
+    certain, doubtful = labels(pdg, evidence), likelihoods(pdg, evidence)
+    arcs: list[Arc] = []
+    beta: dict[str, float] = {}
+    for n in evidence:
+        name = _free_name(f"observed {n}", pdg)
+        if n in certain:
+            arcs.append(Arc(name, (), pdg.variable(n), PointMass(certain[n])))
+            beta[name] = math.inf
+        else:
+            report = Variable(f"{REPORT} {name}", ["seen", "not seen"])
+            arcs.append(Arc(name, pdg.variable(n), report, [[p, 1 - p] for p in doubtful[n]]))
+            arcs.append(Arc(report.name, (), report, PointMass("seen")))
+            beta |= {name: 1.0, report.name: math.inf}
+    attention = focus.attention.replace(beta=beta, alpha=dict.fromkeys(beta, 0.0))
     return PDG(*pdg.arcs, *arcs, variables=pdg.variables), Focus(attention, focus.control)
 
 
+def labels(pdg: PDG, evidence: Evidence) -> dict[str, Hashable]:
+    """By variable: the value that was observed for certain."""
+    return {n: _label(pdg, n, x) for n, x in evidence.items() if confidence(n, x) == math.inf}
+
+
 def likelihoods(pdg: PDG, evidence: Evidence) -> dict[str, list[float]]:
-    """By variable: how probable what was observed is under each of its values."""
-    return {
-        n: [1.0 if str(label) == x.value else math.exp(-confidence(n, x)) for label in v.finite.labels]
-        for n, v, x in _by_variable(pdg, evidence)
-    }
+    """By variable: how probable what was observed is under each of its values, at most 1."""
+    found: dict[str, list[float]] = {}
+    for n, x in evidence.items():
+        label, doubt = _label(pdg, n, x), math.exp(-confidence(n, x))
+        found[n] = [1.0 if other == label else doubt for other in pdg.variable(n).finite.labels]
+    return found
 
 
 def confidence(variable: str, observation: Observation) -> float:
     """How surely a value was observed: a number >= 0, or inf."""
-    given = observation.confidence
-    if given == "inf":
-        return math.inf
-    if isinstance(given, str) or not given >= 0:
-        raise DissonanceError(f'{variable!r} was observed with confidence {given!r}: give a number >= 0, or "inf".')
+    (given,) = weights({variable: observation.confidence}).values()
+    if not given >= 0:
+        raise DissonanceError(f'{variable!r} was observed with confidence {given:g}: give a number >= 0, or "inf".')
     return given
 
 
-def free_name(name: str, pdg: PDG) -> str:
-    """The name, with stars if an arc has it already."""
-    while name in pdg:
+def _label(pdg: PDG, variable: str, observation: Observation) -> Hashable:
+    known = {str(label): label for label in pdg.variable(variable).finite.labels}
+    if observation.value not in known:
+        raise DissonanceError(f"{variable!r} has no value {observation.value!r}.{suggest(observation.value, known)}")
+    return known[observation.value]
+
+
+def _free_name(name: str, pdg: PDG) -> str:
+    taken = {x.name.removeprefix(f"{REPORT} ") for x in (*pdg.arcs, *pdg.variables)}
+    while name in taken:
         name += "*"
     return name
-
-
-def _by_variable(pdg: PDG, evidence: Evidence) -> list[tuple[str, Variable, Observation]]:
-    found = [(n, pdg.variable(n), x) for n, x in evidence.items()]
-    for n, v, x in found:
-        known = [str(label) for label in v.finite.labels]
-        if x.value not in known:
-            raise DissonanceError(f"{n!r} has no value {x.value!r}.{suggest(x.value, known)}")
-    return found
-
-
-def _seen(v: Variable, x: Observation) -> PointMass | Table:
-    label = next(label for label in v.finite.labels if str(label) == x.value)
-    sure = confidence(v.name, x)
-    if sure == math.inf:
-        return PointMass(label)
-    odds = [1.0 if other == label else math.exp(-sure) for other in v.finite.labels]
-    return Table([p / sum(odds) for p in odds])

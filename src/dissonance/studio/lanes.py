@@ -33,6 +33,7 @@ class Request:
     replaces: tuple[str, str] | None = None
     answers: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: bool = False
 
 
 class Worker:
@@ -70,7 +71,7 @@ class Lane:
 
     def __init__(self, place: Place, compile_first: bool = False) -> None:
         self.place, self.compile_first = place, compile_first
-        self.ready, self.busy = asyncio.Event(), False
+        self.ready = asyncio.Event()
         self._worker: Worker | None = None
         self._line: deque[Request] = deque()
         self._filled = asyncio.Event()
@@ -120,7 +121,7 @@ class Lane:
             request.answers.put_nowait((Kind.FAILED, DIED))
             return
         worker.ask(request.action, request.body)
-        self.busy = True
+        request.begun = True
         relayed = asyncio.ensure_future(self._relay(worker, request))
         dropped = asyncio.ensure_future(request.dropped.wait())
         try:
@@ -133,7 +134,6 @@ class Lane:
         finally:
             relayed.cancel()
             dropped.cancel()
-            self.busy = False
 
     async def _relay(self, worker: Worker, request: Request) -> bool:
         """Hand on what the worker says to whoever waits; returns whether it is still alive at the end."""

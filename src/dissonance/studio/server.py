@@ -38,6 +38,10 @@ MAX_BODY = 1 << 24
 SILENCE = 10.0
 """Seconds after which a stream says that it is still there."""
 
+PATIENCE = 1.0
+"""Seconds after which a stream says why it has not begun."""
+COMPILING = "the solver is being made ready; the first time on a machine that takes about a minute."
+
 STATUS = {Kind.RESULT: 200, Kind.REFUSED: 422, Kind.FAILED: 500}
 
 Message = MutableMapping[str, Any]
@@ -150,25 +154,34 @@ class _Events(Response):
         gone = asyncio.ensure_future(_gone(receive))
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         try:
-            last = False
+            last, patience = False, PATIENCE
             while not last:
                 heard = asyncio.ensure_future(self._request.answers.get())
-                await asyncio.wait({gone, heard}, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({gone, heard}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if gone.done():
                     heard.cancel()
                     return
                 if not heard.done():
                     heard.cancel()
-                    await send(_part(b": still there\n\n"))
+                    patience = SILENCE
+                    await send(_part(_event(self._waiting()) if not self._request.begun else b": still there\n\n"))
                     continue
                 kind, found = heard.result()
                 last = kind is not Kind.EVENT
                 data = found if kind in (Kind.EVENT, Kind.RESULT) else _error(found, kind="error")
-                await send(_part(b"data: " + data + b"\n\n"))
+                await send(_part(_event(data)))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._request.dropped.set()
             gone.cancel()
+
+    def _waiting(self) -> bytes:
+        why = "another run is not done yet." if self._lane.ready.is_set() else COMPILING
+        return msgspec.json.encode({"kind": "waiting", "why": why})
+
+
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
 
 
 def _part(body: bytes) -> Message:
