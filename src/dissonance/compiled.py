@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import shutil
 import sys
@@ -63,6 +64,12 @@ def expect(seconds: float) -> None:
         _expected += seconds
         if _expected > ENOUGH:
             engage()
+
+
+def postpone() -> None:
+    """Compile nothing, however much work there is, until `engage` is called."""
+    global _expected
+    _expected = -math.inf
 
 
 def engage() -> None:

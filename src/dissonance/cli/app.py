@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dissonance import __version__
-from dissonance.cli import coherence, convert, doctor, draw, query, report, resolve, score, study
+from dissonance.cli import coherence, convert, doctor, draw, query, report, resolve, score, studio, study
 from dissonance.cli.output import InterruptedRunError, UnresolvedError, log, messages, say
 from dissonance.errors import DissonanceError, visible
 
@@ -35,6 +35,7 @@ app.command(short_help="Say whether forecasts fit together, and what is certain 
 app.command(short_help="Write a model in another format.")(convert.convert)
 app.command("draw", short_help="Draw a model.")(draw.draw_model)
 app.command(short_help="Say what is installed, and whether all of it works.")(doctor.doctor)
+app.command("studio", short_help="Open a page on which beliefs can be seen, moved and resolved.")(studio.studio)
 app.add_typer(study.app, name="study")
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissonance.cli.output import json_number, log, progress, write_json
+from dissonance.cli.output import log, progress, write_json
+from dissonance.jsonable import json_number
 
 if TYPE_CHECKING:
     from dissonance.coherence.beliefs import Belief

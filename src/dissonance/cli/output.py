@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -68,11 +67,6 @@ def say(message: str) -> None:
 def write_json(record: Mapping[str, object]) -> None:
     """The result as one JSON object on one line of standard output."""
     sys.stdout.write(json.dumps(record, allow_nan=False) + "\n")
-
-
-def json_number(x: float) -> float | str | None:
-    """A number as JSON has it: infinity is a string, and what is undefined is null."""
-    return x if math.isfinite(x) else None if math.isnan(x) else str(x)
 
 
 def console(*, stderr: bool = False) -> Console:

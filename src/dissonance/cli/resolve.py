@@ -18,7 +18,6 @@ from dissonance.cli.output import (
     UnresolvedError,
     console,
     grid,
-    json_number,
     log,
     progress,
     shown,
@@ -114,8 +113,7 @@ def resolve(
     from dissonance.inconsistency import inconsistency
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
-    from dissonance.lir import lir
-    from dissonance.lir.moved import moved_rows, restored
+    from dissonance.lir import resolving
     from dissonance.verdict import contradiction
 
     began = time.perf_counter()
@@ -123,27 +121,17 @@ def resolve(
     if plot is not None:
         _check_plot(plot)
     given = read(models, gamma, pseudocount)
-    pdg = given.pdg.learnable()
     focus = _focus(attended(given, trust, attend, without), control or (), keep or (), move or ())
-    place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
+    place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
             remove(checkpoint)
         with progress("resolving") as bar:
-            run = lir(
-                pdg,
-                refocus,
-                steps=steps,
-                flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
-                solver=solver,
-                attention=focus.attention,
-                control=focus.control,
-                seed=seed,
-                checkpoint=str(checkpoint),
-                callbacks=[lambda done, _: bar(done, steps), _log_step],
-                progress=False,
-            )
+            how = resolving.Resolving(refocus, flow, steps, seed, solver)
+            watched = [lambda done, _: bar(done, steps), _log_step]
+            found = resolving.resolve(given.pdg, focus, how, checkpoint=str(checkpoint), callbacks=watched)
+        run = found.run
         if trace is not None:
             run.trace.save(trace)
         if run.interrupted:
@@ -152,18 +140,16 @@ def resolve(
             remove(checkpoint)
             still = inconsistency(run.pdg, focus.attention, solver=solver)
             raise UnresolvedError(f"nothing was written: {contradiction(still)}")
-        after = restored(given.pdg, run.pdg)
-        place.save(given, after)
+        place.save(given, found.pdg)
         remove(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
-    moves = moved_rows(given.pdg, after)
     if as_json:
-        write_json(_record(run, out, seconds) | {"moved": [m.record for m in moves]})
+        write_json(found.record | {"out": out, "seconds": seconds, "moved": [m.record for m in found.moves]})
     else:
-        _show(run, moves, out, seconds)
+        _show(run, found.moves, out, seconds)
 
 
 def _check_plot(path: Path) -> None:
@@ -207,25 +193,6 @@ def _log_step(done: int, traces: Sequence[Trace]) -> None:
         row.newton_steps,
         row.seconds,
     )
-
-
-def _record(run: Run, out: str, seconds: float) -> dict[str, object]:
-    bounds = {
-        key: {"inconsistency": json_number(v.upper), "lower": json_number(v.lower), "upper": json_number(v.upper)}
-        for key, v in (("initial", run.before), ("final", run.after))
-    }
-    return {
-        **bounds,
-        "resolution_percent": json_number(run.resolution_percent),
-        "distortion_tv": json_number(run.distortion_tv),
-        "steps": run.steps,
-        "refocus": run.refocus,
-        "flow": run.flow,
-        "solver": run.solver,
-        "unit": "nats",
-        "out": out,
-        "seconds": seconds,
-    }
 
 
 def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dissonance.chance import Chance
-    from dissonance.cli.score import Marginals, Scored, Unit
+    from dissonance.cli.score import Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.pdg import Arc
+    from dissonance.scored import Marginals, Scored
     from dissonance.scores import CellRow
 
 MAX_ARCS = 40
@@ -25,11 +26,11 @@ MAX_VARIABLES = 20
 MAX_VALUES = 6
 
 
-def show(scored: Scored, unit: Unit, seconds: float) -> None:
+def show(scored: Scored, unit: Unit) -> None:
     """Print the inconsistency, the verdict, the arcs and cells by blame, and the marginals of the best compromise."""
     out, result = console(), scored.result
     out.print(_headline(result, unit))
-    out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {seconds:.3g} s"))
+    out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {scored.seconds:.3g} s"))
     if result.upper > -math.inf:
         out.print(shown(scored.verdict))
     if scored.rows:

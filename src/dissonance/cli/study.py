@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
+from dissonance.cli.output import console, log, progress, resumable, write_json
 from dissonance.cli.study_gflownet import gflownet
 from dissonance.errors import visible
+from dissonance.jsonable import json_number
 
 if TYPE_CHECKING:
     from dissonance.studies.outcomes import StrategyOutcome

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissonance.cli.output import console, json_number, log, progress, resumable, write_json
+from dissonance.cli.output import console, log, progress, resumable, write_json
 from dissonance.errors import DissonanceError, visible
+from dissonance.jsonable import json_number
 
 if TYPE_CHECKING:
     from dissonance.studies.gflownet.folder import GflownetFolder

@@ -1,0 +1,98 @@
+"""Resolving a model as a whole: what may move is moved by LIR, and what did not move stays as it was, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from dissonance.focus import Control, Focus
+from dissonance.jsonable import json_number
+from dissonance.lir.moved import MovedRow, moved_rows, restored
+from dissonance.lir.run import Callback
+from dissonance.lir.start import Run, lir
+from dissonance.pdg import PDG
+from dissonance.solvers import Solver
+
+
+@dataclass(frozen=True)
+class Resolving:
+    """How a model is to be resolved: what `dissonance resolve` takes, with its defaults."""
+
+    refocus: str = "uniform"
+    flow: str | None = None
+    steps: int = 20
+    seed: int = 0
+    solver: Solver | str = "auto"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A run, and the beliefs it began with."""
+
+    run: Run
+    before: PDG
+
+    @cached_property
+    def pdg(self) -> PDG:
+        """The beliefs at the end: every row that did not move is as it was."""
+        return restored(self.before, self.run.pdg)
+
+    @cached_property
+    def moves(self) -> list[MovedRow]:
+        """The rows of tables that moved, the furthest first."""
+        return moved_rows(self.before, self.pdg)
+
+    @property
+    def record(self) -> dict[str, object]:
+        """What came of it, as JSON has it."""
+        run = self.run
+        bounds = {
+            key: {"inconsistency": json_number(v.upper), "lower": json_number(v.lower), "upper": json_number(v.upper)}
+            for key, v in (("initial", run.before), ("final", run.after))
+        }
+        return {
+            **bounds,
+            "resolution_percent": json_number(run.resolution_percent),
+            "distortion_tv": json_number(run.distortion_tv),
+            "steps": run.steps,
+            "refocus": run.refocus,
+            "flow": run.flow,
+            "solver": run.solver,
+            "unit": "nats",
+        }
+
+
+def movable(pdg: PDG, focus: Focus, control: Mapping[str, float]) -> Focus:
+    """The base focus of a run: the control of the file, then that of `control`; if there is none, all may move."""
+    chi = dict(focus.control.chi) | dict(control)
+    return Focus(focus.attention, Control(chi or {a.name: 1.0 for a in pdg.arcs}))
+
+
+def resolve(
+    pdg: PDG, focus: Focus, how: Resolving, *, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()
+) -> Resolved:
+    """Run LIR on a model of fixed beliefs; by default the flow is natural, for Gaussians full."""
+    moving = pdg.learnable()
+    run = lir(
+        moving,
+        how.refocus,
+        steps=how.steps,
+        flow=how.flow or ("full" if any(a.is_euclidean for a in moving.arcs) else "natural"),
+        solver=how.solver,
+        attention=focus.attention,
+        control=focus.control,
+        seed=how.seed,
+        checkpoint=checkpoint,
+        callbacks=callbacks,
+        progress=False,
+    )
+    return Resolved(run, pdg)
+
+
+def at(pdg: PDG, theta: Mapping[str, Tensor]) -> PDG:
+    """The beliefs at the parameters of a run: every row that did not move is as it was."""
+    moving = pdg.learnable()
+    return restored(pdg, moving.replace(*(a.with_cpd(a.at(theta)) for a in moving.arcs)))

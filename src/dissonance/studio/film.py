@@ -1,0 +1,96 @@
+"""A run of LIR, frame by frame: the same as `dissonance resolve` with the same options, and its last model too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dissonance.errors import DissonanceError, SizeError
+from dissonance.focus import Focus
+from dissonance.jsonable import json_number
+from dissonance.lir import Row, Trace
+from dissonance.lir.resolving import Resolving, at, movable, resolve
+from dissonance.pdg import PDG
+from dissonance.studio.documents import Model, pdg_of, weights, written
+from dissonance.studio.place import Place
+from dissonance.variables import cells
+
+MAX_STEPS = 10_000
+MAX_NUMBERS = 1 << 24
+"""Cells of all tables in all frames."""
+MAX_SEED = 2**63 - 1
+
+
+class Run(msgspec.Struct, forbid_unknown_fields=True):
+    """A model, and the options of `dissonance resolve`."""
+
+    model: Model
+    refocus: str = "uniform"
+    flow: str | None = None
+    steps: int = 20
+    seed: int = 0
+    solver: str = "auto"
+    control: dict[str, float | str] = {}
+
+
+def run(place: Place, params: Run, emit: Callable[[Any], bool]) -> dict[str, Any]:
+    """Run LIR. A frame is theta at a step, and the focus it is about to be resolved under; the last has none."""
+    pdg, given = pdg_of(params.model)
+    _check(pdg, params)
+    focus = movable(pdg, given, {pdg[n].name: x for n, x in weights(params.control).items()})
+    film = _Film(pdg, given, emit)
+    how = Resolving(params.refocus, params.flow, params.steps, params.seed, params.solver)
+    found = resolve(pdg, focus, how, callbacks=[film])
+    film.show(found.run.trace.rows[-1], found.pdg)
+    moved = [m.record for m in found.moves]
+    cancelled = found.run.steps < params.steps
+    return {"kind": "done", "model": written(found.pdg, given), **found.record, "moved": moved, "cancelled": cancelled}
+
+
+def _check(pdg: PDG, params: Run) -> None:
+    if not 0 <= params.steps <= MAX_STEPS:
+        raise DissonanceError(f"steps: expected 0 to {MAX_STEPS}, found {params.steps}.")
+    if not 0 <= params.seed <= MAX_SEED:
+        raise DissonanceError(f"seed: expected 0 to {MAX_SEED}, found {params.seed}.")
+    numbers = (params.steps + 1) * sum(cells(a.scope) for a in pdg.arcs if a.has_table)
+    if numbers > MAX_NUMBERS:
+        raise SizeError(
+            f"{params.steps} steps would show {numbers:,} numbers, and a page takes {MAX_NUMBERS:,}. Ask for fewer "
+            "steps, or use `dissonance resolve`."
+        )
+
+
+class _Film:
+    """Called after every step of a run; shows the frame that the step began with."""
+
+    def __init__(self, pdg: PDG, given: Focus, emit: Callable[[Any], bool]) -> None:
+        self.pdg, self.given, self.emit = pdg, given, emit
+        self.tabular = all(a.has_table for a in pdg.arcs)
+
+    def __call__(self, done: int, traces: Sequence[Trace]) -> bool:
+        (trace,) = traces
+        return self.show(trace.rows[-1], at(self.pdg, trace.theta))
+
+    def show(self, row: Row, pdg: PDG) -> bool:
+        """Emit a frame; returns whether nobody wants more."""
+        tables = {a.name: a.cpd.table().tolist() for a in pdg.arcs if a.has_table}
+        lower, upper = json_number(row.global_lower), json_number(row.global_upper)
+        frame = {
+            "kind": "frame",
+            "step": row.step,
+            "attention": _numbers(row.beta),
+            "control": _numbers(row.chi),
+            "gamma": row.gamma,
+            "global": {"value": upper, "lower": lower, "upper": upper},
+            "local": json_number(row.local_upper),
+            "distortion": json_number(row.tv_theta),
+            "blame": _numbers(row.blame),
+            "tables": tables,
+        }
+        return self.emit(frame if self.tabular else frame | {"model": written(pdg, self.given)})
+
+
+def _numbers(x: Mapping[str, float]) -> dict[str, float | str | None]:
+    return {n: json_number(v) for n, v in x.items()}

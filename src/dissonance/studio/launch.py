@@ -1,0 +1,93 @@
+"""Starting the studio: a port of this machine, a browser that opens the page, and a clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import tempfile
+import webbrowser
+from collections.abc import Callable, Generator
+from html import escape
+from pathlib import Path
+
+import uvicorn
+
+from dissonance.errors import DissonanceError
+from dissonance.studio.guard import Guard
+from dissonance.studio.place import Place
+from dissonance.studio.server import Server
+
+CLOSING = 1
+"""Seconds that requests have to come to their end."""
+
+
+def launch(place: Place, port: int, *, opens: bool, started: Callable[[Guard], None]) -> None:
+    """Serve the studio until it is interrupted; `started` is told the address once it answers."""
+    with _bound(port) as listening:
+        guard = Guard(listening.getsockname()[1])
+        with _redirect(guard.address) as page:
+
+            def answering() -> None:
+                started(guard)
+                if opens:
+                    webbrowser.open(page)
+
+            config = uvicorn.Config(
+                Server(place, guard),
+                log_config=None,
+                access_log=False,
+                ws="none",
+                server_header=False,
+                date_header=False,
+                lifespan="on",
+                timeout_graceful_shutdown=CLOSING,
+            )
+            _Uvicorn(config, answering).run(sockets=[listening])
+
+
+class _Uvicorn(uvicorn.Server):
+    """A server that says when it answers, and ends in order when it is interrupted or asked to end."""
+
+    def __init__(self, config: uvicorn.Config, answering: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._answering = answering
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._answering()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for s, handler in before.items():
+                signal.signal(s, handler)
+
+
+@contextlib.contextmanager
+def _bound(port: int) -> Generator[socket.socket, None, None]:
+    """A socket at that port of this machine, which nobody else can reach; 0 is any free one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise DissonanceError(
+                f"--port {port}: {reason}. Give another port, or none for any that is free."
+            ) from None
+        yield listening
+
+
+@contextlib.contextmanager
+def _redirect(address: str) -> Generator[str, None, None]:
+    """A file of which only this user knows that leads to the address: the token would be seen on a command line."""
+    with tempfile.TemporaryDirectory(prefix="dissonance-") as folder:
+        page = Path(folder) / "studio.html"
+        page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">\n')
+        page.chmod(0o600)
+        yield page.as_uri()

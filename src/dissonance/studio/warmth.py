@@ -1,0 +1,47 @@
+"""What is slow the first time, done before somebody waits for it: imports, small solves, machine code of the solver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from dissonance import compiled
+from dissonance.solvers.convex.precompile import precompile
+from dissonance.studio.actions import act
+from dissonance.studio.place import Place
+
+SMALL = {
+    "format": "dissonance.pdg",
+    "version": 1,
+    "variables": [{"name": "X", "size": 2}, {"name": "Y", "size": 2}],
+    "arcs": [
+        {"name": "p", "targets": ["X"], "table": [0.9, 0.1]},
+        {"name": "q", "sources": ["X"], "targets": ["Y"], "table": [[0.9, 0.1], [0.2, 0.8]]},
+        {"name": "r", "targets": ["Y"], "table": [0.1, 0.9]},
+    ],
+}
+
+
+def get_ready() -> None:
+    """Be ready for small models at once, interpreted; larger ones are slow until `use_compiled`."""
+    compiled.postpone()
+    _try()
+
+
+def compile_solver() -> None:
+    """Compile the solver, if that was not done on this machine: it takes a minute or so."""
+    precompile()
+    use_compiled()
+
+
+def use_compiled() -> None:
+    """Use the compiled solver from now on."""
+    compiled.engage()
+    _try()
+
+
+def _try() -> None:
+    body = msgspec.json.encode({"model": SMALL})
+    for name in ("score", "layout"):
+        act(Place(Path()), name, body, lambda event: False)

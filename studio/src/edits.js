@@ -1,0 +1,109 @@
+// Dialogs that change the model: a new variable, a new belief, a table from a spreadsheet or from counts.
+
+import { h, newId } from "./dom.js";
+import { openDialog } from "./dialog.js";
+import { arcOf, freshName, labels, normalised, rowsOf, settings, shape, variableOf, withArc, withNewArc, withNewVariable, withRows } from "./model.js";
+import { general } from "./numbers.js";
+import { cellsOf } from "./paste.js";
+
+/** @typedef {import("./studio.js").Studio} Studio */
+
+/** @param {Studio} studio */
+export function newVariable(studio) {
+  const { store } = studio;
+  openDialog(studio.root, "Add a variable", (close) => {
+    const names = store.model.variables.map((v) => v.name);
+    const [nameId, valuesId] = [newId("name"), newId("values")];
+    const name = h("input", { type: "text", id: nameId, value: freshName("Variable", names), class: "wide-field", autocomplete: "off" });
+    const values = h("input", { type: "text", id: valuesId, value: "no, yes", class: "wide-field", autocomplete: "off" });
+    const problem = h("p", { class: "problem", role: "alert" });
+    const form = h("form", { class: "stack" }, h("label", { for: nameId, text: "Name" }), name, h("label", { for: valuesId, text: "Values, separated by commas" }), values, problem,
+      h("div", { class: "button-row" }, h("button", { type: "submit", class: "button primary", text: "Add" })));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const is = name.value.trim();
+      const list = values.value.split(",").map((x) => x.trim()).filter(Boolean);
+      problem.textContent = !is ? "A name is needed." : names.includes(is) ? `There is a ${JSON.stringify(is)} already.` : !list.length ? "At least one value is needed." : new Set(list).size < list.length ? "Two values are the same." : "";
+      if (problem.textContent) return;
+      store.edit("add variable", { model: withNewVariable(store.model, is, list) });
+      close();
+      store.select({ kind: "variable", name: is });
+    });
+    return [form];
+  });
+}
+
+/** @param {Studio} studio @param {string[]} targets chosen beforehand */
+export function newArc(studio, targets) {
+  const { store } = studio;
+  const finite = store.model.variables.filter((v) => labels(v));
+  if (!finite.length) return studio.say("Add a variable first: a belief is about variables.", "error");
+  openDialog(studio.root, "Add a belief", (close) => {
+    const names = store.model.arcs.map((a) => a.name);
+    const nameId = newId("name");
+    const name = h("input", { type: "text", id: nameId, value: freshName("belief", names), class: "wide-field", autocomplete: "off", "data-first": true });
+    const problem = h("p", { class: "problem", role: "alert" });
+    const rows = finite.map((v) => {
+      const choice = h("select", { class: "small", "aria-label": `The part of ${v.name}` }, h("option", { value: "", text: "not in it" }), h("option", { value: "source", text: "given (source)" }), h("option", { value: "target", text: "about (target)" }));
+      if (targets.includes(v.name)) choice.value = "target";
+      return { v, choice, node: h("li", {}, h("span", { text: v.name }), choice) };
+    });
+    const form = h("form", { class: "stack" }, h("label", { for: nameId, text: "Name: who says it" }), name, h("ul", { class: "role-list" }, rows.map((r) => r.node)), problem,
+      h("p", { class: "hint", text: "It begins with an even table, which you edit in its panel." }), h("div", { class: "button-row" }, h("button", { type: "submit", class: "button primary", text: "Add" })));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const part = (/** @type {string} */ role) => rows.filter((r) => r.choice.value === role).map((r) => r.v.name);
+      const is = name.value.trim();
+      const cells = rows.filter((r) => r.choice.value).reduce((n, r) => n * (labels(r.v) ?? []).length, 1);
+      problem.textContent = !is ? "A name is needed." : names.includes(is) ? `There is a ${JSON.stringify(is)} already.` : !part("target").length ? "Choose at least one variable that it is about." : cells > 100_000 ? `Its table would have ${cells} cells.` : "";
+      if (problem.textContent) return;
+      store.edit("add arc", { model: withNewArc(store.model, is, part("source"), part("target")) });
+      close();
+      store.select({ kind: "arc", name: is });
+    });
+    return [form];
+  });
+}
+
+/** A table typed or pasted whole: probabilities, or counts of what was seen. @param {Studio} studio @param {string} name @param {string} [pasted] */
+export function pasteTable(studio, name, pasted) {
+  const { store } = studio;
+  const arc = arcOf(store.model, name);
+  if (!arc) return;
+  const [height, width] = shape(store.model, arc);
+  const header = ["", ...settings(store.model, arc.targets).map((s) => s.join(", "))].join("\t");
+  const givens = settings(store.model, arc.sources ?? []).map((s) => s.join(", "));
+  const now = rowsOf(store.model, arc).map((row, i) => [givens[i], ...row.map((p) => general(p, 12))].join("\t"));
+  openDialog(studio.root, `The table of ${name}`, (close) => {
+    const id = newId("paste");
+    const area = h("textarea", { id, rows: Math.min(14, height + 2), class: "wide-field mono", spellcheck: "false", wrap: "off" });
+    area.value = pasted ?? [header, ...now].join("\n");
+    const problem = h("p", { class: "problem", role: "alert" });
+    const as = newId("as");
+    const probabilities = h("input", { type: "radio", name: as, id: `${as}-p`, checked: true });
+    const counts = h("input", { type: "radio", name: as, id: `${as}-c` });
+    const form = h("form", { class: "stack" },
+      h("label", { for: id, text: `${height} row${height === 1 ? "" : "s"} of ${width} numbers, as a spreadsheet copies them; a heading and labels in front may stay.` }), area,
+      h("fieldset", { class: "radio-row" }, h("legend", { text: "The numbers are" }), probabilities, h("label", { for: `${as}-p`, text: "probabilities (rows are scaled to sum to 1)" }), counts, h("label", { for: `${as}-c`, text: "counts (the table and its confidence follow)" })),
+      problem, h("div", { class: "button-row" }, h("button", { type: "submit", class: "button primary", text: "Use it" })));
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        const rows = cellsOf(area.value, height, width);
+        const nothing = rows.findIndex((row) => row.every((x) => x === 0));
+        if (nothing >= 0 && !counts.checked) throw new Error(`Row ${nothing + 1} is all zeros: it cannot be scaled to sum to 1.`);
+        const changes = counts.checked ? await studio.transport.call("counts", { model: store.model, arc: name, counts: withRows(store.model, arc, rows) }) : { table: withRows(store.model, arc, rows.map(normalised)) };
+        store.edit("paste table", { model: withArc(store.model, name, changes) });
+        close();
+      } catch (error) {
+        problem.textContent = /** @type {Error} */ (error).message;
+      }
+    });
+    return [form];
+  });
+}
+
+/** The names of the variables of an observation that can stay. @param {Studio} studio @param {string} gone */
+export function evidenceWithout(studio, gone) {
+  return Object.fromEntries(Object.entries(studio.store.document.evidence).filter(([n]) => n !== gone && variableOf(studio.store.model, n)));
+}
