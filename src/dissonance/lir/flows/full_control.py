@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dissonance.errors import CapabilityError
 from dissonance.lir.flows.base import Movement
-from dissonance.lir.flows.projection import projected, projects
+from dissonance.lir.flows.projection import projected
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
 from dissonance.lir.local import MASS, Local, by_run, over
@@ -50,7 +50,7 @@ class FullControl:
         everyone = range(len(local.parameters.arcs))
         arcs = [i for i in everyone if bool(local.full[i][1].any()) and not local.idle(i)]
         solved = local.solve(theta)
-        arcs = [i for i in arcs if local.partners(i) or not solved.loose(local.parameters.arcs[i])]
+        arcs = [i for i in arcs if local.shares(i) or not solved.loose(local.parameters.arcs[i])]
         residual = torch.zeros_like(solved.upper)
         varies = any(local.attention.varies(local.parameters.arcs[i].name) for i in arcs)
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
@@ -84,12 +84,12 @@ class FullControl:
         parameters = local.parameters
         wholly = all(torch.equal(*local.full[i]) for i in arcs)
         if _mu_is_pinned(local, arcs, solved):
-            if not wholly or not all(projects(parameters, parameters.arcs[i]) for i in arcs):
+            if not wholly or not all(parameters.projects(parameters.arcs[i]) for i in arcs):
                 return None
             trial = theta
             for i in arcs:
                 arc = parameters.arcs[i]
-                if parameters.tied(arc)[0] is arc:  # they move together
+                if parameters.leads(arc):  # they move together
                     moved = projected(local, arc, theta, solved, local.full[i][0])
                     trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
             return _kept(local, theta, trial, solved)[0]
@@ -117,7 +117,7 @@ class FullControl:
                     return trial
         if bool(hard[runs].any()):  # mu does as a hard arc says: to match it moves nothing
             return None
-        return projected(local, arc, theta, solved, runs) if projects(parameters, arc) else None
+        return projected(local, arc, theta, solved, runs) if parameters.projects(arc) else None
 
     def _without(self, local: Local, i: int, theta: Stacked, runs: Tensor) -> Stacked:
         """p <- mu*(T|S) for mu* of the PDG without the beta of arc i."""
@@ -201,7 +201,7 @@ def _separate(local: Local, i: int) -> bool:
     a linear-Gaussian arc that the structure does not reward (without its beta that would not be convex)."""
     arc, a = local.parameters.arcs[i], local.attention
     gaussian = arc.is_euclidean and arc.cpd.can("project") and not bool((a.gamma * a.alpha[:, i] != 0).any())
-    return (arc.cpd.saturated or gaussian) and not local.partners(i)
+    return (arc.cpd.saturated or gaussian) and not local.shares(i)
 
 
 def _mu_is_pinned(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
