@@ -195,13 +195,17 @@ def by_arc(mu: Distribution, pdg: PDG, theta: Theta | None = None) -> dict[str, 
     return {a.name: ArcScore(arc_divergence(mu, a, theta), arc_conditional_entropy(mu, a)) for a in pdg.arcs}
 
 
-def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, theta: Theta | None = None) -> Tensor:
+def observational_incompatibility(
+    mu: Distribution, pdg: PDG, beta: Weights | Attention, theta: Theta | None = None
+) -> Tensor:
     """How far mu is from the beliefs, weighted by how much they are believed.
 
     OInc(mu) = sum_a beta_a KL( mu(T,S) || p_a(T|S) mu(S) )          (eq. 1)
 
     A hard arc (beta = inf) costs nothing if it `holds` and makes it infinite otherwise; an unattended arc never does.
+    `beta` may be an attention, whose beta it is then.
     """
+    beta = beta.beta if isinstance(beta, Attention) else beta
     total = torch.zeros((), dtype=numerics.DTYPE)
     impossible = False  # and then disbelief in something else does not help
     for arc in pdg.arcs:
@@ -215,13 +219,14 @@ def observational_incompatibility(mu: Distribution, pdg: PDG, beta: Weights, the
     return torch.full_like(total, math.inf) if impossible else total
 
 
-def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights) -> Tensor:
+def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights | Attention) -> Tensor:
     """How far mu is from independent mechanisms along the arcs.
 
     SDef(mu) = -H(X) + sum_a alpha_a H(T | S)          (eq. 2)
 
-    Can be negative: with no arcs at all it is -H(X).
+    Can be negative: with no arcs at all it is -H(X). `alpha` may be an attention, whose alpha it is then.
     """
+    alpha = alpha.alpha if isinstance(alpha, Attention) else alpha
     total = -mu.entropy()
     for arc in pdg.arcs:
         weight = alpha.get(arc.name, 0.0)

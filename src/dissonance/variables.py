@@ -77,7 +77,10 @@ class Euclidean:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Any Python values (trajectories, strings, graphs); no base measure of its own."""
+    """Values without a base measure of their own: tensors of any shape, one a value (images, sequences, trajectories).
+
+    Data, functions of it and modules that take it as a source are about such variables; none has a density.
+    """
 
     description: str = "anything"
 

@@ -124,3 +124,11 @@ def test_any_mu_scores_at_least_the_inconsistency():
     for _ in range(50):
         mu = Joint(case.pdg.variables, random_joint(rng, case.pdg.variables))
         assert float(incompatibility(mu, case.pdg, case.attention)) >= result.lower
+
+
+def test_incompatibilities_take_an_attention_for_its_weights():
+    pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
+    mu, attention = inconsistency(pdg).mu, Attention.only({"p": 2.0}, {"p": 0.5, "q": 1.0})
+    by_attention, by_weights = (observational_incompatibility(mu, pdg, w) for w in (attention, attention.beta))
+    assert by_attention == by_weights > 0
+    assert structural_deficiency(mu, pdg, attention) == structural_deficiency(mu, pdg, attention.alpha)

@@ -16,7 +16,7 @@ from torch.distributions import Distribution, Independent, Normal
 from dissonance import numerics
 from dissonance.cpds.base import CPD, Drawn, Values, Variables
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.variables import Euclidean, Variable
+from dissonance.variables import Euclidean, Opaque, Variable
 
 _lock = threading.Lock()
 """torch's own generator is one for all threads."""
@@ -32,14 +32,18 @@ class Function(CPD):
         self.f = f
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
-        """The targets must be Euclidean."""
-        self.widths = dimensions(targets)
-        check_outputs(self.f, sources, sum(self.widths))
+        """The targets must be Euclidean, or a single one that is opaque."""
+        self.whole = len(targets) == 1 and isinstance(targets[0].domain, Opaque)
+        if not self.whole:
+            self.widths = dimensions(targets)
+            check_outputs(self.f, sources, sum(self.widths))
         return self
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """The point f(s)."""
         made = self.f(concatenated(sources))
+        if self.whole:
+            return Drawn((made[:, None],), torch.ones(len(made), 1, dtype=numerics.DTYPE))
         return Drawn(tuple(v[:, None] for v in made.split(self.widths, -1)), made.new_ones(len(made), 1))
 
 
@@ -124,6 +128,8 @@ class Distributed(CPD):
 
     def _check(self, sources: Variables) -> None:
         """Raise unless the distribution at zero, if there is one, is about as many numbers as the targets have."""
+        if any(isinstance(v.domain, Opaque) for v in sources):
+            return
         try:
             with tried(self), torch.no_grad():
                 made = self.at(zeros(self, sources))
@@ -281,7 +287,7 @@ def dimensions(variables: Sequence[Variable]) -> tuple[int, ...]:
 def check_outputs(f: nn.Module, sources: Variables, wanted: int) -> None:
     """Raise unless a module takes values of the sources and has so many outputs: it is tried at zero."""
     given = zeros(f, sources)
-    if not given:
+    if not given or any(isinstance(v.domain, Opaque) for v in sources):  # of what shape a value is, is not known
         return
     try:
         with tried(f), torch.no_grad():
@@ -298,7 +304,9 @@ def zeros(f: nn.Module, sources: Variables) -> list[Tensor]:
     """One row of zeros for each source, of the kind that a module works with."""
     first = next((p for p in (*f.parameters(), *f.buffers()) if p.is_floating_point()), torch.zeros(()))
     return [
-        torch.zeros(1, dtype=torch.long, device=first.device) if v.is_finite else first.new_zeros(1, *dimensions([v]))
+        torch.zeros(1, dtype=torch.long, device=first.device)
+        if v.is_finite
+        else first.new_zeros(1, v.domain.dim if isinstance(v.domain, Euclidean) else 0)
         for v in sources
     ]
 

@@ -172,6 +172,26 @@ class LinearGaussian(CPD):
         self.A.copy_(A)
         self.b.copy_(mean[n:] - A @ mean[:n])
 
+    def expectations(self, joint: Tensor) -> Tensor:
+        """E_mu[x x'] of x = (1, s, t)."""
+        x = joint[0]
+        return torch.cat([joint[:1], torch.cat([joint[1:, :1], joint[1:, 1:] + torch.outer(x[1:], x[1:])], 1)])
+
+    @torch.no_grad()
+    def match(self, expectations: Tensor, share: float = 1.0) -> None:
+        """As `project` does, or a share 1 - e^-rate of the way there, as `approach` does."""
+        moments = expectations / expectations[0, 0]
+        joint = moments.clone()
+        joint[1:, 1:] -= torch.outer(moments[0, 1:], moments[0, 1:])
+        if share == 1.0:
+            self.project(joint)
+            return
+        own: dict[str, Tensor] = dict(self.named_parameters())
+        rate = -math.log1p(-share)
+        moved = self.approach(own, joint, {n: torch.full_like(x, rate) for n, x in own.items()})
+        for n, x in own.items():
+            x.copy_(moved[n])
+
     def extra_repr(self) -> str:
         """Its size, for printing."""
         return f"{self.A.shape[1]} -> {self.A.shape[0]}"

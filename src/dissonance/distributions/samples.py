@@ -22,6 +22,9 @@ class Samples(Distribution):
     def __len__(self) -> int:
         return len(self.weights)
 
+    def __repr__(self) -> str:
+        return f"Samples({len(self)} of {', '.join(v.name for v in self.variables)})"
+
     def mean(self, name: str) -> Tensor:
         """The mean of a Euclidean variable."""
         return (self.weights[:, None] * self.values[self.variable(name).name]).sum(0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,9 +18,11 @@ from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
 from dissonance.estimators.data import Array, category_draws, encoded, matrix, missing, sequences
 from dissonance.estimators.gaussians import gaussian_count, gaussian_draws, gaussian_start
-from dissonance.estimators.latent import LatentModel, drawn, table_of
-from dissonance.instances.em.fitted import believed, evidence
-from dissonance.instances.em.latent import ROW, hidden_markov
+from dissonance.estimators.latent import LatentModel, drawn
+from dissonance.instances.em.chains import Chains, FittedChains, Smoothed
+from dissonance.instances.em.fitted import Fitted
+from dissonance.instances.em.instance import shares
+from dissonance.instances.em.latent import hidden_markov
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import Variable
 
@@ -44,6 +47,8 @@ class HiddenMarkovModel(LatentModel):
     covariance_type: Covariance = field(default="diag", kw_only=True)
     floor: float = field(default=1e-6, kw_only=True)
 
+    fitted_: Fitted | FittedChains = field(init=False)
+    learned_: tuple[SoftmaxTable, SoftmaxTable, Observed] = field(init=False)
     categories_: list[Hashable] = field(init=False)
 
     def _input(self) -> dict[str, bool]:
@@ -69,6 +74,37 @@ class HiddenMarkovModel(LatentModel):
         return 1 if self.emissions == "categorical" else x[0].shape[1]
 
     def _start(self, x: list[Any], generator: np.random.Generator) -> PDG:
+        return beliefs(x, self._begin(x, generator))
+
+    def _about(self, x: list[Any]) -> PDG:
+        return beliefs(x, self._chains(x))
+
+    def fit(self, X: Any, y: object = None, sample_weight: object = None) -> HiddenMarkovModel:  # noqa: N803
+        """Expectation-maximisation on the sequences X; y is not looked at.
+
+        With full M-steps on all sequences (`chi`, `batches` as they are by default) in time linear in the observations,
+        by compiled passes along the sequences; `fitted_.run` is the run of LIR that it is, made when it is asked for.
+        """
+        self._check()
+        x = self._read(X)
+        chains = self._begin(x, np.random.default_rng(self.random_state), sample_weight)
+        self._refuse_impossible(chains.smooth(), x)
+        if self.batches != 1 or self.chi != math.inf:
+            super().fit(X, y, sample_weight)
+            p = self.fitted_.pdg
+            move = p["transition1"].cpd.get_parameter("logits") if "transition1" in p else chains.move.logits
+            start, emission = p["initial"].cpd, p["x0"].cpd
+            self.learned_ = cast(SoftmaxTable, start), SoftmaxTable(logits=move), cast(Observed, emission)
+            return self
+        self.fitted_ = chains.fit(self.max_iter, self.tol, partial(beliefs, x))
+        self.learned_ = chains.start, chains.move, chains.emission
+        self.n_features_in_ = self._columns(x)
+        self.lower_bounds_ = self.fitted_.bounds
+        self.n_iter_, self.converged_ = len(self.fitted_.bounds), self.fitted_.settled
+        return self
+
+    def _begin(self, x: list[Any], generator: np.random.Generator, weights: object = None) -> Chains:
+        """The sequences and the parameters before learning."""
         k = self.n_components
         start = np.full(k, 1 / k) if self.startprob_init is None else self.startprob_init
         move = generator.dirichlet(np.full(k, 5.0), k) if self.transmat_init is None else self.transmat_init
@@ -77,81 +113,87 @@ class HiddenMarkovModel(LatentModel):
             self.categories_ = sorted(seen, key=str) if self.categories is None else list(self.categories)
             table = self.emissionprob_init
             table = generator.dirichlet(np.full(len(self.categories_), 5.0), k) if table is None else table
-            return hidden_markov(start, move, self._categorical(x, table), list(map(len, x)))
-        means, covariances = gaussian_start(np.concatenate(x), k, self.covariance_type, self.floor, generator)
-        means = means if self.means_init is None else self.means_init
-        covariances = covariances if self.covariances_init is None else self.covariances_init
-        return hidden_markov(start, move, self._gaussian(x, means, covariances), list(map(len, x)))
-
-    def _about(self, x: list[Any]) -> PDG:
-        if self.emissions == "categorical":
-            emissions: Sequence[Observed] = self._categorical(x, self.emissionprob_)
+            emission: Observed = ObservedCategorical(self._codes(x), [table])
         else:
-            emissions = self._gaussian(x, self.means_, self.covariances_)
-        return hidden_markov(self.startprob_, self.transmat_, emissions, list(map(len, x)))
+            means, covariances = gaussian_start(np.concatenate(x), k, self.covariance_type, self.floor, generator)
+            means = means if self.means_init is None else self.means_init
+            covariances = covariances if self.covariances_init is None else self.covariances_init
+            emission = ObservedGaussian(np.concatenate(x), means, covariances, self.covariance_type, self.floor)
+        tables = SoftmaxTable(start), SoftmaxTable(move)
+        for table, axes in zip(tables, (1, 2), strict=True):
+            if table.logits.shape != (k,) * axes:
+                wanted = " x ".join([str(k)] * axes)
+                raise DissonanceError(f"{k} states need {wanted} probabilities, found {tuple(table.logits.shape)}.")
+        tables[0].check(())
+        tables[1].check((Variable("Z", k),))
+        return Chains(*tables, emission, [len(s) for s in x], shares(weights, len(x)).numpy())
 
-    def _categorical(self, given: list[Any], table: object) -> list[ObservedCategorical]:
-        codes = np.full((len(given), max(map(len, given))), -1)
-        for n, sequence in enumerate(given):
-            where = f"sequence {n}, time"
-            codes[n, : len(sequence)] = encoded([[c] for c in sequence], [self.categories_], where)[:, 0]
-        first = ObservedCategorical(codes[:, :1], [table])
-        missing = first.logits.shape[-1]
-        each = torch.from_numpy(np.where(codes < 0, missing, codes))
-        return [first, *(first.on(Sample(codes=each[:, t : t + 1])) for t in range(1, codes.shape[1]))]
+    def _chains(self, x: list[Any]) -> Chains:
+        """Other sequences under the parameters that were learned."""
+        start, move, emission = self._learned()
+        if isinstance(emission, ObservedCategorical):
+            codes = torch.from_numpy(self._codes(x))
+            about: Observed = emission.on(Sample(codes=torch.where(codes < 0, emission.logits.shape[-1], codes)))
+        else:
+            about = cast(ObservedGaussian, emission).about(np.concatenate(x))
+        return Chains(start, move, about, [len(s) for s in x], np.full(len(x), 1 / len(x)))
 
-    def _gaussian(self, given: list[Array], means: object, covariances: object) -> list[ObservedGaussian]:
-        padded = np.full((len(given), max(map(len, given)), given[0].shape[1]), np.nan)
-        for n, s in enumerate(given):
-            padded[n, : len(s)] = s
-        first = ObservedGaussian(padded[:, 0], means, covariances, self.covariance_type, self.floor)
-        return [first, *(first.about(padded[:, t]) for t in range(1, padded.shape[1]))]
+    def _codes(self, x: list[Any]) -> npt.NDArray[np.intp]:
+        """The labels of all sequences as numbers, (observations, 1)."""
+        each = [encoded([[c] for c in s], [self.categories_], f"sequence {n}, time") for n, s in enumerate(x)]
+        return np.concatenate(each).astype(np.intp)
 
-    def _blame(self, n: int, x: list[Any], beliefs: Callable[[list[Any]], PDG]) -> str:
-        """The first observation that makes a sequence impossible, by bisection."""
-        sequence = x[n]
-        low, high = 0, len(sequence)  # a prefix of `low` is possible, one of `high` is not
-        while high - low > 1:
-            middle = (low + high) // 2
-            p = beliefs([sequence[:middle]])
-            possible = math.isfinite(float(evidence(believed(p, p.variable(ROW)))[0]))
-            low, high = (middle, high) if possible else (low, middle)
-        return f"sequence {n}: {sequence[high - 1]!r} at time {high - 1}"
+    def _refuse_impossible(self, found: Smoothed, x: list[Any]) -> None:
+        for n, t in enumerate(found.impossible.tolist()):
+            if t >= 0:
+                where = f"sequence {n}: {x[n][t]!r} at time {t}"
+                raise DissonanceError(f"{where} has probability 0 under the parameters.")
+
+    def _learned(self) -> tuple[SoftmaxTable, SoftmaxTable, Observed]:
+        if not hasattr(self, "learned_"):
+            raise self._missing_fit()
+        return self.learned_
+
+    def _smoothed(self, X: Any) -> tuple[list[Any], Smoothed]:  # noqa: N803
+        self._learned()
+        x = self._read(X)
+        self._expected(x)
+        return x, self._chains(x).smooth()
 
     @property
     def startprob_(self) -> Array:
         """p(Z_0)."""
-        return table_of(self._fitted(), "initial")
+        return torch.softmax(self._learned()[0].logits, -1).detach().numpy()
 
     @property
     def transmat_(self) -> Array:
         """p(Z_t | Z_t-1)."""
-        p = self._fitted()
-        if "transition1" not in p:  # every sequence was of one observation: nothing was learned
-            return np.full((self.n_components,) * 2, 1 / self.n_components)
-        return torch.softmax(cast(SoftmaxTable, p["transition1"].cpd).logits, -1).detach().numpy()
+        return torch.softmax(self._learned()[1].logits, -1).detach().numpy()
 
     @property
     def emissionprob_(self) -> Array:
         """p(label | Z), (components, labels)."""
-        return cast(ObservedCategorical, self._fitted()["x0"].cpd).tables()[:, 0].detach().numpy()
+        return cast(ObservedCategorical, self._learned()[2]).tables()[:, 0].detach().numpy()
 
     @property
     def means_(self) -> Array:
         """The means of Gaussian emissions."""
-        return cast(ObservedGaussian, self._fitted()["x0"].cpd).means.detach().numpy()
+        return cast(ObservedGaussian, self._learned()[2]).means.detach().numpy()
 
     @property
     def covariances_(self) -> Array:
         """The covariances of Gaussian emissions."""
-        return cast(ObservedGaussian, self._fitted()["x0"].cpd).covariances.detach().numpy()
+        return cast(ObservedGaussian, self._learned()[2]).covariances.detach().numpy()
+
+    def score_samples(self, X: Any) -> Array:  # noqa: N803
+        """log p(x_n) of every sequence; -inf where one is impossible."""
+        return self._smoothed(X)[1].evidence
 
     def predict_proba(self, X: Any) -> list[Array]:  # noqa: N803
         """p(Z_t | x) at every time of every sequence, an array (times, components) each."""
-        x, result = self._posterior(X)
-        times = [f"Z{t}" for t in range(max(map(len, x)))]
-        each = np.stack([result.mu.conditional(z, ROW).numpy() for z in times], 1)
-        return [each[n, : len(s)] for n, s in enumerate(x)]
+        x, found = self._smoothed(X)
+        self._refuse_impossible(found, x)
+        return np.split(found.states, np.cumsum([len(s) for s in x])[:-1])
 
     def predict(self, X: Any) -> list[npt.NDArray[np.intp]]:  # noqa: N803
         """The most probable state at every time of every sequence, each time by itself."""
@@ -177,10 +219,29 @@ class HiddenMarkovModel(LatentModel):
         """What a sequence of states shows: a list of labels, or vectors (times, columns)."""
         if self.emissions == "categorical":
             return [self.categories_[i] for i in category_draws(self.emissionprob_[states], generator)]
-        return gaussian_draws(cast(ObservedGaussian, self._fitted()["x0"].cpd), states, generator)
+        return gaussian_draws(cast(ObservedGaussian, self._learned()[2]), states, generator)
 
     def _count(self) -> int:
         k = self.n_components
         if self.emissions == "categorical":
             return k * k - 1 + k * (len(self.categories_) - 1)
         return k * k - 1 + gaussian_count(self.means_, self.covariance_type)
+
+
+def beliefs(x: list[Any], chains: Chains) -> PDG:
+    """The chains of sequences x as a PDG with a variable for every time."""
+    emission, lengths = chains.emission, list(map(len, x))
+    longest = max(lengths)
+    if isinstance(emission, ObservedCategorical):
+        nothing = emission.logits.shape[-1]
+        codes = torch.full((len(x), longest), nothing)
+        for n, part in enumerate(emission.sample["codes"][:, 0].split(lengths)):
+            codes[n, : len(part)] = part
+        each: list[Observed] = [emission.on(Sample(codes=codes[:, t : t + 1])) for t in range(longest)]
+    else:
+        padded = np.full((len(x), longest, x[0].shape[1]), np.nan)
+        for n, s in enumerate(x):
+            padded[n, : len(s)] = s
+        each = [cast(ObservedGaussian, emission).about(padded[:, t]) for t in range(longest)]
+    start, move = (torch.softmax(t.logits, -1).detach() for t in (chains.start, chains.move))
+    return hidden_markov(start, move, each, lengths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -79,7 +79,7 @@ class LatentModel(Estimator, ABC):
         x = self._read(X)
         p = self._start(x, np.random.default_rng(self.random_state))
         row = p.variable(ROW)
-        self._possible(believed(p, row), x, lambda some: self._start(some, np.random.default_rng(0)))
+        self._possible(believed(p, row))
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         instance = em(p, row, weights=weights, batches=self.batches, chi=self.chi)
         settled = [Settled(self.tol)] if self.batches == 1 else []
@@ -113,7 +113,7 @@ class LatentModel(Estimator, ABC):
     def _posterior(self, X: Any) -> tuple[Any, Inconsistency]:  # noqa: N803
         """The same; raises if a row is impossible."""
         x, result = self._result(X)
-        self._possible(result, x, self._about)
+        self._possible(result)
         return x, result
 
     def _expected(self, x: Any) -> None:
@@ -125,17 +125,11 @@ class LatentModel(Estimator, ABC):
                 "input, as in fit."
             )
 
-    def _possible(self, result: Inconsistency, x: Any, beliefs: Callable[[Any], PDG]) -> None:
+    def _possible(self, result: Inconsistency) -> None:
         """Raise if a row has probability 0 under the beliefs."""
         impossible = (evidence(result) == -math.inf).nonzero()
         if len(impossible):
-            raise DissonanceError(
-                f"{self._blame(int(impossible[0, 0]), x, beliefs)} has probability 0 under the parameters."
-            )
-
-    def _blame(self, n: int, x: Any, beliefs: Callable[[Any], PDG]) -> str:
-        """What is impossible, in words."""
-        return f"row {n}"
+            raise DissonanceError(f"row {int(impossible[0, 0])} has probability 0 under the parameters.")
 
     def score_samples(self, X: Any) -> Array:  # noqa: N803
         """log p(x_n) of every row; -inf where a row is impossible."""

@@ -12,6 +12,7 @@ from dissonance.focus import Attention, Control, Focus
 from dissonance.lir.inner.base import Attentions
 from dissonance.lir.local import StackedControl
 from dissonance.lir.parameters import Parameters
+from dissonance.numerics import DTYPE
 
 REMEMBERED = 8
 """How many foci are remembered: those of players that take turns, say."""
@@ -61,5 +62,5 @@ def _said(focus: Focus) -> dict[str, Any]:
     return {
         "beta": {n: b for n, b in focus.attention.beta.items() if b},
         "gamma": focus.attention.gamma,
-        "chi": {n: float(torch.as_tensor(c).max()) for n, c in focus.control.chi.items()},
+        "chi": {n: float(torch.as_tensor(c, dtype=DTYPE).max()) for n, c in focus.control.chi.items()},
     }

@@ -116,20 +116,25 @@ class Local:
         still = self.resolved(solved) | ~torch.isfinite(solved.upper)
         return {k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in slope.items()}
 
-    def attended(self, i: int) -> bool:
-        """Whether any run attends to arc i."""
+    @cached_property
+    def attended(self) -> list[bool]:
+        """Whether any run attends to each arc."""
         a = self.attention
-        return bool(((a.beta[:, i] != 0) | (a.gamma * a.alpha[:, i] != 0)).any())
+        return ((a.beta != 0) | (a.gamma[:, None] * a.alpha != 0)).any(0).tolist()
 
-    def partners(self, i: int) -> list[int]:
-        """The other arcs in attention that have a parameter in common with arc i."""
-        users = self.parameters.users
-        tied = dict.fromkeys(j for key in self.parameters.keys(self.parameters.arcs[i]) for j in users[key] if j != i)
-        return [j for j in tied if self.attended(j)]
+    @cached_property
+    def _users(self) -> dict[str, int]:
+        """How many arcs in attention have each parameter."""
+        return {key: sum(self.attended[j] for j in arcs) for key, arcs in self.parameters.users.items()}
+
+    def shares(self, i: int) -> bool:
+        """Whether another arc in attention has a parameter in common with arc i."""
+        own = int(self.attended[i])
+        return any(self._users[key] > own for key in self.parameters.keys(self.parameters.arcs[i]))
 
     def idle(self, i: int) -> bool:
         """Whether arc i is out of attention and others that share its parameters are not: these move them."""
-        return bool(self.partners(i)) and not self.attended(i)
+        return not self.attended[i] and self.shares(i)
 
     def alone(self, k: int) -> Local:
         """Run k by itself."""

@@ -70,8 +70,32 @@ class Parameters:
         for i, a in enumerate(self.arcs):
             for key in self._keys[a.name]:
                 using.setdefault(key, set()).add(i)
-        found = {a.name: set[int]().union(*(using[k] for k in self._keys[a.name])) for a in self.arcs}
-        return {name: [self.arcs[i] for i in sorted(numbers)] for name, numbers in found.items()}
+        keys = {a.name: tuple(self._keys[a.name]) for a in self.arcs}
+        numbers = {own: sorted(set[int]().union(*(using[k] for k in own))) for own in set(keys.values())}
+        arcs = {own: [self.arcs[i] for i in found] for own, found in numbers.items()}
+        return {name: arcs[own] for name, own in keys.items()}
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Where each arc is among the arcs."""
+        return {a.name: i for i, a in enumerate(self.arcs)}
+
+    def leads(self, arc: Arc) -> bool:
+        """Whether it is the first of the arcs that have a parameter in common with it."""
+        return self._tied[arc.name][0] is arc
+
+    def projects(self, arc: Arc) -> bool:
+        """Whether the argmin over the parameters of an arc, and of those tied to it, has a closed form."""
+        keys = tuple(self._keys[arc.name])
+        if keys not in self._projects:
+            tied = self._tied[arc.name]
+            alike = all(a.cpd.can("match") and self._keys[a.name] == list(keys) for a in tied)
+            self._projects[keys] = arc.cpd.can("project") if len(tied) == 1 else alike
+        return self._projects[keys]
+
+    @cached_property
+    def _projects(self) -> dict[tuple[str, ...], bool]:
+        return {}
 
     @cached_property
     def users(self) -> dict[str, list[int]]:

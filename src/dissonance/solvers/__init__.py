@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torch import Tensor
@@ -31,7 +31,7 @@ class Auto(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
     device: str | None = None
-    samples: int = 1
+    samples: int | None = None
     seed: int = 0
 
     takes = frozenset({"drawn", "varying", "euclidean"})
@@ -40,9 +40,9 @@ class Auto(Solver):
     def candidates(self) -> tuple[Solver, ...]:
         """What is tried, in this order; large convex components without their loose ends."""
         return (
+            GaussianSolver(self.tol, self.budget),
             Sampled(self.samples, self.seed),
             AtPoints(self),
-            GaussianSolver(self.tol, self.budget),
             Pinned(self.budget),
             SumProductSolver(self.budget),
             Given(self.budget),
@@ -53,10 +53,14 @@ class Auto(Solver):
         )
 
     def choose(self, component: Component) -> Solver:
-        """The first that fits; if none does, the first, which says why."""
+        """The first that fits; if none does, the sampled one, which says why."""
         kinds = component.kinds
         fitting = (s for s in self.candidates if kinds <= s.takes and s.fits(component))
-        return next(fitting, self.candidates[0])
+        return next(fitting, Sampled(self.samples, self.seed))
+
+    def for_step(self, seed: int) -> Auto:
+        """The same for a step of LIR: see `Sampled.for_step`."""
+        return replace(self, samples=self.samples or 1, seed=seed)
 
     def solve(self, component: Component) -> Solution:
         """Whatever the chosen solver finds."""

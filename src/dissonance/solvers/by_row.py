@@ -27,7 +27,7 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import SizeError
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import EPS, Component, connected
-from dissonance.sampling import UNASKED
+from dissonance.sampling.plan import UNASKED
 from dissonance.solvers.base import Solution, Solver, solve_together
 from dissonance.solvers.pooled import HEAVY
 from dissonance.solvers.sampled import SampledSolution

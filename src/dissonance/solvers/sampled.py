@@ -12,7 +12,8 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import Theta
 from dissonance.problem import Component
-from dissonance.sampling import Estimate, Plan
+from dissonance.sampling.blocks import estimate
+from dissonance.sampling.plan import Estimate, Plan
 from dissonance.solvers.base import Solution, Solver
 
 
@@ -37,7 +38,7 @@ class SampledSolution(Solution):
 
     @property
     def error(self) -> float:
-        """The standard error; 0 where nothing was drawn at random."""
+        """The standard error; 0 where nothing was drawn at random, NaN where there was but one draw."""
         return 0.0 if self.estimate is None else self.estimate.error
 
     @property
@@ -60,15 +61,28 @@ class SampledSolution(Solution):
 
 @dataclass(frozen=True)
 class Sampled(Solver):
-    """Hard acyclic arcs make mu: by `count` samples of each arc that has a density, by all values of one that is finite
-    or points. The same `seed` draws the same samples."""
+    """Hard acyclic arcs make mu: all values of one that is finite or points, draws of one that has a density.
+
+    `count`: how many draws there are for each row of data and each value of the finite variables that come before them;
+    by default 10,000 in all, and two of each row at least, so that there is a standard error. A step of LIR makes
+    one of each by default. The same `seed` draws the same samples. Many draws are made and averaged in blocks, and
+    their derivatives too: memory does not grow with `count`, and `mu` holds the draws of the first block.
+    """
 
     name = "sampled"
 
-    count: int = 1
+    count: int | None = None
     seed: int = 0
 
-    takes = frozenset({"drawn", "varying"})
+    takes = frozenset({"drawn", "varying", "euclidean"})
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise DissonanceError(f"the number of draws: 1 or more, found {self.count}.")
+
+    def for_step(self, seed: int) -> Sampled:
+        """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
+        return Sampled(self.count or 1, seed)
 
     def fits(self, component: Component) -> bool:
         """Whether there is something to sample and hard arcs make mu."""
@@ -77,7 +91,7 @@ class Sampled(Solver):
     def solve(self, component: Component) -> Solution:
         """The average; its bounds are the value itself, and it counts as converged only if nothing was random."""
         plan = self.plan(component)
-        found = plan.estimate(component.theta, self.count, self.seed)
+        found = self.estimate(component, component.theta)
         value = found.value.item()
         if math.isnan(value):
             raise DissonanceError(plan.not_a_number(found.mu, component.theta))
@@ -101,7 +115,7 @@ class Sampled(Solver):
 
     def estimate(self, component: Component, theta: Theta | None) -> Estimate:
         """Draw, score, average."""
-        return self.plan(component).estimate(theta, self.count, self.seed)
+        return estimate(self.plan(component), theta, self.count, self.seed)
 
 
 def _not_pinned(component: Component) -> str:

@@ -104,7 +104,7 @@ def em(
         raise DissonanceError(f"{row.name!r} is not a variable of the beliefs: no arc is about the data.")
     if all(v == row for v in p.variables):
         raise DissonanceError("nothing is hidden: EM needs at least one variable beside the rows.")
-    d = _distribution(weights, row.size)
+    d = shares(weights, row.size)
     parts = _parts(p, row, d, batches, equal=not callable(chi) and chi == math.inf)
     controlled = tuple(a.name for a in parts[0].p if any(True for _ in a.cpd.parameters()))
     if not controlled:
@@ -120,7 +120,7 @@ def em(
     )
 
 
-def _distribution(weights: object, rows: int) -> Tensor:
+def shares(weights: object, rows: int) -> Tensor:
     """The rows' shares of the data."""
     if weights is None:
         return torch.full((rows,), 1 / rows, dtype=numerics.DTYPE)

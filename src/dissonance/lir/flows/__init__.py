@@ -1,6 +1,6 @@
 """exp: what a step of LIR does to theta, d theta/dt = -chi . grad <<phi . M(theta)>> for unit time.
 
-A flow moves the parameters with finite control; those with chi = inf go to their fixed point by `FullControl`, first.
+A flow moves the parameters with finite control; those with chi = inf go to their fixed point by `FullControl`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from dissonance.errors import DissonanceError, suggest
 from dissonance.lir.flows.base import Flow, Movement
 from dissonance.lir.flows.descent import Descent
+from dissonance.lir.flows.following import Following
 from dissonance.lir.flows.full_control import FullControl
 from dissonance.lir.flows.natural import Natural
 from dissonance.lir.flows.ode import ODE
@@ -23,21 +24,32 @@ from dissonance.lir.parameters import Stacked
 
 
 def exp(local: Local, theta: Stacked, flow: Flow) -> Movement:
-    """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite."""
+    """exp_theta{ -chi . grad <<phi . M(theta)>> }: full control where chi = inf, the flow where it is finite.
+
+    Where there are both, what is under full control follows the flow: the limit of a large chi, and at its argmin in
+    the end.
+    """
     if 0 < local.reach.largest < math.inf:
         return flow(local, theta)
     given = local.reach.narrow
-    moved = Movement(theta)
-    full = {k: chi == math.inf for k, chi in given.items()}
-    parts: tuple[tuple[Flow, Stacked], ...] = ((FullControl(), full), (flow, {k: ~x for k, x in full.items()}))
-    for kind, chosen in parts:
-        control = {k: torch.where(chosen[k], chi, 0.0) for k, chi in given.items()}
-        if any(bool(chi.any()) for chi in control.values()):
-            spread = {k: chi.expand_as(local.control[k]) for k, chi in control.items()}
-            part = replace(local, reach=StackedControl(spread))
-            moved = moved.then(kind(part, moved.theta))
-            local.solves, local.steps, local.first = part.solves, part.steps, part.first
+    full = {k: torch.where(chi == math.inf, chi, 0.0) for k, chi in given.items()}
+    rest = {k: torch.where(chi == math.inf, 0.0, chi) for k, chi in given.items()}
+    parts = [_reaching(local, chi) for chi in (full, rest)]
+    if not parts[0].reach.free:
+        return Movement(theta)
+    if not parts[1].reach.free:
+        moved, seen = FullControl()(parts[0], theta), parts[0]
+    else:
+        seen = Following(local.parameters, local.inner, local.attention, parts[1].reach, local.tol, full_part=parts[0])
+        moved = flow(seen, theta)
+        moved = moved.then(seen.led(moved.theta))
+    local.solves, local.steps, local.first = seen.solves, seen.steps, seen.first
     return moved
+
+
+def _reaching(local: Local, chi: Stacked) -> Local:
+    """The same under another control, (P, 1, ...) or (P, ...)."""
+    return replace(local, reach=StackedControl({k: x.expand_as(local.control[k]) for k, x in chi.items()}))
 
 
 FLOWS: dict[str, Callable[[], Flow]] = {

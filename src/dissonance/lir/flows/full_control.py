@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dissonance.errors import CapabilityError
 from dissonance.lir.flows.base import Movement
-from dissonance.lir.flows.projection import projected, projects
+from dissonance.lir.flows.projection import projected
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
 from dissonance.lir.local import MASS, Local, by_run, over
@@ -26,10 +27,12 @@ class FullControl:
 
     - A table: solve without the arc's beta (its gamma alpha kept) and set p <- mu*(T|S). Among several minimisers take
       the one nearest to the present p, the limit of beta -> 0+; rows without mass keep their value.
-    - A family with `project`: alternate with the solve, mu* then p <- argmin E_mu*[-log p]; arcs that share parameters
-      go together. Where hard arcs pin mu once is enough.
-    - Tables at gamma > 0 beside cpds that are no tables: without the beta of all of them at once, if setting them to
-      mu*(T|S) then attains that inconsistency, which proves it the least; one by one if not.
+    - A linear-Gaussian arc among linear-Gaussian arcs, hard or soft: the same, if p = mu*(T|S) then attains the
+      inconsistency without the arc's beta, which proves it the least.
+    - A family with `project` that is soft: alternate with the solve, mu* then p <- argmin E_mu*[-log p]; arcs that
+      share parameters go together. Where hard arcs pin mu once is enough.
+    - Tables at gamma > 0 beside cpds that are no tables, and Gaussians: without the beta of all of them at once, if
+      that is attained; one by one if not.
     - Points, and whatever else the inconsistency is quadratic in: all at once, by one step of Newton's method.
     - Anything else, single components of a table, and arcs whose attention varies: descend to stationarity; `residual`
       says how near it came.
@@ -47,7 +50,7 @@ class FullControl:
         everyone = range(len(local.parameters.arcs))
         arcs = [i for i in everyone if bool(local.full[i][1].any()) and not local.idle(i)]
         solved = local.solve(theta)
-        arcs = [i for i in arcs if local.partners(i) or not solved.loose(local.parameters.arcs[i])]
+        arcs = [i for i in arcs if local.shares(i) or not solved.loose(local.parameters.arcs[i])]
         residual = torch.zeros_like(solved.upper)
         varies = any(local.attention.varies(local.parameters.arcs[i].name) for i in arcs)
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
@@ -81,12 +84,12 @@ class FullControl:
         parameters = local.parameters
         wholly = all(torch.equal(*local.full[i]) for i in arcs)
         if _mu_is_pinned(local, arcs, solved):
-            if not wholly or not all(projects(parameters, parameters.arcs[i]) for i in arcs):
+            if not wholly or not all(parameters.projects(parameters.arcs[i]) for i in arcs):
                 return None
             trial = theta
             for i in arcs:
                 arc = parameters.arcs[i]
-                if parameters.tied(arc)[0] is arc:  # they move together
+                if parameters.leads(arc):  # they move together
                     moved = projected(local, arc, theta, solved, local.full[i][0])
                     trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
             return _kept(local, theta, trial, solved)[0]
@@ -95,23 +98,26 @@ class FullControl:
             return None
         if not all(_separate(local, i) for i in arcs):
             return None
-        least, trial = _dropped(local, arcs, theta)
-        return trial if _attains(local, trial, least) else None
+        return _attained(local, arcs, theta)
 
     def _closed_form(self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked | None:
         """theta with arc i at its argmin in these runs; None if its family has no closed form."""
         parameters, arc = local.parameters, local.parameters.arcs[i]
         if not runs.any() or local.attention.varies(arc.name):
             return None
+        hard = local.attention.beta[:, i] == math.inf
         if _separate(local, i):
             if parameters.tabular:
                 return self._without(local, i, theta, runs)
-            sure = bool(((local.attention.gamma > 0) | (local.attention.beta[:, i] == math.inf))[runs].all())
-            if sure or solved.drawn:
-                least, trial = _dropped(local, [i], theta)
-                if sure or _attains(local, trial, least):
+            if arc.cpd.saturated and bool(((local.attention.gamma > 0) | hard)[runs].all()):
+                return _dropped(local, [i], theta)[1]
+            if solved.drawn or arc.is_euclidean:
+                trial = _attained(local, [i], theta)
+                if trial is not None:
                     return trial
-        return projected(local, arc, theta, solved, runs) if projects(parameters, arc) else None
+        if bool(hard[runs].any()):  # mu does as a hard arc says: to match it moves nothing
+            return None
+        return projected(local, arc, theta, solved, runs) if parameters.projects(arc) else None
 
     def _without(self, local: Local, i: int, theta: Stacked, runs: Tensor) -> Stacked:
         """p <- mu*(T|S) for mu* of the PDG without the beta of arc i."""
@@ -140,25 +146,43 @@ class FullControl:
     def _descend(
         self, local: Local, i: int, theta: Stacked, solved: Solved, runs: Tensor
     ) -> tuple[Stacked, Solved, Tensor]:
-        """Gradient descent with backtracking until nothing is gained; and the largest component of the gradient."""
+        """Gradient descent until nothing is gained; and the largest component of the gradient.
+
+        A step is as long as the last one and the change of the gradient along it suggest, |s|^2 / s'y, and shorter if
+        that does not lower the inconsistency.
+        """
         keys = local.parameters.keys(local.parameters.arcs[i])
         free = {k: (local.control[k] > 0) & over(runs, theta[k]) for k in keys}
+
+        def slope_at(there: Solved) -> Stacked:
+            slope = local.pull(there, keys)
+            return {k: torch.where(free[k], slope[k], 0.0) for k in keys}
+
+        def total(one: Stacked, other: Stacked) -> Tensor:
+            return torch.stack([by_run(one[k] * other[k]).sum(1) for k in keys]).sum(0)
+
         length = torch.where(runs, 1.0, 0.0).to(DTYPE)
-        off, upper = torch.zeros_like(length), solved.upper
+        upper, slope = solved.upper, slope_at(solved)
         for _ in range(20 * self.sweeps):
-            slope = local.pull(local.solve(theta), keys)
-            slope = {k: torch.where(free[k], slope[k], 0.0) for k in keys}
-            square = torch.stack([by_run(g * g).sum(1) for g in slope.values()]).sum(0)
             off = torch.stack([by_run(g.abs()).amax(1) for g in slope.values()]).amax(0)
+            if bool(((off < 1e-7) | (length * off < 1e-10) | ~runs).all()):
+                break
             trial = {**theta, **{k: theta[k] - over(length, theta[k]) * slope[k] for k in keys}}
             trial, _ = local.parameters.admissible(trial)
             after = local.solve(trial)
-            better = after.upper <= upper - 1e-4 * length * square
-            theta = {k: torch.where(over(better, v), trial[k], v) for k, v in theta.items()}
-            upper = torch.where(better, after.upper, upper)
-            length = torch.where(better, 2 * length, length / 4)
-            if bool(((off < 1e-7) | (length * off < 1e-10) | ~runs).all()):
-                break
+            better = after.upper <= upper - 1e-4 * length * total(slope, slope)
+            if bool(better.any()):
+                now = slope_at(after)
+                gone = {k: trial[k] - theta[k] for k in keys}
+                bent = total(gone, {k: now[k] - slope[k] for k in keys})
+                longer = torch.where(bent > 0, total(gone, gone) / bent.clamp(min=1e-300), 2 * length)
+                length = torch.where(better, longer.clamp(max=1e6), length / 4)
+                slope = {k: torch.where(over(better, g), now[k], g) for k, g in slope.items()}
+                theta = {k: torch.where(over(better, v), trial[k], v) for k, v in theta.items()}
+                upper = torch.where(better, after.upper, upper)
+            else:
+                length = length / 4
+        off = torch.stack([by_run(g.abs()).amax(1) for g in slope.values()]).amax(0)
         return theta, local.solve(theta), torch.where(runs, off, 0.0)
 
 
@@ -173,8 +197,11 @@ def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple
 
 
 def _separate(local: Local, i: int) -> bool:
-    """Whether arc i is a table whose parameters are its own, as far as attention goes."""
-    return local.parameters.arcs[i].cpd.saturated and not local.partners(i)
+    """Whether arc i can say whatever mu(T|S) is, and its parameters are its own, as far as attention goes: a table, or
+    a linear-Gaussian arc that the structure does not reward (without its beta that would not be convex)."""
+    arc, a = local.parameters.arcs[i], local.attention
+    gaussian = arc.is_euclidean and arc.cpd.can("project") and not bool((a.gamma * a.alpha[:, i] != 0).any())
+    return (arc.cpd.saturated or gaussian) and not local.shares(i)
 
 
 def _mu_is_pinned(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
@@ -182,14 +209,19 @@ def _mu_is_pinned(local: Local, arcs: Sequence[int], solved: Solved) -> bool:
     return solved.pinned and not any(bool((local.attention.beta[:, i] == math.inf).any()) for i in arcs)
 
 
-def _attains(local: Local, trial: Stacked, least: Solved) -> bool:
-    """Whether the inconsistency of the trial is as low as without the arcs it moved, which proves it the least."""
+def _attained(local: Local, arcs: Sequence[int], theta: Stacked) -> Stacked | None:
+    """theta with these arcs at mu*(T|S) of the PDG without their beta, if its inconsistency is as low as without them,
+    which proves it the least; None if it is not, or if that PDG cannot be solved."""
+    try:
+        least, trial = _dropped(local, arcs, theta)
+    except CapabilityError:
+        return None
     near = least.upper + local.tol * least.upper.abs().clamp(min=1.0)
-    return bool((local.solve(trial).upper <= near).all())
+    return trial if bool((local.solve(trial).upper <= near).all()) else None
 
 
 def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved, Stacked]:
-    """The inconsistency without the beta of these tables, and theta with each of them at mu*(T|S) of that."""
+    """The inconsistency without the beta of these arcs, and theta with each of them at mu*(T|S) of that."""
     parameters, beta = local.parameters, local.attention.beta.clone()
     runs = {i: local.full[i][0] for i in arcs}
     for i in arcs:
@@ -198,7 +230,11 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
     # Direct solvers know small masses as well as large ones.
     least = MASS if bool(free.steps.any()) else 0.0
     for i in arcs:
-        joint = free.every(parameters.arcs[i])
+        arc = parameters.arcs[i]
+        if not arc.cpd.saturated:
+            theta = projected(local, arc, theta, free, runs[i])
+            continue
+        joint = free.every(arc)
         mass = joint.sum(-1)
         p = joint / torch.where(mass > 0, mass, 1.0)[..., None]
         theta = parameters.with_table(i, theta, p, (mass > least) & runs[i][:, None])

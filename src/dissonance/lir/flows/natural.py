@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dissonance.errors import CapabilityError
 from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.fisher import natural_gradient, of_softmax
 from dissonance.lir.flows.projection import approached
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.pdg import Arc
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Natural:
                 found, done = _exactly(local, arcs, theta, found, solved, moves, h)
             rest = moves & ~done
             if rest.any():
+                _check_fisher([parameters.arcs[i] for i in arcs])
                 joints = [solved.every(parameters.arcs[i]) for i in arcs]
                 slope = local.pull(solved, moving)
                 direction = _direction(parameters, arcs, theta, slope, joints, self.damping)
@@ -137,6 +140,16 @@ def _table(
     p = parameters.log_table(i, theta).exp()
     moves = (mass > MASS) & (decay < 1) & soft[:, None]
     return parameters.with_table(i, found, aim + (p - aim) * decay[..., None], moves), soft
+
+
+def _check_fisher(arcs: Iterable[Arc]) -> None:
+    for arc in arcs:
+        if arc.is_drawn:
+            raise CapabilityError(
+                f"{arc} is a {type(arc.cpd).__name__}, whose Fisher information is not known; the natural flow, which "
+                'is the default, needs tables or linear-Gaussian cpds. Use flow="adam", or flow="step" for a plain '
+                "gradient step."
+            )
 
 
 def _approach(

@@ -16,14 +16,6 @@ from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.pdg import Arc
 
 
-def projects(parameters: Parameters, arc: Arc) -> bool:
-    """Whether the argmin over the parameters of an arc, and of those tied to it, has a closed form."""
-    tied = parameters.tied(arc)
-    if len(tied) == 1:
-        return arc.cpd.can("project")
-    return all(a.cpd.can("match") and parameters.keys(a) == parameters.keys(arc) for a in tied)
-
-
 def projected(local: Local, arc: Arc, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:
     """p <- argmin sum_a beta_a E_mu[-log p_a] over the arcs a tied to this one, at the mu that was found."""
     parameters, found = local.parameters, dict(theta)
@@ -47,10 +39,10 @@ def approached(local: Local, arc: Arc, theta: Stacked, solved: Solved, time: flo
     """The natural gradient flow for so long while mu stands still: in mean parameters, a share 1 - e^(-chi beta t) of
     the way to the projection."""
     parameters, found = local.parameters, dict(theta)
-    i = parameters.arcs.index(arc)
+    i = parameters.number[arc.name]
     for k in torch.nonzero(runs)[:, 0].tolist():
         chi = torch.cat([local.control[key][k].reshape(-1) for key in parameters.keys(arc)])
-        betas = {float(local.attention.beta[k, parameters.arcs.index(a)]) for a in parameters.tied(arc)} - {0.0}
+        betas = {float(local.attention.beta[k, parameters.number[a.name]]) for a in parameters.tied(arc)} - {0.0}
         if not arc.cpd.can("match") or bool((chi != chi[0]).any()) or len(betas) > 1:
             raise CapabilityError(
                 f"{arc}: the natural flow needs tables, or families with sufficient statistics and one chi and beta "
@@ -70,7 +62,7 @@ def _expected(local: Local, k: int, arc: Arc, theta: Stacked, solved: Solved) ->
     """beta E_mu[statistics] added up over the arcs tied to this one in run k; None if mu is about none of them."""
     parameters, total = local.parameters, None
     for a in parameters.tied(arc):
-        beta = float(local.attention.beta[k, parameters.arcs.index(a)])
+        beta = float(local.attention.beta[k, parameters.number[a.name]])
         joint = solved.rows(k, a) if beta not in (0.0, math.inf) else None
         if joint is not None:
             part = beta * _at(parameters, k, a, theta).expectations(joint)

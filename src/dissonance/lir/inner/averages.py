@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +24,8 @@ from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Theta
 from dissonance.problem import Problem
-from dissonance.sampling import Plan
+from dissonance.sampling.blocks import estimate
+from dissonance.sampling.plan import Plan
 from dissonance.solvers import Solver, chosen
 
 
@@ -58,7 +59,7 @@ class PreparedProblem:
         """How components are averaged, if all of them are; and over how many samples."""
         components = self.problem.components
         solvers: list[Any] = chosen(self.solver, components)  # those with a plan average over samples
-        drawn = [(s.plan(c), s.count) for s, c in zip(solvers, components, strict=True) if hasattr(s, "plan")]
+        drawn = [(s.plan(c), s.count or 1) for s, c in zip(solvers, components, strict=True) if hasattr(s, "plan")]
         return tuple(drawn) if len(drawn) == len(solvers) else ()
 
     @cached_property
@@ -76,7 +77,7 @@ class PreparedProblem:
         values: list[float] = []
         parts: list[Tensor] = []
         for plan, count in self.plans:
-            found = plan.estimate(theta, count, seed)
+            found = estimate(plan, theta, count, seed)
             values.append(found.value.item())
             if math.isnan(values[-1]):
                 raise DissonanceError(plan.not_a_number(found.mu, theta))
@@ -87,8 +88,8 @@ class PreparedProblem:
 
     def result(self, theta: Theta, seed: int) -> Inconsistency:
         """All there is to know."""
-        seeded: Any = self.solver
-        solver = replace(seeded, seed=seed) if hasattr(seeded, "seed") else seeded
+        solver: Any = self.solver
+        solver = solver.for_step(seed) if hasattr(solver, "for_step") else solver
         problems = [self.at(theta)]
         return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
 

@@ -5,13 +5,16 @@
 The entropies are collected by the set of variables they are about, so that densities are asked for only where the
 weights do not cancel. H of a set that the hard arcs make by themselves is the sum of E[-log q] over these arcs.
 Sample-dependent attention puts beta_a w_a(x) in the place of beta_a.
+
+The first hard arc with a density is drawn from `count` times for each value of what comes before it (rows of data, all
+values of finite variables), every later one once for each sample there is: draws are independent of each other.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,9 +28,12 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component
-from dissonance.variables import Variable, cells
+from dissonance.sampling.draws import Tally, Units
+from dissonance.sampling.entropies import Entropy, Names, entropies, entropy_of
+from dissonance.variables import Euclidean, Variable, cells
 
-Names = frozenset[str]
+Tables = Mapping[tuple[str, ...], Tensor]
+"""Probabilities of sets of finite variables."""
 
 CANCEL = "Entropies cancel where gamma alpha = beta, or against another arc to the same variables with minus that beta."
 
@@ -41,41 +47,38 @@ DOT_LENGTH = 4096
 @dataclass(frozen=True)
 class Estimate:
     """A value (a scalar that depends on theta), the samples of mu it is an average over, the scores of these that it
-    adds up, each with its weight, and whether an infinite or constant entropy of points was left out."""
+    adds up, each with its weight, and whether an infinite or constant entropy of points was left out.
+
+    `tally`: what the standard error of several blocks of draws is made of; of one block it is made when asked for.
+    """
 
     value: Tensor
     mu: Samples
     parts: Sequence[tuple[float, Tensor]]
-    random: bool
+    units: Units | None
     up_to_constant: bool
+    tally: Tally | None = None
+
+    @property
+    def random(self) -> bool:
+        """Whether anything was drawn at random."""
+        return self.units is not None
 
     @cached_property
     def error(self) -> float:
-        """The standard error, 0 if nothing was drawn at random.
-
-        It is that of independent samples: on the safe side where rows of data, all of which are there, differ.
-        """
-        if not self.random:
+        """The standard error: 0 if nothing was drawn at random, NaN if there is but one draw."""
+        if self.units is None:
             return 0.0
-        with torch.no_grad():
-            each = torch.zeros_like(self.mu.weights)
-            for weight, score in self.parts:
-                each = each + weight * score
-            return float((self.mu.weights * (each - self.value)).square().sum().sqrt())
+        return (self.tally or self.tallied()).error
 
-
-@dataclass(frozen=True)
-class _Entropy:
-    """H of a set of variables: of finite ones by a table, of others by E[-log q] of the hard arcs that make them.
-
-    `why` it is needed; `refused` if it is not known; `left_out` if it has that of points.
-    """
-
-    finite: tuple[str, ...] = ()
-    makers: tuple[str, ...] = ()
-    why: str = ""
-    refused: bool = False
-    left_out: bool = False
+    @torch.no_grad()
+    def tallied(self) -> Tally:
+        """What its draws add up to, row by row."""
+        assert self.units is not None
+        each = torch.zeros_like(self.mu.weights)
+        for weight, score in self.parts:
+            each = each + weight * score
+        return Tally.of(self.units, self.mu.weights, each)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Plan:
     arcs: tuple[Attended, ...]
     makers: tuple[Attended, ...]
     weights: dict[Names, float]
-    entropies: dict[Names, _Entropy]
+    entropies: dict[Names, Entropy]
 
     @classmethod
     def of(cls, component: Component, makers: tuple[Attended, ...]) -> Plan:
@@ -105,8 +108,9 @@ class Plan:
                     "give it a `draw`, or a finite beta."
                 )
         varying = [frozenset(names) for a in component.arcs if a.varying for names in (a.scope, a.sources) if names]
-        every = {n: _entropy(component, makers, n) for n in (*component.entropies, *varying)}
-        return cls(component.variables, component.arcs, makers, component.entropies, every)
+        weights, every = entropies(component, makers, component.entropies)
+        every |= {n: entropy_of(component, makers, n) for n in varying}
+        return cls(component.variables, component.arcs, makers, weights, every)
 
     @cached_property
     def soft(self) -> tuple[Attended, ...]:
@@ -116,7 +120,7 @@ class Plan:
     @cached_property
     def random(self) -> bool:
         """Whether anything is drawn at random."""
-        return any(not (a.arc.cpd.points or all(v.is_finite for v in a.arc.targets)) for a in self.makers)
+        return any(map(is_random, self.makers))
 
     @cached_property
     def _scored(self) -> Names:
@@ -140,9 +144,14 @@ class Plan:
                     return False
         return True
 
-    def estimate(self, theta: Theta | None, count: int, seed: int) -> Estimate:
-        """Draw, score, average."""
-        mu, scores = self._draw(theta, count, torch.Generator().manual_seed(seed) if self.random else UNASKED)
+    def estimate(
+        self, theta: Theta | None, count: int, generator: torch.Generator | int, tables: Tables | None = None
+    ) -> Estimate:
+        """Draw, score, average. `tables`: probabilities of finite variables under mu, where they are known better than
+        from these draws alone."""
+        if isinstance(generator, int):
+            generator = torch.Generator().manual_seed(generator) if self.random else UNASKED
+        mu, scores, units = self._draw(theta, count, generator)
         seen = _Seen(self._by_name, mu, theta)
         weights: dict[Names, float | Tensor] = dict(self.weights)
         parts: list[tuple[float, Tensor]] = []
@@ -158,7 +167,7 @@ class Plan:
         for names, weight in weights.items():
             if not names or (isinstance(weight, Tensor) and bool((weight == 0).all())):
                 continue
-            for x in self._log_mu(self.entropies[names], mu, scores, theta):
+            for x in self._log_mu(self.entropies[names], mu, scores, theta, tables):
                 parts.append((1.0, -weight * x) if isinstance(weight, Tensor) else (-weight, x))
             if self.entropies[names].left_out:
                 constant += float((mu.weights * weight).detach().sum()) if isinstance(weight, Tensor) else weight
@@ -167,7 +176,7 @@ class Plan:
             part = _average(mu.weights if weight == 1.0 else weight * mu.weights, x)
             value = part if value is None else value + part
         value = torch.zeros((), dtype=mu.weights.dtype) if value is None else value
-        return Estimate(value, mu, parts, self.random, constant != 0)
+        return Estimate(value, mu, parts, units, constant != 0)
 
     @torch.no_grad()
     def divergences(self, found: Estimate) -> dict[str, float]:
@@ -183,7 +192,7 @@ class Plan:
 
     def _known_entropy(self, names: Names, mu: Samples) -> float:
         """H without that of points, as tables have it; NaN if it takes a density."""
-        entropy = _entropy(self, self.makers, names)
+        entropy = entropy_of(self, self.makers, names)
         makers = [a for a in self.makers if a.name in entropy.makers]
         if entropy.refused or not all(a.log_p.size for a in makers):
             return math.nan
@@ -194,13 +203,19 @@ class Plan:
         return total
 
     def _log_mu(
-        self, entropy: _Entropy, mu: Samples, scores: dict[str, Tensor], theta: Theta | None
+        self,
+        entropy: Entropy,
+        mu: Samples,
+        scores: dict[str, Tensor],
+        theta: Theta | None,
+        tables: Tables | None,
     ) -> Iterator[Tensor]:
         """log mu of the variables at every sample, in parts that add up."""
         if entropy.refused:
             raise CapabilityError(entropy.why)
         if entropy.finite:
-            at = mu.marginal(*entropy.finite)[tuple(mu.values[n] for n in entropy.finite)]
+            table = mu.marginal(*entropy.finite) if tables is None else tables[entropy.finite]
+            at = table[tuple(mu.values[n] for n in entropy.finite)]
             yield numerics.log(at).to(mu.weights.dtype)
         for a in self.makers:
             if a.name in entropy.makers:
@@ -209,18 +224,25 @@ class Plan:
                 except CapabilityError as error:
                     raise CapabilityError(f"{entropy.why}, but {a.arc}: {error} {CANCEL}") from None
 
-    def _draw(self, theta: Theta | None, count: int, generator: torch.Generator) -> tuple[Samples, dict[str, Tensor]]:
-        """Samples, and log q, (M,) each, of the arcs that know it from drawing and are scored."""
+    def _draw(
+        self, theta: Theta | None, count: int, generator: torch.Generator
+    ) -> tuple[Samples, dict[str, Tensor], Units | None]:
+        """Samples; log q, (M,) each, of the arcs that know it from drawing and are scored; and which samples are of
+        one draw."""
         values: dict[str, Tensor] = {}
         scores: dict[str, Tensor] = {}
         weights: Tensor | None = None
+        units: Units | None = None
         for a in self.makers:
             sources = [values[n] for n in a.sources]
+            rows = 1 if weights is None else weights.shape[0]
             if a.log_p.size:
                 drawn = _all(a.arc, theta, sources)
+            elif is_random(a):
+                drawn = _drawn(a.arc, theta, sources, rows, count if units is None else 1, generator)
             else:
-                drawn = a.arc.call("draw", theta, sources, count, generator)
-            rows, k = 1 if weights is None else weights.shape[0], drawn.weights.shape[1]
+                drawn = a.arc.call("draw", theta, sources, 1, generator)
+            k = drawn.weights.shape[1]
             if k > 1 and values:
                 values = {n: v.repeat_interleave(k, 0) for n, v in values.items()}
                 scores = {n: v.repeat_interleave(k, 0) for n, v in scores.items()}
@@ -228,13 +250,41 @@ class Plan:
                 values[n] = _spread(v, rows)
             if a.name in self._scored and drawn.score is not None:
                 scores[a.name] = _spread(drawn.score(), rows)
+            if units is not None:
+                units = units.repeated(k)
+            elif is_random(a):
+                units = Units(rows, k)
             grown: Tensor = (drawn.weights if weights is None else weights[:, None] * drawn.weights).reshape(-1)
             if a.log_p.size and bool((grown == 0).any()):  # what is impossible costs nothing, whatever it would cost
                 kept = grown != 0
                 grown = grown[kept]
                 values, scores = ({n: v[kept] for n, v in x.items()} for x in (values, scores))
+                units = units and units.take(kept)
             weights = grown
-        return Samples(self.variables, values, torch.ones(1) if weights is None else weights), scores
+        return Samples(self.variables, values, torch.ones(1) if weights is None else weights), scores, units
+
+    @torch.no_grad()
+    def rows(self, theta: Theta | None) -> int:
+        """For how many values of what comes before it the first random arc is drawn from."""
+        before: list[Attended] = []
+        for a in self.makers:
+            if is_random(a):
+                break
+            before.append(a)
+        return len(replace(self, makers=tuple(before))._draw(theta, 1, UNASKED)[0]) if before else 1
+
+    @cached_property
+    def size(self) -> int:
+        """About how many numbers there are for each draw."""
+        width = sum(v.domain.dim if isinstance(v.domain, Euclidean) else 1 for v in self.variables)
+        first = next((i for i, a in enumerate(self.makers) if is_random(a)), len(self.makers))
+        after = [v for a in self.makers[first:] for v in a.arc.targets if v.is_finite]
+        return width * cells(after)
+
+    @cached_property
+    def finite(self) -> frozenset[tuple[str, ...]]:
+        """The sets of finite variables whose entropy is counted."""
+        return frozenset(self.entropies[names].finite for names in self.weights if names) - {()}
 
     def not_a_number(self, mu: Samples, theta: Theta | None) -> str:
         """Which arc made the inconsistency NaN."""
@@ -246,6 +296,11 @@ class Plan:
                     "are not finite; if they grew so, lower chi."
                 )
         return "the inconsistency is not a number: arcs of infinite cost are believed and disbelieved together."
+
+
+def is_random(a: Attended) -> bool:
+    """Whether a hard arc is drawn from at random: it is neither finite nor made of points."""
+    return not (a.arc.cpd.points or all(v.is_finite for v in a.arc.targets))
 
 
 class _Seen:
@@ -292,6 +347,21 @@ def _average(weights: Tensor, x: Tensor) -> Tensor:
     return (weights * x).sum()
 
 
+def _drawn(
+    arc: Arc, theta: Theta | None, sources: list[Tensor], rows: int, count: int, generator: torch.Generator
+) -> Drawn:
+    """`count` draws for each row; an arc without sources draws other ones for each, so that rows are independent."""
+    if sources or rows == 1:
+        return arc.call("draw", theta, sources, count, generator)
+    found = arc.call("draw", theta, sources, rows * count, generator)
+    score = found.score
+    return Drawn(
+        tuple(v.reshape(rows, count, *v.shape[2:]) for v in found.values),
+        found.weights.reshape(rows, count) * rows,
+        None if score is None else lambda: score().reshape(rows, count),
+    )
+
+
 def _spread(x: Tensor, rows: int) -> Tensor:
     """(rows or 1, k, ...) as (rows k, ...)."""
     if rows == 1:
@@ -307,38 +377,3 @@ def _all(arc: Arc, theta: Theta | None, sources: list[Tensor]) -> Drawn:
         row = row * v.size + s
     settings = torch.cartesian_prod(*(torch.arange(v.size) for v in arc.targets)).reshape(p.shape[1], -1)
     return Drawn(tuple(x.expand(len(row), -1) for x in settings.T), p[row])
-
-
-def _points(component: Component | Plan, makers: Sequence[Attended]) -> Names:
-    """The variables that only points make, from nothing or from finite variables: their entropy is left out."""
-    found = {v.name for v in component.variables if v.is_finite}
-    made: set[str] = set()
-    for a in makers:
-        if a.arc.cpd.points and found.issuperset(a.sources):
-            found |= set(a.targets)
-            made |= set(a.targets)
-    return frozenset(made)
-
-
-def _entropy(component: Component | Plan, makers: Sequence[Attended], names: Names) -> _Entropy:
-    """H(A), by a table if A is finite, else by the hard arcs that make it."""
-    inside = tuple(v for v in component.variables if v.name in names)
-    if all(v.is_finite for v in inside):
-        return _Entropy(finite=tuple(v.name for v in inside))
-    points = _points(component, makers)
-    rest = names - points
-    known = names  # a point tells which setting of finite variables made it
-    for a in makers:
-        if a.arc.cpd.points and not names.isdisjoint(a.targets) and all(v.is_finite for v in a.arc.sources):
-            known = known.union(a.sources)
-    parts = [a for a in makers if rest.issuperset(a.targets)]
-    made = frozenset(t for a in parts for t in a.targets)
-    odd = next((a for a in component.arcs if not a.hard and names in (frozenset(a.scope), frozenset(a.sources))), None)
-    what = f"the entropy of ({', '.join(sorted(names))}) is needed{f' for {odd.arc}' if odd else ''}"
-    if made == rest and all(known.issuperset(a.sources) for a in parts):
-        return _Entropy(makers=tuple(a.name for a in parts), why=what, left_out=bool(names & points))
-    why = (
-        f"{what}, and no hard arcs make these variables by themselves: they have no density. Have gamma alpha = beta "
-        "for that arc, or make it an arc to all the variables that depend on each other."
-    )
-    return _Entropy(why=why, refused=True)
