@@ -192,9 +192,8 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        known = {a.name for a in pdg.arcs}
         for name in (*self.beta, *self.alpha, *self.varying):
-            if name not in known:
+            if name not in pdg:
                 pdg[name]
 
 
@@ -228,16 +227,26 @@ class Control:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc or parameter the PDG does not have, or has not the shape of a parameter."""
-        parameters = pdg.theta
         for name, value in self.chi.items():
-            if name not in parameters and name not in pdg:
-                near = suggest(name, [*parameters, *(a.name for a in pdg.arcs)])
+            arc = pdg.holder(name) or (pdg[name] if name in pdg else None)
+            if arc is None:
+                near = suggest(name, [*pdg.theta, *(a.name for a in pdg.arcs)])
                 raise DissonanceError(f"control: no arc named {name!r}, and no parameter.{near}")
             if not isinstance(value, Tensor):
                 continue
-            for key, p in parameters.items():
-                if key == name or (name not in parameters and key.startswith(f"{name}.")):
+            for own, p in arc.cpd.named_parameters():
+                if name in (arc.name, key := f"{arc.name}.{own}"):
                     _check_shape(name, value, key, p)
+
+    def within(self, names: Iterable[str]) -> Control:
+        """The control of these arcs only."""
+        own: dict[str, list[str]] | None = self.__dict__.get("_own")
+        if own is None:  # by arc, or what may be the name of one: what is given for it
+            own = self.__dict__["_own"] = {}
+            for key in self.chi:
+                for name in (key, *(key[:i] for i, c in enumerate(key) if c == ".")):
+                    own.setdefault(name, []).append(key)
+        return Control({key: self.chi[key] for name in names for key in own.get(name, ())})
 
 
 def _check_shape(name: str, chi: Tensor, key: str, parameter: Tensor) -> None:

@@ -281,6 +281,27 @@ class PDG:
             raise DissonanceError(f"no variable named {name!r}.{suggest(name, variables)}")
         return variables[name]
 
+    def holder(self, key: str) -> Arc | None:
+        """The arc that has the parameter "arc.parameter", if there is one."""
+        arcs: dict[str, Arc] = self.__dict__["_arc"]
+        for i, c in enumerate(key):
+            if c == "." and (arc := arcs.get(key[:i])) is not None:
+                if any(key[i + 1 :] == name for name, _ in arc.cpd.named_parameters()):
+                    return arc
+        return None
+
+    def around(self, variable: str) -> tuple[Arc, ...]:
+        """The arcs that mention a variable."""
+        return tuple(self._around.get(self.variable(variable).name, ()))
+
+    @cached_property
+    def _around(self) -> dict[str, list[Arc]]:
+        found: dict[str, list[Arc]] = {}
+        for a in self.arcs:
+            for name in a.names:
+                found.setdefault(name, []).append(a)
+        return found
+
     def __contains__(self, name: object) -> bool:
         return name in self.__dict__["_arc"]
 

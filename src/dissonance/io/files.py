@@ -119,6 +119,16 @@ def write(path: str | os.PathLike[str], content: bytes) -> None:
         raise FormatError(one_line(f"{path}: cannot be written: {_reason(error)}.")) from None
 
 
+def append(path: str | os.PathLike[str], content: bytes) -> None:
+    """Add to the end of a file that is there."""
+    try:
+        with Path(path).open("r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(content)
+    except OSError as error:
+        raise FormatError(one_line(f"{path}: cannot be written: {_reason(error)}.")) from None
+
+
 def remove(path: Path) -> None:
     """Remove a file, if it is there."""
     try:

@@ -1,14 +1,18 @@
-"""Checkpoints: all that a run needs to go on, written all at once after every step.
+"""Checkpoints: all that a run needs to go on, written after every step.
 
 A checkpoint holds theta, the generators, the solver's last states (so that a resumed run takes the same Newton steps),
 the states of optimisers that are kept, mu* of the start and the traces. On CPU a resumed run is bit for bit the run
 that was not stopped, but for its seconds. The file is sealed, and says what it is a checkpoint of: of anything else it
 is refused.
+
+After a step that moved all of theta the file is written anew. After one that moved a part, that part and the new rows
+are appended, until what was appended is as much as the file began with: a step costs what its focus costs.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +25,7 @@ from dissonance.lir.trace import rows_of_lines
 if TYPE_CHECKING:
     from dissonance.lir.run import Algorithm
 
-FORMAT = "dissonance.lir 3"
+FORMAT = "dissonance.lir 4"
 WHAT = "a checkpoint"
 
 
@@ -33,6 +37,8 @@ class Checkpoint:
         self.runs, self.path = runs, path
         of = runs.setting
         self.of = Fingerprint(of.parameters.pdgs, of.refocus, of.seeds, of.base, of.flow, of.solver, of.record, of.tol)
+        self.room = 0  # how many bytes may still be appended
+        self.written = 0  # the rows that the file has
 
     @classmethod
     def resumed(cls, runs: Algorithm, path: str, steps: int) -> Checkpoint:
@@ -44,27 +50,46 @@ class Checkpoint:
     def write(self) -> None:
         """Write the state after the last step."""
         runs = self.runs
+        if self.room > 0 and len(runs.moved) < len(runs.theta):
+            self.room -= sealed.append_state(self.path, self._state(runs.moved, self.written))
+        else:
+            self.room = sealed.write_state(self.path, self._state(runs.theta, 0))
+        self.written = len(runs.traces[0])
+
+    def _state(self, keys: Iterable[str], first: int) -> dict[str, Any]:
+        """The state of the runs: of theta these parameters, of the traces what is new from a row on."""
+        runs = self.runs
         start, flow = runs.observer.start, cast("Any", runs.flow)
-        state: dict[str, Any] = {
+        return {
             "format": FORMAT,
             "of": self.of.hex(),
             "step": runs.step,
-            "theta": dict(runs.theta),
+            "theta": {key: runs.theta[key] for key in keys},
+            "tv_theta": runs.observer.tv_theta,
             "generators": [g.get_state() for g in runs.generators],
-            "inner": runs.inner.dump(),
+            "inner": None if runs.whole is None else runs.whole.dump(),
             "flow": flow.dump() if hasattr(flow, "dump") else [],
             "start": None if start is None else [start.mu, start.cluster],
-            "rows": [t.lines() for t in runs.traces],
-            "snapshots": [t.snapshots for t in runs.traces],
+            "rows": ["".join(row.line for row in t.rows[first:]) for t in runs.traces],
+            "snapshots": [{step: x for step, x in t.snapshots.items() if step >= first} for t in runs.traces],
         }
-        sealed.write_state(self.path, state)
 
     def resume(self, steps: int) -> None:
         """Go on from the file, if it is there, to do so many steps in all."""
         if not Path(self.path).exists():
             return
-        state = sealed.read_state(self.path, WHAT)
-        self._check(state, steps)
+        states = sealed.read_states(self.path, WHAT)
+        for state in states:
+            self._check(state)
+        state = states[-1] | {
+            "theta": {key: x for each in states for key, x in each["theta"].items()},
+            "rows": ["".join(lines) for lines in zip(*(each["rows"] for each in states), strict=True)],
+            "snapshots": [
+                {step: x for one in each for step, x in one.items()}
+                for each in zip(*(one["snapshots"] for one in states), strict=True)
+            ],
+        }
+        self._check_state(state, steps)
         if self.of.unseen:
             functions = ", ".join(dict.fromkeys(self.of.unseen))
             warnings.warn(
@@ -74,7 +99,7 @@ class Checkpoint:
             )
         self._restore(state)
 
-    def _check(self, state: dict[str, Any], steps: int) -> None:
+    def _check(self, state: dict[str, Any]) -> None:
         where = self.path
         if state.get("format") != FORMAT:
             raise FormatError(f"{where}: is not a checkpoint of dissonance. Delete it, or name another file.")
@@ -83,6 +108,9 @@ class Checkpoint:
                 f"{where}: is a checkpoint of another run (another PDG, refocus, flow, seed or option). "
                 "Delete it, or name another file."
             )
+
+    def _check_state(self, state: dict[str, Any], steps: int) -> None:
+        where = self.path
         if state["step"] > steps:
             raise FormatError(
                 f"{where}: is of a run that has done {state['step']} steps, and {steps} are asked for. "
@@ -97,7 +125,9 @@ class Checkpoint:
         runs.step, runs.theta = state["step"], state["theta"]
         for generator, known in zip(runs.generators, state["generators"], strict=True):
             generator.set_state(known)
-        runs.inner.restore(state["inner"])
+        if state["inner"] is not None:
+            runs.inner.restore(state["inner"])
+        runs.observer.tv_theta = state["tv_theta"]
         flow: Any = runs.flow
         if hasattr(flow, "restore"):
             flow.restore(runs.theta, state["flow"])

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> None:
     """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""
-    inner, contexts = state.inner, [f.context for f in foci]
-    if focus.attention.varying and not inner.supports_varying:
+    contexts = [f.context for f in foci]
+    if focus.attention.varying and not state.inner.supports_varying:
         raise CapabilityError(
             "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
             'an `attention` that does, or solver="sampled".'
         )
-    if inner.random or any(contexts):
+    if state.inner.random or any(contexts):
         seeds = [int(torch.randint(2**62, (), generator=g)) for g in state.generators]
-        inner.surround(contexts, seeds, focus.reach.free)
+        state.inner.surround(contexts, seeds, focus.reach.free)
 
 
 def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Generator, trace: Trace) -> Focus:
@@ -68,7 +68,7 @@ def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generato
         raise
     if local.first is None:  # nothing could move, so nothing was solved
         local.solve(state.theta)
-    if not state.inner.random or local.first is None:  # tables may be infinite
+    if not state.parameters.drawn or local.first is None:  # tables may be infinite
         return
     for k, upper in enumerate(local.first[1].tolist()):
         if not math.isfinite(upper):
@@ -78,18 +78,21 @@ def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generato
             raise DissonanceError(f"step {state.step}: the inconsistency is {upper}: {why}")
 
 
-def refuse_nonfinite(state: Algorithm, written: bool = True) -> None:
-    """Raise if a parameter is no number. A logarithm of 0 may be -inf in a table, not in what is drawn.
+def refuse_nonfinite(state: Algorithm, keys: Sequence[str] | None = None, written: bool = True) -> None:
+    """Raise if a parameter, of these or of all, is no number. A logarithm of 0 may be -inf in a table, not in what is
+    drawn.
 
     Between steps that are not `written` to a checkpoint, what is drawn is not checked here: drawing it next says so.
     """
-    if state.inner.random and not written:
+    random = state.parameters.drawn
+    if random and not written:
         return
-    for key, v in state.theta.items():
+    for key in state.theta if keys is None else keys:
+        v = state.theta[key]
         if math.isfinite(float(v.sum())):
             continue
         odd = ~torch.isfinite(v)
-        odd &= torch.isfinite(state.parameters.theta0[key]) if state.inner.random else v != -math.inf
+        odd &= torch.isfinite(state.parameters.theta0[key]) if random else v != -math.inf
         if bool(odd.any()):
             arc = next(a for a in state.parameters.arcs if a.name == state.parameters.arc_of[key])
             if state.step == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -16,26 +16,43 @@ from dissonance.lir.foci import StackedFocus
 from dissonance.lir.inner import Attentions, Compromise, Inner, Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
+from dissonance.lir.part import Part
 from dissonance.lir.setting import Setting
 from dissonance.lir.trace import BLANK, Row, Trace
 
 
 class Observer:
-    """Fills in the rows of traces; `start` is mu* at the start of the runs, once it is known."""
+    """Fills in the rows of traces; `start` is mu* at the start of the runs, once it is known.
+
+    `tv_theta`: how far the tables are from those of the start, where that is known without looking at all of them.
+    """
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.parameters, self.record = setting, setting.parameters, setting.record
-        self.attention = Attentions.of([setting.base.attention] * len(setting.seeds), setting.names)
         self.start: Compromise | None = None
+        self.tv_theta: Tensor | None = None
 
-    def look(self, inner: Inner, theta: Stacked, step: int, traces: Sequence[Trace], last: bool) -> None:
+    def forget(self) -> None:
+        """Any arc may have moved."""
+        self.tv_theta = None
+
+    def follow(self, part: Part, before: Stacked, after: Stacked) -> None:
+        """Only this part has moved, from here to there: how far all of theta has is known from how far it had."""
+        if part.shared or self.tv_theta is None:
+            self.forget()
+        else:
+            self.tv_theta = self.tv_theta + (part.distance(after) - part.distance(before)) / self._rows
+
+    def look(self, inner: Inner | None, theta: Stacked, step: int, traces: Sequence[Trace], last: bool) -> None:
         """Begin the row of every trace: global inconsistency, blame, how far theta and mu* have moved."""
         each: list[dict[str, Any]] = [{"step": step} for _ in traces]
-        if self.record.globally:
+        if inner is not None:
             for now, found in zip(each, self._whole(inner, theta, step, last), strict=True):
                 now |= found
         if self.parameters.tabular:
-            for now, moved in zip(each, self._moved(theta).tolist(), strict=True):
+            if self.tv_theta is None:
+                self.tv_theta = self._moved(theta)
+            for now, moved in zip(each, self.tv_theta.tolist(), strict=True):
                 now["tv_theta"] = moved
         keep = self.record.snapshots and (last or step % self.record.snapshots == 0)
         for k, (trace, now) in enumerate(zip(traces, each, strict=True)):
@@ -58,6 +75,11 @@ class Observer:
             spent = {"newton_steps": steps, "seconds": seconds / count}
             found.append(trace.now.updated({**focus.said[k], **mine, **spent}))
         return found
+
+    @cached_property
+    def attention(self) -> Attentions:
+        """The base attention of every run."""
+        return Attentions.of([self.setting.base.attention] * len(self.setting.seeds), self.setting.names)
 
     def _whole(self, inner: Inner, theta: Stacked, step: int, last: bool) -> list[dict[str, Any]]:
         """The inconsistency under the base attention, run by run, and mu*'s distortion where it is due."""
@@ -90,7 +112,12 @@ class Observer:
         """The mean over all rows of all tables of the total variation between p and the p of the start, (P,)."""
         with torch.no_grad():
             tables = [self.parameters.log_tables(x).exp() for x in (theta, self.parameters.theta0)]
-        return 0.5 * (tables[0] - tables[1]).abs().sum(1) / sum(rows for rows, _ in self.parameters.shapes)
+        return 0.5 * (tables[0] - tables[1]).abs().sum(1) / self._rows
+
+    @cached_property
+    def _rows(self) -> int:
+        """The rows of all tables."""
+        return sum(rows for rows, _ in self.parameters.shapes)
 
 
 def _every(x: Any, count: int) -> list[Any]:

@@ -32,6 +32,7 @@ class Parameters:
         first: dict[int, str] = {}
         self.home = {key: first.setdefault(id(p), key) for key, p in self.pdgs[0].theta.items()}
         self.arc_of = {f"{a.name}.{n}": a.name for a in self.arcs for n, _ in a.cpd.named_parameters()}
+        self.arc_number = {a.name: i for i, a in enumerate(self.arcs)}
 
     def __len__(self) -> int:
         return len(self.pdgs)
@@ -45,6 +46,14 @@ class Parameters:
         """The default parameters, copied."""
         each = [pdg.theta for pdg in self.pdgs]
         return {k: torch.stack([t[k].detach() for t in each]) for k, home in self.home.items() if k == home}
+
+    @cached_property
+    def _names(self) -> dict[str, list[str]]:
+        """All names of each parameter."""
+        found: dict[str, list[str]] = {}
+        for key, home in self.home.items():
+            found.setdefault(home, []).append(key)
+        return found
 
     def own(self, arc: Arc, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The parameters of one arc by their own names."""
@@ -109,6 +118,11 @@ class Parameters:
     def of(self, k: int, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The parameters of one run, keyed as its PDG has them."""
         return {key: theta[home][k] for key, home in self.home.items()}
+
+    @cached_property
+    def drawn(self) -> bool:
+        """Whether some arc can only be drawn from and scored."""
+        return any(a.is_drawn for a in self.arcs)
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
@@ -242,7 +256,7 @@ class Parameters:
         """chi of every parameter component of every run, (P, ...); "arc.parameter" goes before "arc"."""
         found: Stacked = {}
         for key, start in self.theta0.items():
-            names = [k for k, home in self.home.items() if home == key]
+            names = self._names[key]
             each: list[Tensor] = []
             for chi in controls:
                 given = [n for n in (*names, *(self.arc_of[n] for n in names)) if n in chi.chi]

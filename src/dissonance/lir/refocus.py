@@ -24,11 +24,10 @@ Refocus = Callable[[PDG, int, torch.Generator, Trace], Focus]
 def weighted(base: Focus, weights: Mapping[str, float]) -> Focus:
     """The base focus with attention scaled arc by arc, and control where some is left."""
     a = base.attention
-    beta = {n: b * weights[n] for n, b in a.beta.items() if weights.get(n)}
-    alpha = {n: x * weights[n] for n, x in a.alpha.items() if weights.get(n)}
-    kept = [n for n, w in weights.items() if w]
-    chi = {k: c for k, c in base.control.chi.items() if any(k == n or k.startswith(f"{n}.") for n in kept)}
-    return Focus(Attention.only(beta, alpha, a.gamma, a.varying), Control(chi))
+    kept = {n: w for n, w in weights.items() if w}
+    beta = {n: a.beta[n] * w for n, w in kept.items() if n in a.beta}
+    alpha = {n: a.alpha[n] * w for n, w in kept.items() if n in a.alpha}
+    return Focus(Attention.only(beta, alpha, a.gamma, a.varying), base.control.within(kept))
 
 
 def _names(pdg: PDG, trace: Trace) -> list[str]:
@@ -37,15 +36,17 @@ def _names(pdg: PDG, trace: Trace) -> list[str]:
     return [a.name for a in pdg.arcs if beta.get(a.name)]
 
 
-def _at(pdg: PDG, variable: str) -> set[str]:
+def _at(pdg: PDG, variable: str) -> list[str]:
     """The arcs at a variable."""
-    return {a.name for a in pdg.arcs if any(v.name == variable for v in a.scope)}
+    return [a.name for a in pdg.around(variable)]
 
 
 def _seen(pdg: PDG, trace: Trace) -> list[str]:
     """The variables that an attended arc mentions."""
-    known = {v.name for n in _names(pdg, trace) for v in pdg[n].scope}
-    return [v.name for v in pdg.variables if v.name in known]
+    if trace.seen is None:
+        known = {v.name for n in _names(pdg, trace) for v in pdg[n].scope}
+        trace.seen = [v.name for v in pdg.variables if v.name in known]
+    return trace.seen
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,12 @@ class Hub:
 
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
         """A fresh variable every step."""
-        variables = [v.name for v in pdg.variables] if self.anywhere else _seen(pdg, trace)
-        chosen = variables[int(torch.randint(len(variables), (), generator=generator))]
-        near = _at(pdg, chosen)
-        return weighted(trace.base, {n: 1.0 if n in near else self.other for n in _names(pdg, trace)})
+        seen = None if self.anywhere else _seen(pdg, trace)
+        drawn = int(torch.randint(len(pdg.variables if seen is None else seen), (), generator=generator))
+        near = _at(pdg, pdg.variables[drawn].name if seen is None else seen[drawn])
+        beta = trace.attention.beta
+        others = dict.fromkeys(_names(pdg, trace), self.other) if self.other else {}
+        return weighted(trace.base, others | {n: 1.0 for n in near if beta.get(n)})
 
 
 @dataclass(frozen=True)
@@ -171,8 +174,7 @@ class Greedy:
             stuck.append(set(row.beta))
         options: list[tuple[float, set[str]]] = []
         for v in _seen(pdg, trace):
-            there = _at(pdg, v)
-            near = {n: blame.get(n, 0.0) for n in names if n in there}  # in order: sums must not depend on hashes
+            near = {n: blame.get(n, 0.0) for n in _at(pdg, v) if trace.attention.beta.get(n)}
             if not any(near.keys() <= s for s in stuck):
                 options.append((sum(near.values()), set(near)))
         near = max(options, key=lambda x: x[0])[1] if options else set(names)

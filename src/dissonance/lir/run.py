@@ -11,10 +11,12 @@ from dissonance.focus import Focus
 from dissonance.lir import guards
 from dissonance.lir.checkpoints import Checkpoint
 from dissonance.lir.flows import exp
-from dissonance.lir.flows.base import begin, whole_steps
-from dissonance.lir.foci import Foci
+from dissonance.lir.flows.base import Movement, begin, whole_steps
+from dissonance.lir.foci import Foci, StackedFocus
+from dissonance.lir.inner import Inner
 from dissonance.lir.local import Local
 from dissonance.lir.observe import Observer
+from dissonance.lir.part import Part, Parts
 from dissonance.lir.setting import Setting
 from dissonance.lir.trace import Trace
 
@@ -23,14 +25,29 @@ Callback = Callable[[int, Sequence[Trace]], bool | None]
 
 
 class Algorithm:
-    """The state of P runs of LIR: theta, the step, the traces so far, and what the inner solver remembers."""
+    """The state of P runs of LIR: theta, the step, the traces so far, and what the inner solver remembers.
+
+    `whole`: the inner problem of all arcs, if anything has asked for it. `moved`: the parameters that the last step may
+    have moved.
+    """
+
+    whole: Inner | None
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.parameters = setting, setting.parameters
-        self.theta, self.step, self.interrupted = self.parameters.theta0, 0, False
-        self.inner, self.flow, self.foci = setting.inner(), begin(setting.flow), Foci(self.parameters)
+        self.theta, self.step, self.interrupted = dict(self.parameters.theta0), 0, False
+        self.moved: Sequence[str] = tuple(self.theta)
+        self.flow, self.foci = begin(setting.flow), Foci(self.parameters)
+        self.parts, self.whole = Parts(setting, self.flow), None
         self.generators = [torch.Generator().manual_seed(seed) for seed in setting.seeds]
         self.traces, self.observer = [Trace(setting.base) for _ in setting.seeds], Observer(setting)
+
+    @property
+    def inner(self) -> Inner:
+        """The inner problem of all arcs, made when it is first asked for."""
+        if self.whole is None:
+            self.whole = self.setting.inner()
+        return self.whole
 
     def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
@@ -42,14 +59,13 @@ class Algorithm:
                     self.look()
                     with whole:
                         self.advance()
-                    guards.refuse_nonfinite(self, written=kept is not None)
+                    guards.refuse_nonfinite(self, self.moved, written=kept is not None)
                     if kept is not None:
                         kept.write()
                     if True in [callback(self.step, self.traces) for callback in callbacks]:
                         break
         except KeyboardInterrupt:
-            self.interrupted = True
-            self.inner = self.setting.inner()  # the old one may hold half a solution
+            self.interrupted, self.whole = True, None  # it may hold half a solution
         guards.refuse_nonfinite(self)
         self.look(last=True)
         for trace in self.traces:
@@ -57,22 +73,48 @@ class Algorithm:
 
     def look(self, last: bool = False) -> None:
         """Begin the row of this theta: how inconsistent the whole is, and how far it has moved."""
-        self.observer.look(self.inner, self.theta, self.step, self.traces, last)
+        inner = self.inner if self.setting.record.globally else None
+        self.observer.look(inner, self.theta, self.step, self.traces, last)
 
     def advance(self) -> None:
         """phi, chi <- REFOCUS();  theta <- exp_theta{ -chi . grad <<phi . M(theta)>> }."""
         began = time.perf_counter()
         foci = self.refocus()
+        part = self.parts.of(foci[0])
+        focus, local, moved = self._whole(foci) if part is None else self._local(foci, part)
+        rows = self.observer.rows(self.traces, focus, local, moved, time.perf_counter() - began)
+        if part is None:
+            self.observer.forget()
+            self.theta, self.moved = moved.theta, tuple(moved.theta)
+        else:
+            self.observer.follow(part, part.theta(self.theta), moved.theta)
+            self.theta.update({part.key_of[own]: x for own, x in moved.theta.items()})
+            self.moved = tuple(part.key_of.values())
+        self.step += 1
+        for trace, row in zip(self.traces, rows, strict=True):
+            trace.rows.append(row)
+
+    def _whole(self, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
+        """A step in view of all arcs."""
         focus = self.foci.stack(foci)
         guards.surround(self, foci, focus)
         inner = self.inner.fork() if self.setting.record.globally else self.inner
         local = Local(self.parameters, inner, focus.attention, focus.reach, self.setting.tol)
         with guards.explained(self, foci, local):
             moved = exp(local, self.theta, self.flow)
-        rows = self.observer.rows(self.traces, focus, local, moved, time.perf_counter() - began)
-        self.theta, self.step = moved.theta, self.step + 1
-        for trace, row in zip(self.traces, rows, strict=True):
-            trace.rows.append(row)
+        return focus, local, moved
+
+    def _local(self, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
+        """A step that looks at nothing but the arcs in focus."""
+        focus, before = part.foci.stack(foci), part.theta(self.theta)
+        local = Local(part.parameters, part.inner(), focus.attention, focus.reach, self.setting.tol)
+        moved = exp(local, before, self.flow)
+        if local.first is None:  # nothing could move, so nothing was solved
+            local.solve(before)
+        assert local.first is not None
+        outside = focus.attention.gamma * (self.parts.settings - part.settings)
+        local.first = local.first[0] - outside, local.first[1] - outside
+        return focus, local, moved
 
     def refocus(self) -> list[Focus]:
         """The next focus of every run, which may depend on its trace and draw from its generator."""

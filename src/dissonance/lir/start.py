@@ -19,6 +19,7 @@ from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
 from dissonance.lir.parameters import Parameters, Stacked, alike
+from dissonance.lir.part import apart
 from dissonance.lir.progress import Bar
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.run import Algorithm, Callback
@@ -185,7 +186,8 @@ def lirs(
     chosen_flow, called = flows.flow_named(flow), _callbacks(callbacks)
     groups: dict[object, list[int]] = {}
     for i, pdg in enumerate(all_pdgs):
-        groups.setdefault(alike(pdg), []).append(i)
+        alone = apart(len(pdg), trace or Record())
+        groups.setdefault((alike(pdg), i if alone else None), []).append(i)
     bar = Bar(progress, steps * len(groups))
     found: dict[int, Run] = {}
     for number, members in enumerate(groups.values()):

@@ -98,6 +98,8 @@ class Trace:
     snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict, repr=False)
     now: Row = field(default_factory=lambda: Row(0))
     where: Callable[[], dict[str, Tensor]] = field(default=dict, repr=False)
+    seen: list[str] | None = field(default=None, repr=False)
+    """The variables that an arc in the base attention mentions, once a refocus procedure has asked."""
 
     @property
     def theta(self) -> dict[str, Tensor]:

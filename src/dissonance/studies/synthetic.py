@@ -162,7 +162,7 @@ class SyntheticFolder(StudyFolder):
         if not path.exists():
             return None
         try:
-            found = msgspec.convert(json.loads(sealed.read(path, "a batch")), list[StrategyOutcome])
+            found = msgspec.convert(json.loads(sealed.read(path, "a batch")[0]), list[StrategyOutcome])
         except (FormatError, ValueError):
             found = []
         wanted = {(s, r) for s in self.study.strategies for r in batch.replicates}

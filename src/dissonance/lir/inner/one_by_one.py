@@ -105,7 +105,6 @@ class OneByOne(Inner):
 
     def __init__(self, parameters: Parameters, solver: Solver) -> None:
         self._parameters, self.solver = parameters, solver
-        self._random = any(a.is_drawn for a in parameters.arcs)
         self.names = [a.name for a in parameters.arcs]
         self._asked: list[_Asked] = []
         self.around = Surroundings([{}] * len(parameters), [0] * len(parameters))
@@ -130,7 +129,7 @@ class OneByOne(Inner):
     @property
     def random(self) -> bool:
         """Whether answers are averages over samples."""
-        return self._random
+        return self.parameters.drawn
 
     @property
     def parameters(self) -> Parameters:

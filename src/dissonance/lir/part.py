@@ -1,0 +1,108 @@
+"""The part of a run that its focus is about, as a run of its own: a step costs what its focus costs.
+
+An arc without attention and without control changes nothing in a step: the local problem, its solution and the flow are
+those of the PDG of the other arcs. Variables that are not in it add a constant, -gamma log |V|, to the inconsistency.
+(At gamma = 0 mu* need not be unique, and this may find another one than a look at the whole does.)
+
+That is done where nothing else looks at the whole at every step: for a single run of many arcs whose trace does without
+the global inconsistency, `Record(globally=False)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dissonance.focus import Focus
+from dissonance.lir.flows import Flow
+from dissonance.lir.foci import Foci
+from dissonance.lir.inner import Inner, inner_for
+from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.lir.setting import Setting
+from dissonance.lir.trace import Record
+from dissonance.pdg import PDG
+
+MANY = 100
+"""Arcs of a PDG from which on parts of it are solved by themselves."""
+
+SHARE = 0.25
+"""The largest share of the arcs that is a part: of more, what is known of the whole is worth more."""
+
+REMEMBERED = 64
+"""How many parts are remembered, for foci that come back."""
+
+
+class Part:
+    """Some of the arcs of a run: their parameters, under the names they have in the whole, and their inner problem."""
+
+    def __init__(self, setting: Setting, names: Sequence[str], focus: Focus) -> None:
+        whole = setting.parameters
+        self.parameters = Parameters([PDG(*(whole.pdgs[0][n] for n in names))])
+        self.key_of = {own: whole.home[own] for own, home in self.parameters.home.items() if own == home}
+        self.foci = Foci(self.parameters)
+        self.start = self.theta(whole.theta0)
+        self._inner = inner_for(self.parameters, setting.solver, focus.attention)
+        here = {whole.arc_number[a.name] for a in self.parameters.arcs}
+        self.shared = any(not here.issuperset(whole.users.get(key, ())) for key in self.key_of.values())
+
+    def inner(self) -> Inner:
+        """The inner problem, knowing nothing: no step of a run depends on the steps before it but through theta."""
+        return self._inner.fork()
+
+    def theta(self, whole: Mapping[str, Tensor]) -> Stacked:
+        """The parameters of these arcs."""
+        return {own: whole[key] for own, key in self.key_of.items()}
+
+    @cached_property
+    def settings(self) -> float:
+        """log of the number of joint settings of its variables, which are finite."""
+        return sum(math.log(v.size) for v in self.parameters.pdgs[0].variables)
+
+    def distance(self, theta: Stacked) -> Tensor:
+        """The total variation between p and the p of the start, added up over all rows of its tables, (1,)."""
+        with torch.no_grad():
+            tables = [self.parameters.log_tables(x).exp() for x in (theta, self.start)]
+        return 0.5 * (tables[0] - tables[1]).abs().sum(1)
+
+
+def apart(arcs: int, record: Record) -> bool:
+    """Whether a run of so many arcs is done part by part, and therefore by itself."""
+    return arcs >= MANY and not record.globally
+
+
+class Parts:
+    """The parts that the foci of a run are about."""
+
+    def __init__(self, setting: Setting, flow: Flow) -> None:
+        self.setting, self._known = setting, dict[tuple[str, ...], Part]()
+        parameters = setting.parameters
+        large = len(parameters) == 1 and apart(len(parameters.arcs), setting.record)
+        plain = setting.solver.name != "paper" and not hasattr(flow, "dump")  # these remember all of theta, or of mu
+        self.any = large and plain and not setting.base.attention.varying and parameters.tabular
+
+    @cached_property
+    def settings(self) -> float:
+        """log of the number of joint settings of all variables."""
+        return sum(math.log(v.size) for v in self.setting.parameters.pdgs[0].variables)
+
+    def of(self, focus: Focus) -> Part | None:
+        """The part that a focus is about; None if it is not a small one."""
+        attention = focus.attention
+        if not self.any or focus.context or attention.varying:
+            return None
+        number, arc_of = self.setting.parameters.arc_number, self.setting.parameters.arc_of
+        weights = [attention.beta] if attention.gamma == 0 else [attention.beta, attention.alpha]
+        seen = {number[n] for each in weights for n, w in each.items() if w}
+        seen |= {number[arc_of.get(key, key)] for key in focus.control.chi}
+        if not 0 < len(seen) <= SHARE * len(number):
+            return None
+        names = tuple(self.setting.parameters.arcs[i].name for i in sorted(seen))
+        if names not in self._known:
+            self._known[names] = Part(self.setting, names, focus)
+            if len(self._known) > REMEMBERED:
+                self._known.pop(next(iter(self._known)))
+        return self._known[names]
