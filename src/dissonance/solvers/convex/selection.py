@@ -18,7 +18,7 @@ from dissonance.problem import Component
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex.layout import STRUCTURAL
 from dissonance.solvers.convex.program import Arcs, Structure, by_support
-from dissonance.solvers.convex.solve import Work, agreeing, satisfied
+from dissonance.solvers.convex.solve import Work, agreeing, satisfied, value
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,6 +28,9 @@ the least weight of an arc."""
 
 CLOSE = 5e-4
 """How far off mu* may be without trying another gamma."""
+
+WORSE = 1e-6
+"""By how much, times the weights of the arcs, the incompatibility of mu* may exceed the upper bound."""
 
 SETTLED = 1e-7
 """How far the last Newton step may move mu_g."""
@@ -60,7 +63,8 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
     """The gamma -> 0+ minimiser at gamma = 0, and how far off it may be (largest total variation over the clusters).
 
     Where that is large, gamma is too large for the least cost of a state without mass, or too small for the largest
-    beta: another one is tried.
+    beta: another one is tried. If that does not help either and what was found is no minimiser, it is the solution's own
+    mu, which is one.
     """
     component, tree = solution.component, solution.tree
     assert tree is not None
@@ -69,7 +73,17 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
         gamma = MORE if CAUTION * found.rounding[0] > found.slope[0] else LESS
         other = near_zero(component, solution, gamma, found.start)
         found = min(found, other, key=lambda x: x.error[0])
-    return found.structure.tables(found.mu[0]), float(found.error[0])
+    tables, error = found.structure.tables(found.mu[0]), float(found.error[0])
+    if error > CLOSE and _excess(solution, found) > WORSE * (1.0 + sum(a.beta for a in component.arcs if not a.hard)):
+        apart = max(0.5 * float((a - b).abs().sum()) for a, b in zip(tables, solution.tables, strict=True))
+        return solution.tables, min(1.0, error + apart)
+    return tables, error
+
+
+def _excess(solution: Solution, found: NearZero) -> float:
+    """How much more than the upper bound, which another mu attains, the mu that was found costs."""
+    numbers = found.structure.numbers(Arcs.of([solution.component]))
+    return value(found.structure, numbers, found.mu[0])[0] - solution.upper
 
 
 def near_zero(component: Component, solution: Solution, gamma: float, start: Floats | None = None) -> NearZero:

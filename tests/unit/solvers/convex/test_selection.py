@@ -16,7 +16,7 @@ from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.distributions import Tree
 from dissonance.inconsistency import Inconsistency
 from dissonance.problem import prepare
-from dissonance.scores import structural_deficiency
+from dissonance.scores import incompatibility, structural_deficiency
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex import solve
@@ -341,3 +341,20 @@ def test_choosing_mu_takes_about_as_many_newton_steps_as_the_solve(monkeypatch: 
     assert result.mu_error < CLOSE
     steps = sum(int(x.sum()) for x in taken)
     assert 0 < steps <= 2 * result.stats["steps"]
+
+
+@pytest.mark.parametrize("seed", [26, 57, 121, 168])
+def test_mu_attains_the_upper_bound_where_weights_are_far_apart(seed: int):
+    """Beliefs that determine mu, two of them hard, the others trusted 1 to 45,000: no small gamma serves both."""
+    rng = np.random.default_rng(seed)
+    A, B, C = Variable("A", 4), Variable("B", 2), Variable("C", 2)
+    pdg = PDG(
+        Arc("p", (), (A, C), rng.dirichlet(np.ones(8)).reshape(4, 2)),
+        Arc("q", (), B, rng.dirichlet(np.ones(2))),
+        Arc("r", (A, C), B, rng.dirichlet(np.ones(2), size=(4, 2))),
+        Arc("s", B, (C, A), rng.dirichlet(np.ones(8), size=2).reshape(2, 2, 4)),
+    )
+    attention = Attention.only({"p": math.inf, "q": math.inf, "r": 0.002, "s": 90.0})
+    result = inconsistency(pdg, attention)
+    assert float(incompatibility(result.mu, pdg, attention)) == pytest.approx(result.upper, abs=1e-4)
+    assert result.mu_error > CLOSE
