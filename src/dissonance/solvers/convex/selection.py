@@ -63,8 +63,8 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
     """The gamma -> 0+ minimiser at gamma = 0, and how far off it may be (largest total variation over the clusters).
 
     Where that is large, gamma is too large for the least cost of a state without mass, or too small for the largest
-    beta: another one is tried. If that does not help either and what was found is no minimiser, it is the solution's own
-    mu, which is one.
+    beta: another one is tried. If that does not help and what was found is no minimiser, it is the solution's own mu,
+    which is one.
     """
     component, tree = solution.component, solution.tree
     assert tree is not None
