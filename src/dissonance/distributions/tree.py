@@ -22,7 +22,7 @@ MOST = 10**100
 """Numbers of cells from here on are reported as this many or more."""
 
 
-SECONDS = 3e-4
+SECONDS = 1e-4
 """What an arc or a variable takes, roughly, if elimination is interpreted."""
 
 

@@ -55,7 +55,7 @@ class Numbers(NamedTuple):
     p: Floats
 
 
-SECONDS_PER_CELL = 1e-4
+SECONDS_PER_CELL = 1e-5
 """What numbering takes a cell, roughly, if it is interpreted."""
 
 EVERY = np.zeros(0, dtype=np.bool_)
