@@ -16,6 +16,7 @@ from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver, solver_named
 from dissonance.solvers.base import DEFAULT_TOL
+from dissonance.solvers.together import chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,8 @@ def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -
 
 def solver_for(solver: Solver | str, tol: float | None) -> Solver:
     """A solver by its name, with this tolerance if one is given; one that is passed keeps every option."""
+    if isinstance(solver, type):
+        chosen(solver, ())  # says what to do about it
     if not isinstance(solver, str):
         return solver
     found: Any = solver_named(solver)
