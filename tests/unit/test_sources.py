@@ -97,6 +97,12 @@ def test_query_asks_the_compromise(models: list[str], said: Callable[..., str], 
     mu = inconsistency(sources.pdg, sources.focus.attention).mu
     yes = float(mu.conditional("Buys", given={"Age": "young"})[1])
     assert found["marginals"]["Buys"]["yes"] == pytest.approx(yes, abs=1e-6) and found["given"] == {"Age": "young"}
+    cells = record("query", *models, "--joint")["joint"]
+    expected = {(a, b): float(mu.probability({"Age": a, "Buys": b})) for a in ("young", "old") for b in ("no", "yes")}
+    assert {(c["Age"], c["Buys"]): pytest.approx(c["p"], abs=1e-6) for c in cells} == expected
+    given = record("query", *models, "--joint", "--given", "Age=young")["joint"]
+    assert [c["p"] for c in given] == pytest.approx([1 - yes, yes], abs=1e-6)
+    assert re.search(r"young +yes +0\.\d{4}", said("query", *models, "--joint"))
     assert "Given Age=young" in said("query", *models, "--given", "Age=young")
     for words, message in (
         ("Age=yong", "'Age' has no value 'yong'. Did you mean 'young'?"),

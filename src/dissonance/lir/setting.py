@@ -80,7 +80,7 @@ def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -
 def solver_for(solver: Solver | str, tol: float | None) -> Solver:
     """A solver by its name, with this tolerance if one is given; one that is passed keeps every option."""
     if isinstance(solver, type):
-        chosen(solver, ())  # says what to do about it
+        chosen(solver, ())  # pyright: ignore[reportArgumentType] -- says what to do about it
     if not isinstance(solver, str):
         return solver
     found: Any = solver_named(solver)
