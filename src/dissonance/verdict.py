@@ -99,7 +99,10 @@ def _event(value: Mapping[str, Hashable], given: Mapping[str, Hashable]) -> str:
 
 
 def _furthest(result: Inconsistency, arc: Arc) -> tuple[CellRow | None, float]:
-    """The cell where the arc is furthest from what the others make of it, weighed by how probable its condition is."""
+    """The cell where the arc is furthest from what the others make of it, weighed by how probable its condition is.
+
+    Of two that are as far, the one that is claimed to be the rarer.
+    """
     if not arc.has_table:
         return None, math.nan
     try:
@@ -107,7 +110,7 @@ def _furthest(result: Inconsistency, arc: Arc) -> tuple[CellRow | None, float]:
         rows = list(cell_rows(rest.mu, [arc], {arc.name: 1.0}, result.theta))
     except DissonanceError:
         return None, math.nan
-    best = max(rows, key=lambda r: (r.mass * abs(r.claimed - r.reconciled), r.claimed))
+    best = max(rows, key=lambda r: (round(r.mass * abs(r.claimed - r.reconciled), 9), -r.claimed))
     return best, best.reconciled
 
 

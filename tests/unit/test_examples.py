@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +27,25 @@ needs_networks = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def beside_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def test_three_surveys_are_reconciled_by_a_script_and_by_a_notebook_of_fifteen_lines(tmp_path: Path):
+    script = EXAMPLES / "surveys.sh"
+    page = (EXAMPLES.parent / "docs" / "tutorials" / "surveys.md").read_text(encoding="utf-8")
+    block = page.partition("```python\n")[2].partition("```")[0]
+    for text in (script.read_text(encoding="utf-8"), block):
+        assert sum(1 for line in text.splitlines() if line.strip()) <= 15
+    command = tmp_path / "dissonance"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dissonance "$@"\n')
+    command.chmod(0o755)
+    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(EXAMPLES.parent / "src")}
+    run = ["sh", str(script), str(tmp_path / "out")]
+    done = subprocess.run(run, capture_output=True, text=True, env=os.environ | paths, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "phone disagrees most" in done.stdout and "more than chance" in done.stdout
+    assert "Nobody disagrees: the beliefs fit together." in done.stdout
+    assert (tmp_path / "out" / "tables" / "till.csv").read_text() == (EXAMPLES / "surveys" / "till.csv").read_text()
+    assert "Reconciled tables" in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer"])

@@ -103,7 +103,8 @@ def test_contradiction_is_infinite_and_no_error(scored, tmp_path: Path, capsys: 
     assert record["marginals"] is None
     assert [a["saved_if_dropped"] for a in record["arcs"]] == ["inf", "inf", 0.0]
     assert run(["score", path]) == 0
-    assert "Inconsistency: inf (some beliefs contradict each other outright" in capsys.readouterr().out
+    assert "Inconsistency: inf (there is no best compromise)" in (printed := capsys.readouterr().out)
+    assert "Some beliefs contradict each other outright: p gives X=1 probability 0; q gives" in printed
 
 
 def test_hard_arcs_have_beta_inf(scored, tmp_path: Path):

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
-from dissonance.cli.output import console, shown, write_json
+from dissonance.cli.output import Column, console, grid, shown, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from dissonance.inconsistency import Inconsistency
     from dissonance.pdg import PDG
 
 
@@ -27,6 +28,9 @@ def ask_compromise(
     of: Annotated[
         list[str] | None, typer.Option(help="The variables to ask about (all by default).", metavar="VARIABLE")
     ] = None,
+    joint: Annotated[
+        bool, typer.Option("--joint", help="Show the joint distribution of the variables asked about, too.")
+    ] = False,
     gamma: Gamma = None,
     pseudocount: Pseudocount = None,
     trust: Trust = None,
@@ -57,12 +61,41 @@ def ask_compromise(
     if posterior.log_partition == -math.inf:
         raise DissonanceError(f"{', '.join(given or ())} has probability 0 under the best compromise.")
     found = {n: {str(label): p for label, p in posterior[n].items()} for n in asked}
+    cells = _joint(result, evidence, asked) if joint else []
     if as_json:
         head = {"given": {n: str(x) for n, x in evidence.items()}, "probability": math.exp(posterior.log_partition)}
         bounds = {"inconsistency": result.upper, "lower": result.lower, "upper": result.upper}
-        write_json({**head, "marginals": found, **bounds, "seconds": time.perf_counter() - began})
+        more = {"joint": [{**labels, "p": p} for labels, p in cells]} if joint else {}
+        write_json({**head, "marginals": found, **more, **bounds, "seconds": time.perf_counter() - began})
     else:
         _show(found, evidence, math.exp(posterior.log_partition))
+        if joint:
+            _show_joint(cells)
+
+
+MOST_CELLS = 10_000
+"""Of a joint distribution that is shown."""
+
+
+def _joint(result: Inconsistency, given: dict[str, Hashable], asked: list[str]) -> list[tuple[dict[str, str], float]]:
+    """The cells of the joint distribution given the evidence, by their labels."""
+    from itertools import product
+
+    from dissonance.errors import SizeError
+
+    free = [result.pdg.variable(n) for n in asked if n not in given]
+    if math.prod(v.size for v in free) > MOST_CELLS:
+        raise SizeError(f"--joint would have more than {MOST_CELLS:,} cells: ask about fewer variables with --of.")
+    table = result.mu.conditional([v.name for v in free], given=given)
+    labels = product(*(map(str, v.finite.labels) for v in free))
+    names = [v.name for v in free]
+    return [(dict(zip(names, cell, strict=True)), p) for cell, p in zip(labels, table.ravel().tolist(), strict=True)]
+
+
+def _show_joint(cells: list[tuple[dict[str, str], float]]) -> None:
+    to = console()
+    columns = [*(Column(n, number=False) for n in cells[0][0]), Column("probability")]
+    to.print(grid(columns, [[*map(shown, labels.values()), f"{p:.4f}"] for labels, p in cells], to))
 
 
 def observed(pdg: PDG, words: Sequence[str]) -> dict[str, Hashable]:

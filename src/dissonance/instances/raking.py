@@ -176,7 +176,8 @@ def _bounds(held: Sequence[_Margin], mu: Floats) -> tuple[float, float, float]:
         ratio = np.log(np.where(some, now / np.where(some & (m.table > 0), m.table, 1.0), 1.0))
         upper += c * float((now * ratio).sum())
         lower -= c * math.log(float((m.table * np.exp(np.where(m.multiplier > 0, -x / c, 0.0))).sum()))
-    return max(0.0, min(lower, upper)) if within == 0 else max(0.0, lower), max(0.0, upper), within
+    lower = max(0.0, lower)
+    return lower, max(lower, upper), within
 
 
 def _check(seed: Arc, margins: Sequence[Arc]) -> None:

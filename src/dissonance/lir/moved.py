@@ -12,8 +12,8 @@ from dissonance.cpds import Table
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import cells
 
-SAME = 1e-12
-"""Probabilities that moved by less have not moved."""
+SAME = 1e-8
+"""Probabilities that moved by less have not moved: mu* is not known better than that."""
 
 
 @dataclass(frozen=True)
