@@ -13,7 +13,10 @@ from sphinx.writers.html5 import HTML5Translator
 
 LIMITS = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 """Beside a sign, and above or below it."""
-SPACED = ("log", "exp", "det")
+BELOW = ("inf", "min", "max", "∑", "∏")
+"""Signs that have their limits below them."""
+APPLIED = ("log", "exp", "det")
+"""Functions that are written without brackets."""
 
 
 def mathml(tex: str, display: bool) -> str:
@@ -29,11 +32,11 @@ def mathml(tex: str, display: bool) -> str:
 
 
 def _tidy(part: Element, display: bool) -> None:
-    """Limits below their sign, names of functions upright and apart from what follows, angle brackets as brackets."""
+    """Limits below their sign, names of functions upright and set apart, angle brackets as brackets."""
     children = list(part)
-    if part.tag in LIMITS and display and children[0].text in ("inf", "min", "max"):
+    if part.tag in LIMITS and display and children[0].text in BELOW:
         part.tag = LIMITS[part.tag]
-    elif part.tag == "mo" and re.fullmatch("[A-Za-z]+", part.text or "") and part.text not in ("inf", "min", "max"):
+    elif part.tag == "mo" and _is_name(part):
         part.tag = "mi"
         part.attrib = {"mathvariant": "normal"}
     elif part.text in ("⟪", "⟫"):
@@ -42,12 +45,20 @@ def _tidy(part: Element, display: bool) -> None:
     elif part.tag == "mrow":
         for i in range(len(children) - 1, 0, -1):
             before, here = children[i - 1], children[i]
-            if here.text == "\N{MINUS SIGN}" and before.tag == "mo" and before.text not in (")", "]", "⟫"):
+            closed = before.tag not in ("mo", "mspace") or before.text in (")", "]", "⟫")
+            if here.text == "\N{MINUS SIGN}" and not closed:
                 here.set("form", "prefix")  # a sign, and no operation
-            after_name = before.text in SPACED and here.text not in ("(", ")")
-            before_name = here.text in SPACED and before.tag not in ("mo", "mspace")
-            if after_name or before_name:
+            applied = before.text in APPLIED and here.text not in ("(", ")")
+            if applied or (closed and _is_name(here)):
                 part.insert(i, Element("mspace", width="0.17em"))
+
+
+def _is_name(part: Element) -> bool:
+    """Whether this is the name of a function, with or without an index."""
+    while part.tag in ("msub", "msup", "munder"):
+        part = part[0]
+    word = re.fullmatch("[A-Za-z]+", part.text or "") is not None
+    return word and part.text not in BELOW and (part.tag == "mo" or (part.tag == "mi" and len(part.text or "") > 1))
 
 
 def inline(self: HTML5Translator, node: nodes.math) -> None:

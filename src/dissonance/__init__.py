@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dissonance.focus import Control as Control
     from dissonance.focus import Focus as Focus
     from dissonance.focus import full_control as full_control
-    from dissonance.inconsistency import BlameRow as BlameRow
-    from dissonance.inconsistency import Inconsistency as Inconsistency
     from dissonance.inconsistency import inconsistencies as inconsistencies
     from dissonance.inconsistency import inconsistency as inconsistency
     from dissonance.io import from_pandas as from_pandas
@@ -70,6 +68,7 @@ if TYPE_CHECKING:
     from . import io as io
     from . import refocus as refocus
     from . import reporting as reporting
+    from . import results as results
     from . import runs as runs
     from . import scores as scores
     from . import solvers as solvers

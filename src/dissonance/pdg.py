@@ -17,6 +17,7 @@ from dissonance.above import Picture, ask
 from dissonance.cpds import CPD, Explicit, Factor, PointMass, Table
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.held import Held
+from dissonance.cpds.placed import networks, place
 from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
 from dissonance.variables import Euclidean, Variable, as_tuple, shape
 
@@ -347,17 +348,24 @@ class PDG:
         return PDG(*(new.get(a.name, a) for a in self.arcs), variables=self.variables)
 
     def to(self, device: torch.device | str) -> PDG:
-        """The same beliefs with the numbers of their cpds on a device, "cuda" or "cpu"; this PDG stays where it is.
+        """The same beliefs with their networks on a device, "cuda" or "cpu"; this PDG stays where it is.
 
-        Arcs that share a cpd share its copy. Random numbers are drawn as on a CPU, so that a seed means the same on
-        every device. Tables are solved in compiled code on the CPU wherever they are.
+        A network computes where it is and in its own precision; its arguments are brought there and what it makes comes
+        back in double precision. Tables, linear-Gaussian cpds and data stay on the CPU, where they are solved. Arcs
+        that share a cpd share its copy.
         """
         memo: dict[int, Any] = {}
-        moved = [
-            Arc(a.name, a.sources, a.targets, copy.deepcopy(a.cpd, memo).to(device), beta=a.beta, counts=a.counts)
-            for a in self.arcs
-        ]
-        return PDG(*moved, variables=self.variables)
+        copies = {a.name: copy.deepcopy(a.cpd, memo) for a in self.arcs}
+        found = [f for cpd in copies.values() for f in networks(cpd)]
+        if not found:
+            raise CapabilityError(
+                "no arc has a network to move: tables and linear-Gaussian cpds are solved on the CPU. For many small "
+                "problems use solver=Newton(device=...), for posteriors query(..., device=...)."
+            )
+        for network in found:
+            place(network, device)
+        arcs = [Arc(a.name, a.sources, a.targets, copies[a.name], beta=a.beta, counts=a.counts) for a in self.arcs]
+        return PDG(*arcs, variables=self.variables)
 
     def learnable(self, *names: str) -> PDG:
         """The same beliefs with parameters that can move: of these arcs, or of all whose cpds can have some.

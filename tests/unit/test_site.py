@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import ModuleType
 
@@ -88,3 +89,63 @@ def test_docstrings_become_restructured_text():
         "- another.",
         "",
     ]
+
+
+def test_formulas_become_mathml_or_an_error():
+    pytest.importorskip("latex2mathml")
+    pytest.importorskip("sphinx")
+    mathml = loaded("mathml").mathml
+    shown = mathml(r"\inf_\mu \sum_a \beta_a \operatorname{KL}(\mu \Vert p_a) - \log 2", display=True)
+    root = ET.fromstring(shown)
+    assert root.tag.endswith("math") and root.get("display") == "block"
+    assert "".join(root.itertext()) == "infμ∑aβaKL(μ‖pa)\N{MINUS SIGN}log2"
+    assert "<munder><mo>inf</mo>" in shown.replace("ns0:", "") and "\\" not in shown
+    with pytest.raises(ValueError, match=r"no MathML for \\unknown"):
+        mathml(r"\unknown x", display=False)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
+def test_every_formula_of_a_page_is_understood(page: Path):
+    pytest.importorskip("latex2mathml")
+    pytest.importorskip("sphinx")
+    mathml = loaded("mathml").mathml
+    for block in re.findall(r"^\$\$\n(.*?)\n\$\$$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.split("\\\\\n"):
+            assert ET.fromstring(mathml(line.strip(), display=True)).tag.endswith("math")
+
+
+def test_charts_turn_dark_with_their_page():
+    pytest.importorskip("sphinx")
+    themed = loaded("charts").themed
+    charts = [p for p in (DOCS / "figures").glob("*.svg") if "matplotlib" in p.read_text(encoding="utf-8")]
+    assert len(charts) > 20
+    for path in charts:
+        text = path.read_text(encoding="utf-8")
+        changed = themed(text)
+        ET.fromstring(changed)
+        assert "prefers-color-scheme:dark" in changed and themed(changed) == changed
+        used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text)) - {"#ffffff"}
+        missing = [c for c in used if c not in changed.split("</style>")[0] and contrast_on_dark(c) < 3]
+        assert not missing, f"{path.name}: {missing} cannot be seen on dark pages; add them to docs/charts.py"
+    picture = (DOCS / "figures" / "gallery_smoking.svg").read_text(encoding="utf-8")
+    assert themed(picture) == picture  # pictures of PDGs know two themes already
+
+
+def contrast_on_dark(code: str) -> float:
+    """Of a colour against the dark page of the theme, as WCAG 2.1 defines it."""
+
+    def luminance(code: str) -> float:
+        parts = [int(code[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    return (luminance(code) + 0.05) / (luminance("#131416") + 0.05)
+
+
+def test_the_picture_of_the_readme_is_its_example():
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    picture = re.findall(r"!\[.*\]\((.*\.svg)\)", readme)[0]
+    pdg, focus = dissonance.load(DOCS.parent / "examples" / "smoking.json")
+    assert "dissonance score examples/smoking.json" in readme
+    drawn = dissonance.inconsistency(pdg, focus.attention).plot().svg()
+    assert (DOCS.parent / picture).read_text(encoding="utf-8") == drawn

@@ -180,8 +180,7 @@ def _samples(p: Distribution, count: int, generator: torch.Generator, widths: Se
         return gaussian_samples(p.loc, p.scale, count, generator, widths)._replace(score=None)
     if isinstance(p, Independent) and isinstance(p.base_dist, Normal) and p.reinterpreted_batch_ndims == 1:
         return gaussian_samples(p.base_dist.loc, p.base_dist.scale, count, generator, widths)
-    used = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    with _lock, torch.random.fork_rng(devices=used):  # torch.distributions take no generator
+    with _lock, torch.random.fork_rng(devices=[]):  # torch.distributions take no generator
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         drawn = p.rsample((count,)) if p.has_rsample else p.sample((count,))  # (k, N, ...)
     values = drawn.movedim(0, 1).split(widths, -1)
@@ -203,7 +202,7 @@ def gaussian_samples(
 ) -> Drawn:
     """mean + scale z for standard normal z, (N, k, dim): log p there is -|z|^2/2 - sum log scale - (dim/2) log 2 pi."""
     rows, size = mean.shape
-    z = torch.randn((count, rows, size), generator=generator, dtype=mean.dtype).to(mean.device)
+    z = torch.randn((count, rows, size), generator=generator, dtype=mean.dtype)
     drawn = mean + scale * z  # (k, N, dim)
 
     def score() -> Tensor:
@@ -242,8 +241,8 @@ class Generated(CPD):
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """f at fresh noise."""
         rows = len(sources[0]) if sources else 1
-        like = next(self.f.parameters(), torch.empty(0))
-        noise = torch.randn((rows * count, self.noise), generator=generator, dtype=like.dtype).to(like.device)
+        dtype = next((p.dtype for p in self.f.parameters()), torch.get_default_dtype())
+        noise = torch.randn((rows * count, self.noise), generator=generator, dtype=dtype)
         made = self.f(concatenated([*(s.repeat_interleave(count, 0) for s in sources), noise]))
         values = made.reshape(rows, count, -1).split(self.widths, -1)
         return Drawn(values, made.new_full((rows, count), 1 / count))

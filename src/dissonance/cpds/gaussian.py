@@ -151,7 +151,7 @@ class LinearGaussian(CPD):
     def rsample(self, sources: Values, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         """t = A s + b + L z for standard normal z, differentiable in theta and s; the targets laid end to end."""
         mean = self._mean(sources)
-        z = torch.randn((*shape, *mean.shape), dtype=numerics.DTYPE, generator=generator).to(mean.device)
+        z = torch.randn((*shape, *mean.shape), dtype=numerics.DTYPE, generator=generator)
         return mean + z @ self.cholesky.T
 
     def _mean(self, sources: Values) -> Tensor:

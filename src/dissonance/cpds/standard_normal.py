@@ -26,13 +26,13 @@ class StandardNormal(CPD):
                 f"a standard normal has no sources, found {', '.join(v.name for v in sources)}: use LinearGaussian."
             )
         self.widths = [dimension([v]) for v in targets]
-        self.register_buffer("mean", torch.zeros(sum(self.widths), dtype=numerics.DTYPE), persistent=False)
         return self
 
     def linear_gaussian(self) -> tuple[Tensor, Tensor, Tensor]:
         """No A, b = 0, Sigma = I."""
-        zeros = self.get_buffer("mean")
-        return zeros[:, None][:, :0], zeros, torch.eye(len(zeros), dtype=numerics.DTYPE, device=zeros.device)
+        size = sum(self.widths)
+        zeros = torch.zeros(size, dtype=numerics.DTYPE)
+        return zeros[:, None][:, :0], zeros, torch.eye(size, dtype=numerics.DTYPE)
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """-|t|^2 / 2 - (d/2) log 2 pi."""
@@ -47,5 +47,4 @@ class StandardNormal(CPD):
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """`count` samples."""
         drawn = torch.randn((1, count, sum(self.widths)), dtype=numerics.DTYPE, generator=generator)
-        drawn = drawn.to(self.get_buffer("mean").device)
         return Drawn(tuple(drawn.split(self.widths, -1)), drawn.new_full((1, count), 1 / count))
