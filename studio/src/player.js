@@ -14,7 +14,7 @@ const PACE = 350; // milliseconds a step
 function lane(hello, name, onPick) {
   const ids = { refocus: newId("refocus"), flow: newId("flow"), steps: newId("steps"), seed: newId("seed") };
   const refocus = h("select", { id: ids.refocus }, hello.refocus.map((r) => h("option", { value: r, text: r })));
-  const flow = h("select", { id: ids.flow }, h("option", { value: "", text: "as resolve does" }), hello.flows.map((f) => h("option", { value: f, text: f })));
+  const flow = h("select", { id: ids.flow }, h("option", { value: "", text: "default" }), hello.flows.map((f) => h("option", { value: f, text: f })));
   const steps = h("input", { type: "number", id: ids.steps, min: 1, max: 1000, value: 20 });
   const seed = h("input", { type: "number", id: ids.seed, min: 0, max: 2 ** 53 - 1, value: 0 });
   const state = h("p", { class: "lane-state", role: "status" });
@@ -90,6 +90,10 @@ export function player(store, studio, hello) {
 
   /** @param {ReturnType<typeof lane>} l @param {any} event */
   function onEvent(l, event) {
+    if (event.kind === "waiting") {
+      l.state.textContent = event.why;
+      return;
+    }
     if (event.kind === "frame") {
       l.frames.push(event);
       l.state.textContent = `running: step ${event.step} of ${l.strategy().steps}`;
