@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+RECOVERY = ".dissonance-studio.json"
+"""The file of the folder in which work that is not saved is kept."""
+
 
 @dataclass(frozen=True)
 class Place:

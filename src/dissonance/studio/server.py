@@ -53,7 +53,8 @@ class Server:
     """The application: files of the page, actions, and the workers that do them."""
 
     def __init__(self, place: Place, guard: Guard) -> None:
-        self.guard = guard
+        self.place, self.guard = place, guard
+        self.complaint: str | None = None  # of the model of the command line
         self.answers, self.runs = Lane(place), Lane(place, compile_first=True)
         routes = [
             Route("/", self.index, methods=["GET"]),
@@ -124,11 +125,21 @@ class Server:
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
         tasks = [asyncio.ensure_future(x) for x in (self.answers.serve(), self._later())]
         try:
+            await self._try_model()
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try_model(self) -> None:
+        """See whether the model of the command line can be opened, before anybody is told the address."""
+        if self.place.model is not None:
+            request = Request("open", b'{"start": true}')
+            self.answers.submit(request)
+            kind, found = await request.answers.get()
+            if kind is not Kind.RESULT:
+                self.complaint = found.decode()
 
     async def _later(self) -> None:
         """Start the second worker once the first is ready; that one uses the solver which the second has compiled."""
