@@ -25,8 +25,8 @@ class Counts(msgspec.Struct, forbid_unknown_fields=True):
     """A model, the arc that the numbers are for, and the numbers: as text, or in rows.
 
     They may be bare, a row for each setting of the sources; a crosstab, with the values above and beside them; or a
-    table with a heading, as CSV files have. `counts` says whether they are counts, or probabilities of which each row is
-    divided by its sum; by default their sums do, if they can.
+    table with a heading, as CSV files have. `counts` says whether they are counts, or probabilities, each row of which
+    is divided by its sum; by default their sums do, if they can.
     """
 
     model: Model
@@ -54,9 +54,16 @@ def counts(place: Place, params: Counts) -> dict[str, Any]:
 
 def _made(arc: Arc, found: Cells, params: Counts) -> Arc:
     """The arc of the cells; probabilities are scaled as counts are, and mean no number of observations."""
-    how = {"counts": None if params.counts is None else True, "pseudocount": params.pseudocount}
     try:
-        return from_table(arc.name, found, given=arc.sources, of=arc.targets, variables=arc.scope, **how)
+        return from_table(
+            arc.name,
+            found,
+            given=arc.sources,
+            of=arc.targets,
+            counts=None if params.counts is None else True,
+            pseudocount=params.pseudocount,
+            variables=arc.scope,
+        )
     except DissonanceError as error:
         if "counts=True" not in str(error):
             raise
