@@ -10,6 +10,12 @@ import { svgElement } from "./scene.js";
 /** @typedef {{nats: number, distortion: number, steps: number}} Extent */
 
 const [HIGH, LEFT, RIGHT, TOP, BOTTOM, GAP] = [150, 46, 10, 8, 18, 16];
+/** @type {Record<string, string>} */
+const MEANING = {
+  global: "the inconsistency of all beliefs, in nats",
+  local: "the inconsistency of what the step attends to, in nats",
+  distortion: "how far the tables have moved: the mean total variation of their rows from the start",
+};
 const SPLIT = 0.64; // the part of the height that the inconsistencies have
 
 /** How far the curves of some runs reach, so that they can share their scales. @param {Frame[][]} runs @param {number} steps @returns {Extent} */
@@ -54,7 +60,7 @@ export function chart(name, onPick) {
     svg.replaceChildren(...parts);
     const now = frames.find((f) => f.step === at);
     const values = now ? [["global", nats(now.global.value)], ["local", nats(now.local)], ["distortion", general(number(now.distortion ?? NaN), 4).replace("nan", "-")]] : [];
-    readout.replaceChildren(...(values.length ? values : [["global", ""], ["local", ""], ["distortion", ""]]).map(([k, v]) => h("span", { class: `reading ${k}` }, h("i", {}), `${k} `, h("b", { text: v }))));
+    readout.replaceChildren(...(values.length ? values : [["global", ""], ["local", ""], ["distortion", ""]]).map(([k, v]) => h("span", { class: `reading ${k}`, title: MEANING[k] }, h("i", {}), `${k} `, h("b", { text: v }))));
     svg.setAttribute("aria-label", `Curves of ${name}${now ? `; at step ${at}: ${values.map((v) => v.join(" ")).join(", ")}` : ""}`);
   }
 

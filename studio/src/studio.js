@@ -53,13 +53,16 @@ export class Studio {
     this.panel = null;
     this.refit = false;
     this.askScore = latest(
-      (/** @type {Document} */ d) => transport.call("score", { model: d.model, evidence: d.evidence }),
+      (/** @type {Document} */ d) => this.#answer(d),
       (score, document) => this.#scored(score, document),
       (error, document) => this.#failed(error, document));
     this.askLayout = latest(
       (/** @type {Record<string, any>} */ question) => transport.call("layout", question),
-      (scene, question) => this.#pictured(scene, "blame" in question),
-      (error) => this.say(error.message, "error"));
+      (scene, question, last) => this.#pictured(scene, "blame" in question, last),
+      (error) => {
+        this.graph?.element.classList.remove("waiting");
+        this.say(error.message, "error");
+      });
     this.keepSoon = whenQuiet(() => this.#keep(), KEPT_AFTER);
     this.#build();
     this.store.subscribe((change) => this.#on(change));
@@ -159,6 +162,7 @@ export class Studio {
     const blame = frame || !score ? null : Object.fromEntries(score.arcs.filter((r) => names.has(r.name)).map((r) => [r.name, r.contribution]));
     this.laidOut = now;
     this.placed = store.document.positions;
+    this.graph?.element.classList.add("waiting");
     this.askLayout({
       model: frame?.model ?? (frame?.tables ? this.#moved(frame.tables) : store.model),
       positions: this.dragged ?? store.document.positions,
@@ -170,6 +174,18 @@ export class Studio {
   /** The model with the tables of a step. @param {Record<string, any>} tables */
   #moved(tables) {
     return Object.entries(tables).reduce((model, [name, table]) => withArc(model, name, { table }), this.store.model);
+  }
+
+  /** The score, and what follows from evidence. @param {Document} document @returns {Promise<import("./types.js").Score>} */
+  async #answer({ model, evidence }) {
+    const score = await this.transport.call("score", { model, evidence });
+    if (!Object.keys(evidence).length) return score;
+    try {
+      const given = await this.transport.call("query", { model, evidence });
+      return { ...score, marginals: { ...score.marginals, ...given.marginals }, probability: given.probability };
+    } catch (error) {
+      return { ...score, marginals: null, caution: /** @type {Error} */ (error).message };
+    }
   }
 
   /** @param {import("./types.js").Score} score @param {Document} document */
@@ -187,8 +203,9 @@ export class Studio {
     this.store.changed("score");
   }
 
-  /** @param {import("./types.js").Scene} scene @param {boolean} blamed */
-  #pictured(scene, blamed) {
+  /** @param {import("./types.js").Scene} scene @param {boolean} blamed @param {boolean} last */
+  #pictured(scene, blamed, last) {
+    if (last) this.graph?.element.classList.remove("waiting");
     this.store.scene = scene;
     if (blamed) this.store.colours = arcColours(scene);
     this.#recolour();

@@ -57,7 +57,8 @@ export function variableList(store, choose) {
       labels(v) ? valueBars(store, v, MOST_VALUES) : moments(store.score?.marginals?.[v.name]))),
       all.length > MOST && h("p", { class: "quiet", text: `${all.length - MOST} more variables: choose them in the picture.` }));
     clear.hidden = Object.keys(store.document.evidence).length === 0;
-    note.textContent = clear.hidden ? "click to observe" : "given what was observed";
+    const chance = store.score?.probability;
+    note.textContent = clear.hidden ? "click to observe" : chance === undefined ? "given observations" : `given observations, p = ${general(chance, 3)}`;
     element.classList.toggle("stale", !store.fresh);
     if (focused) refocus(focused.variable, focused.value);
   }

@@ -144,6 +144,7 @@ def settled(page: Any) -> None:
     """Wait until the picture and the score of what is there are there."""
     page.locator("g.thing").first.wait_for()
     page.locator(".gauge:not(.stale)").wait_for()
+    page.locator(".canvas:not(.waiting)").wait_for()
 
 
 def accessibility(page: Any) -> list[str]:
