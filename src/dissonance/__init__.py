@@ -80,5 +80,6 @@ above.homes.update(
     framed="dissonance.io.frames",
     rows_framed="dissonance.io.frames",
     verdict="dissonance.verdict",
+    studio_widget="dissonance.studio.widget",
 )
 lazily(__name__)

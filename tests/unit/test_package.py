@@ -72,8 +72,8 @@ def test_the_source_distribution_holds_what_a_reader_needs_and_builds_the_same_w
         archive.extractall(tmp_path, **SAFELY)
     (tree,) = tmp_path.iterdir()
     assert {p.name for p in tree.iterdir()} == {
-        "src", "studio", "tests", "examples", "docs", "benchmarks", "results", ".ci", ".gitignore", "Makefile", "README.md",
-        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "pyproject.toml",
+        "src", "studio", "tests", "examples", "docs", "benchmarks", "results", ".ci", ".gitignore", "Makefile",
+        "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "pyproject.toml",
     }  # fmt: skip
     waste = ("__pycache__", ".pyc", ".ipynb_checkpoints", "_build", ".pytest_cache")
     assert not [p for p in tree.rglob("*") if p.name.endswith(waste)]

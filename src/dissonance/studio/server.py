@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,10 +15,9 @@ from starlette.routing import Route
 
 from dissonance.studio.guard import HEADERS, Guard
 from dissonance.studio.lanes import Lane, Request
-from dissonance.studio.place import Place
+from dissonance.studio.place import PAGE, REPLACED, STREAMS, Place
 from dissonance.studio.worker import WARM, Kind
 
-PAGE = Path(__file__).parent / "page"
 FILES = {
     "index.html": "text/html; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
@@ -28,10 +26,6 @@ FILES = {
     "app.css.map": "application/json",
 }
 """The files of the page, all there are."""
-STREAMS = ("run",)
-"""Actions that show what they have so far; they have a worker of their own."""
-REPLACED = ("score", "layout", "query")
-"""Actions of which only the latest of a tab counts."""
 
 MAX_BODY = 1 << 24
 """Bytes of a request."""

@@ -18,8 +18,8 @@ import uvicorn
 
 from dissonance.studio import lanes, server
 from dissonance.studio.guard import HEADERS, Guard
-from dissonance.studio.lanes import DIED, STALE
-from dissonance.studio.place import Place
+from dissonance.studio.lanes import DIED
+from dissonance.studio.place import STALE, Place
 from dissonance.studio.server import Server
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -239,7 +239,7 @@ def test_of_the_scores_of_a_tab_that_wait_only_the_latest_is_made(page: Page):
     page.do("score", model=MODEL)
     found = in_line(page, 4, **{"x-dissonance-tab": "1"})
     assert [r.status_code for r in found] == [200, 422, 422, 200]
-    assert found[1].json() == {"error": STALE.decode()}
+    assert found[1].json() == {"error": STALE}
     assert found[3].json()["gamma"] == 0.03
     assert [r.status_code for r in in_line(page, 3)] == [200, 200, 200]
 
