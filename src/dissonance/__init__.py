@@ -84,5 +84,6 @@ above.homes.update(
     rows_framed="dissonance.io.frames",
     verdict="dissonance.verdict",
     chance="dissonance.chance",
+    studio_widget="dissonance.studio.widget",
 )
 lazily(__name__)

@@ -506,6 +506,13 @@ class PDG:
         """The PDG as a picture: `plot().save("pdg.svg")`. The options are those of `dissonance.draw`."""
         return ask("draw", self, **options)
 
+    def studio(self, **options: Any) -> Any:
+        """The studio of these beliefs in a notebook (extra `notebook`): edits come back as its `pdg`.
+
+        Options are `attention`, `control` and `name`; it has the present ones, too.
+        """
+        return ask("studio_widget", self, **options)
+
     def _repr_html_(self) -> str:
         return ask("html", self)
 

@@ -1,9 +1,8 @@
 // Who is to blame, and where: arcs and cells by what they cost.
 
 import { fill, h } from "./dom.js";
-import { belief } from "./model.js";
+import { arcOf, belief } from "./model.js";
 import { nats, number, probability } from "./numbers.js";
-import { arcColour } from "./scene.js";
 
 /** @typedef {import("./store.js").Store} Store */
 
@@ -33,7 +32,7 @@ export function blameList(store, choose) {
       const share = key[0] === Infinity ? 1 : Math.max(0, key[0]) / most;
       const bar = h("span", { class: "blame-bar" });
       bar.style.width = `${100 * (Number.isFinite(share) ? share : 0)}%`;
-      bar.style.background = arcColour(store.scene, arc.name);
+      bar.style.background = store.colours.get(arc.name) ?? "var(--role-muted)";
       const chosen = store.selection?.kind === "arc" && store.selection.name === arc.name;
       const saved = row && row.saved_if_dropped !== null ? `without it ${nats(row.saved_if_dropped, 4)} nats less` : "";
       const weightless = number(arc.beta ?? 1) === 0;
@@ -44,7 +43,7 @@ export function blameList(store, choose) {
         h("span", { class: "blame-track" }, bar)));
     }));
     more.textContent = all.length > MOST_ARCS ? `${all.length - MOST_ARCS} more arcs are not shown.` : "";
-    const cells = (store.score?.cells ?? []).filter((c) => c.contribution > 1e-9).slice(0, MOST_CELLS);
+    const cells = (store.score?.cells ?? []).filter((c) => c.contribution > 1e-9 && arcOf(store.model, c.arc)).slice(0, MOST_CELLS);
     const said = (/** @type {Record<string, string>} */ event) => Object.entries(event).map(([n, x]) => `${n}=${x}`).join(", ");
     fill(where, cells.map((c) => h("li", {}, h("button", { type: "button", class: "cell-row", on: { click: () => choose({ kind: "arc", name: c.arc }) } },
       h("span", { class: "cell-event" }, h("b", { text: c.arc }), ` ${said(c.value)}`, Object.keys(c.given).length > 0 && h("span", { class: "cell-given", text: ` given ${said(c.given)}` })),

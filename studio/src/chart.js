@@ -9,7 +9,13 @@ import { svgElement } from "./scene.js";
 /** @typedef {import("./types.js").Frame} Frame */
 /** @typedef {{nats: number, distortion: number, steps: number}} Extent */
 
-const [WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM, GAP] = [460, 150, 46, 10, 8, 18, 16];
+const [HIGH, LEFT, RIGHT, TOP, BOTTOM, GAP] = [150, 46, 10, 8, 18, 16];
+/** @type {Record<string, string>} */
+const MEANING = {
+  global: "the inconsistency of all beliefs, in nats",
+  local: "the inconsistency of what the step attends to, in nats",
+  distortion: "how far the tables have moved: the mean total variation of their rows from the start",
+};
 const SPLIT = 0.64; // the part of the height that the inconsistencies have
 
 /** How far the curves of some runs reach, so that they can share their scales. @param {Frame[][]} runs @param {number} steps @returns {Extent} */
@@ -23,18 +29,22 @@ export function extent(runs, steps) {
  * @param {(step: number) => void} onPick
  */
 export function chart(name, onPick) {
-  const svg = svgElement("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", preserveAspectRatio: "none" });
+  const svg = svgElement("svg", { class: "chart", role: "img" });
   const readout = h("p", { class: "readout" });
   const element = h("figure", { class: "chart-figure" }, svg, readout);
   let x = scaleLinear();
+  let again = () => {};
+  new ResizeObserver(() => again()).observe(svg);
 
   /** @param {Frame[]} frames @param {Extent} reach @param {number} at the step on show */
   function draw(frames, reach, at) {
+    again = () => draw(frames, reach, at);
+    const wide = svg.clientWidth || 460;
     const plots = HIGH - TOP - BOTTOM - GAP;
-    x = scaleLinear([0, reach.steps], [LEFT, WIDE - RIGHT]);
+    x = scaleLinear([0, reach.steps], [LEFT, wide - RIGHT]);
     const upper = scaleLinear([0, reach.nats], [TOP + plots * SPLIT, TOP]).nice(3);
     const lower = scaleLinear([0, reach.distortion], [HIGH - BOTTOM, TOP + plots * SPLIT + GAP]).nice(2);
-    const parts = [...axis(upper, 3), ...axis(lower, 2)];
+    const parts = [...axis(upper, 3, wide), ...axis(lower, 2, wide)];
     for (const step of x.ticks(Math.min(8, reach.steps)).filter(Number.isInteger)) parts.push(written(x(step), HIGH - 4, String(step), "middle"));
     /** @param {(f: Frame) => any} of @param {import("d3-scale").ScaleLinear<number, number>} y @param {string} look */
     const curve = (of, y, look) => {
@@ -50,13 +60,13 @@ export function chart(name, onPick) {
     svg.replaceChildren(...parts);
     const now = frames.find((f) => f.step === at);
     const values = now ? [["global", nats(now.global.value)], ["local", nats(now.local)], ["distortion", general(number(now.distortion ?? NaN), 4).replace("nan", "-")]] : [];
-    readout.replaceChildren(...(values.length ? values : [["global", ""], ["local", ""], ["distortion", ""]]).map(([k, v]) => h("span", { class: `reading ${k}` }, h("i", {}), `${k} `, h("b", { text: v }))));
+    readout.replaceChildren(...(values.length ? values : [["global", ""], ["local", ""], ["distortion", ""]]).map(([k, v]) => h("span", { class: `reading ${k}`, title: MEANING[k] }, h("i", {}), `${k} `, h("b", { text: v }))));
     svg.setAttribute("aria-label", `Curves of ${name}${now ? `; at step ${at}: ${values.map((v) => v.join(" ")).join(", ")}` : ""}`);
   }
 
   const pick = (/** @type {PointerEvent} */ event) => {
     const box = svg.getBoundingClientRect();
-    onPick(Math.round(x.invert(((event.clientX - box.left) / box.width) * WIDE)));
+    onPick(Math.round(x.invert(event.clientX - box.left)));
   };
   svg.addEventListener("pointerdown", (event) => {
     svg.setPointerCapture(event.pointerId);
@@ -66,9 +76,9 @@ export function chart(name, onPick) {
   return { element, draw };
 }
 
-/** @param {import("d3-scale").ScaleLinear<number, number>} y @param {number} count */
-function axis(y, count) {
-  return y.ticks(count).flatMap((v) => [svgElement("line", { class: "grid", x1: LEFT, x2: WIDE - RIGHT, y1: y(v), y2: y(v) }), written(LEFT - 6, y(v) + 3.5, general(v, 3), "end")]);
+/** @param {import("d3-scale").ScaleLinear<number, number>} y @param {number} count @param {number} wide */
+function axis(y, count, wide) {
+  return y.ticks(count).flatMap((v) => [svgElement("line", { class: "grid", x1: LEFT, x2: wide - RIGHT, y1: y(v), y2: y(v) }), written(LEFT - 6, y(v) + 3.5, general(v, 3), "end")]);
 }
 
 /** @param {number} x @param {number} y @param {string} words @param {string} anchor */

@@ -2,9 +2,8 @@
 
 import { h, newId } from "./dom.js";
 import { openDialog } from "./dialog.js";
-import { arcOf, freshName, labels, normalised, rowsOf, settings, shape, variableOf, withArc, withNewArc, withNewVariable, withRows } from "./model.js";
+import { arcOf, freshName, labels, rowsOf, settings, variableOf, withArc, withNewArc, withNewVariable } from "./model.js";
 import { general } from "./numbers.js";
-import { cellsOf } from "./paste.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 
@@ -70,30 +69,26 @@ export function pasteTable(studio, name, pasted) {
   const { store } = studio;
   const arc = arcOf(store.model, name);
   if (!arc) return;
-  const [height, width] = shape(store.model, arc);
-  const header = ["", ...settings(store.model, arc.targets).map((s) => s.join(", "))].join("\t");
+  const heading = ["", ...settings(store.model, arc.targets).map((s) => s.join(", "))].join("\t");
   const givens = settings(store.model, arc.sources ?? []).map((s) => s.join(", "));
   const now = rowsOf(store.model, arc).map((row, i) => [givens[i], ...row.map((p) => general(p, 12))].join("\t"));
   openDialog(studio.root, `The table of ${name}`, (close) => {
-    const id = newId("paste");
-    const area = h("textarea", { id, rows: Math.min(14, height + 2), class: "wide-field mono", spellcheck: "false", wrap: "off" });
-    area.value = pasted ?? [header, ...now].join("\n");
+    const [id, kindId, trustId] = [newId("paste"), newId("kind"), newId("trust")];
+    const area = h("textarea", { id, rows: Math.min(14, givens.length + 2), class: "wide-field mono", spellcheck: "false", wrap: "off" });
+    area.value = pasted ?? [heading, ...now].join("\n");
+    const trust = h("input", { type: "checkbox", id: trustId, checked: true });
+    const kind = h("select", { class: "small", id: kindId }, h("option", { value: "", text: "what they look like" }), h("option", { value: "counts", text: "counts" }), h("option", { value: "shares", text: "probabilities or percentages" }));
     const problem = h("p", { class: "problem", role: "alert" });
-    const as = newId("as");
-    const probabilities = h("input", { type: "radio", name: as, id: `${as}-p`, checked: true });
-    const counts = h("input", { type: "radio", name: as, id: `${as}-c` });
     const form = h("form", { class: "stack" },
-      h("label", { for: id, text: `${height} row${height === 1 ? "" : "s"} of ${width} numbers, as a spreadsheet copies them; a heading and labels in front may stay.` }), area,
-      h("fieldset", { class: "radio-row" }, h("legend", { text: "The numbers are" }), probabilities, h("label", { for: `${as}-p`, text: "probabilities (rows are scaled to sum to 1)" }), counts, h("label", { for: `${as}-c`, text: "counts (the table and its confidence follow)" })),
+      h("label", { for: id, text: "Paste from a spreadsheet or type: probabilities or counts, with or without headings." }), area,
+      h("div", { class: "check-row" }, h("label", { for: kindId, text: "They are" }), kind),
+      h("div", { class: "check-row" }, trust, h("label", { for: trustId, text: "If they are counts, believe them as much as there are: β = how many" })),
       problem, h("div", { class: "button-row" }, h("button", { type: "submit", class: "button primary", text: "Use it" })));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {
-        const rows = cellsOf(area.value, height, width);
-        const nothing = rows.findIndex((row) => row.every((x) => x === 0));
-        if (nothing >= 0 && !counts.checked) throw new Error(`Row ${nothing + 1} is all zeros: it cannot be scaled to sum to 1.`);
-        const changes = counts.checked ? await studio.transport.call("counts", { model: store.model, arc: name, counts: withRows(store.model, arc, rows) }) : { table: withRows(store.model, arc, rows.map(normalised)) };
-        store.edit("paste table", { model: withArc(store.model, name, changes) });
+        const made = await studio.transport.call("counts", { model: store.model, arc: name, text: area.value, ...(kind.value && { counts: kind.value === "counts" }) });
+        store.edit("paste table", { model: withArc(store.model, name, { table: made.table, ...(made.counts && trust.checked && { beta: made.confidence }) }) });
         close();
       } catch (error) {
         problem.textContent = /** @type {Error} */ (error).message;

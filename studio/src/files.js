@@ -1,35 +1,43 @@
 // Opening, saving, sharing: every format the library reads and writes.
 
-import { h, newId } from "./dom.js";
+import { fill, h, newId } from "./dom.js";
 import { openDialog } from "./dialog.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 
 /** @param {Studio} studio */
-export async function openFiles(studio) {
-  const hello = /** @type {import("./types.js").Hello} */ (await studio.hello());
-  const input = h("input", { type: "file", class: "visually-hidden", id: newId("file"), accept: hello.formats.join(",") });
+export function openFiles(studio) {
   openDialog(studio.root, "Open", (close) => {
-    const from = (/** @type {object} */ params) => async () => {
-      close();
-      await studio.open(params);
-    };
-    input.addEventListener("change", () => {
-      close();
-      if (input.files?.[0]) void studio.openFile(input.files[0]);
-    });
-    /** @param {string} title @param {{label: string, hint?: string, params: object}[]} rows @param {string} [none] */
-    const section = (title, rows, none = "") => (rows.length || none) && h("section", {}, h("h3", { text: title }),
-      rows.length ? h("ul", { class: "file-list" }, rows.map((r) => h("li", {}, h("button", { type: "button", on: { click: from(r.params) } }, h("span", { text: r.label }), h("span", { class: "quiet", text: r.hint ?? "" }))))) : h("p", { class: "quiet", text: none }));
-    return [
-      section("Examples", hello.examples.map((e) => ({ label: e.name, hint: e.title, params: { example: e.name } }))),
-      section(hello.folder ? `In ${hello.folder}` : "Files", hello.files.map((f) => ({ label: f, params: { file: f } })), "No file here that can be read."),
-      section("Published networks on this machine", (hello.networks ?? []).map((n) => ({ label: n.name, hint: n.title, params: { example: n.name } }))),
-      h("section", { class: "button-row" }, input, h("button", { type: "button", class: "button", text: "From this computer…", on: { click: () => input.click() } }),
-        h("button", { type: "button", class: "button", text: "An empty model", on: { click: () => { close(); studio.newModel(); } } })),
-      h("p", { class: "hint", text: "Or drop a file on the page." }),
-    ];
+    const body = h("div", { class: "stack loose" });
+    const show = (/** @type {import("./types.js").Hello} */ hello) => fill(body, choices(studio, hello, close));
+    show(studio.welcome);
+    studio.hello().then(show).catch((error) => studio.say(error.message, "error"));
+    return [body];
   });
+}
+
+/** What there is to open. @param {Studio} studio @param {import("./types.js").Hello} hello @param {() => void} close */
+function choices(studio, hello, close) {
+  const input = h("input", { type: "file", class: "visually-hidden", "aria-label": "A file of this computer", tabindex: "-1" });
+  input.addEventListener("change", () => {
+    close();
+    if (input.files?.[0]) void studio.openFile(input.files[0]);
+  });
+  const from = (/** @type {object} */ params) => () => {
+    close();
+    void studio.open(params);
+  };
+  /** @param {string} title @param {{label: string, hint?: string, params: object}[]} rows @param {string} [none] */
+  const section = (title, rows, none = "") => (rows.length || none) && h("section", {}, h("h3", { text: title }),
+    rows.length ? h("ul", { class: "file-list" }, rows.map((r) => h("li", {}, h("button", { type: "button", on: { click: from(r.params) } }, h("span", { text: r.label }), h("span", { class: "quiet", text: r.hint ?? "" }))))) : h("p", { class: "quiet", text: none }));
+  return [
+    section(`In ${hello.folder}`, hello.files.map((f) => ({ label: f, params: { file: f } })), "No file here that can be read."),
+    section("Examples", hello.examples.map((e) => ({ label: e.name, hint: e.title, params: { example: e.name } }))),
+    section("Published networks on this machine", (hello.networks ?? []).map((n) => ({ label: n.name, hint: n.title, params: { example: n.name } }))),
+    h("section", { class: "button-row" }, input, h("button", { type: "button", class: "button", text: "From this computer…", on: { click: () => input.click() } }),
+      h("button", { type: "button", class: "button", text: "An empty model", on: { click: () => { close(); studio.newModel(); } } })),
+    h("p", { class: "hint", text: "Or drop a file on the page." }),
+  ];
 }
 
 /** @param {Studio} studio */

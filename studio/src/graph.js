@@ -103,19 +103,20 @@ export function graph(store, { onDrag, onDrop, onTidy, choose }) {
   /** What a screen reader says. @param {Group} g */
   function label(g) {
     const told = g.title.replaceAll("\n", ", ");
-    const marginal = g.kind === "variable" && store.score?.marginals[g.name];
-    if (!marginal || "mean" in marginal) return `${g.kind} ${told}`;
+    const written = g.marks.filter((m) => m.type === "text").map((m) => m.spans.map((/** @type {any} */ s) => s.text).join("")).join(" ");
+    const marginal = g.kind === "variable" && store.score?.marginals?.[g.name];
+    if (!marginal || "mean" in marginal) return `${written}, ${g.kind} ${told}`;
     return `variable ${g.name}: ${Object.entries(marginal).slice(0, 8).map(([x, p]) => `${x} ${probability(p)}`).join(", ")}`;
   }
 
-  /** @param {Group} g @returns {SVGElement[]} */
+  /** @param {Group} g @returns {(SVGElement | string)[]} spaces keep the words of labels apart */
   function contents(g) {
     const title = svgElement("title", {});
     title.textContent = g.title;
     const lines = g.kind === "arc" ? g.marks.filter((m) => m.type === "path") : [];
     const behind = lines.map((m) => svgElement("path", { d: m.d, class: "halo" }));
     const reach = lines.map((m) => svgElement("path", { d: m.d, class: "reach" }));
-    return [title, ...behind, ...g.marks.map(markElement), ...reach, ...(g.kind === "variable" ? strip(g) : [])];
+    return [title, ...behind, ...g.marks.flatMap((m) => [markElement(m), " "]), ...reach, ...(g.kind === "variable" ? strip(g) : [])];
   }
 
   /** The probabilities of a variable as a thin line of segments in its box. @param {Group} g */
@@ -124,7 +125,7 @@ export function graph(store, { onDrag, onDrop, onTidy, choose }) {
     if (!box) return [];
     const observed = g.name in store.document.evidence;
     const rim = svgElement("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: box.radius, class: `rim${observed ? " observed" : ""}` });
-    const marginal = store.score?.marginals[g.name];
+    const marginal = store.score?.marginals?.[g.name];
     if (!marginal || "mean" in marginal) return [rim];
     const ps = Object.values(marginal);
     const [room, gap] = [box.width - 16, ps.length > 1 ? 1 : 0];

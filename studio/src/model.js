@@ -114,7 +114,7 @@ export function withNewArc(model, name, sources, targets) {
 export const withNewVariable = (model, name, values) => ({ ...model, variables: [...model.variables, { name, values }] });
 
 /** How many rows, and how many columns, a table has. @param {Model} model @param {Arc} arc @returns {[number, number]} */
-export function shape(model, arc) {
+function shape(model, arc) {
   const size = (/** @type {string[]} */ names) => names.reduce((n, v) => n * (labels(/** @type {Variable} */ (variableOf(model, v))) ?? []).length, 1);
   return [size(arc.sources ?? []), size(arc.targets)];
 }
@@ -142,7 +142,7 @@ export function settings(model, names) {
 }
 
 /** A row scaled to sum to 1; even if it is all zeros. @param {number[]} row */
-export function normalised(row) {
+function normalised(row) {
   const total = row.reduce((a, b) => a + b, 0);
   return total > 0 ? row.map((p) => p / total) : row.map(() => 1 / row.length);
 }

@@ -3,7 +3,7 @@
 import { chart, extent } from "./chart.js";
 import { fill, h, iconButton, newId } from "./dom.js";
 import { icon } from "./dom.js";
-import { general, number } from "./numbers.js";
+import { fixed, general, number } from "./numbers.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./types.js").Frame} Frame */
@@ -14,7 +14,7 @@ const PACE = 350; // milliseconds a step
 function lane(hello, name, onPick) {
   const ids = { refocus: newId("refocus"), flow: newId("flow"), steps: newId("steps"), seed: newId("seed") };
   const refocus = h("select", { id: ids.refocus }, hello.refocus.map((r) => h("option", { value: r, text: r })));
-  const flow = h("select", { id: ids.flow }, h("option", { value: "", text: "as resolve does" }), hello.flows.map((f) => h("option", { value: f, text: f })));
+  const flow = h("select", { id: ids.flow }, h("option", { value: "", text: "default" }), hello.flows.map((f) => h("option", { value: f, text: f })));
   const steps = h("input", { type: "number", id: ids.steps, min: 1, max: 1000, value: 20 });
   const seed = h("input", { type: "number", id: ids.seed, min: 0, max: 2 ** 53 - 1, value: 0 });
   const state = h("p", { class: "lane-state", role: "status" });
@@ -76,7 +76,7 @@ export function player(store, studio, hello) {
 
   function start() {
     if (!shownLanes().every((l) => l.valid())) return;
-    element.open = true;
+    details.open = true;
     pause();
     at = 0;
     for (const l of shownLanes()) {
@@ -90,6 +90,10 @@ export function player(store, studio, hello) {
 
   /** @param {ReturnType<typeof lane>} l @param {any} event */
   function onEvent(l, event) {
+    if (event.kind === "waiting") {
+      l.state.textContent = event.why;
+      return;
+    }
     if (event.kind === "frame") {
       l.frames.push(event);
       l.state.textContent = `running: step ${event.step} of ${l.strategy().steps}`;
@@ -103,7 +107,9 @@ export function player(store, studio, hello) {
       l.done = event;
       const [first, end] = [l.frames[0], l.frames.at(-1)].map((f) => number(f?.global.value));
       const share = first > 0 && Number.isFinite(first) ? `, ${general(100 * (1 - end / first), 3)} % resolved` : "";
-      l.state.textContent = `done: ${l.frames.length - 1} step${l.frames.length === 2 ? "" : "s"}${share}`;
+      const moved = number(event.distortion_tv);
+      const shift = Number.isNaN(moved) ? "" : `; the best compromise moved by ${fixed(moved, 4)} in total variation`;
+      l.state.textContent = `done: ${l.frames.length - 1} step${l.frames.length === 2 ? "" : "s"}${share}${shift}`;
     }
     l.state.classList.toggle("problem", event.kind === "error");
     update();
@@ -173,10 +179,11 @@ export function player(store, studio, hello) {
   }
 
   const area = h("div", { class: "lanes" }, lanes[0].element);
-  const element = h("details", { class: "player" },
+  const details = h("details", {},
     h("summary", {}, h("h2", { text: "Resolve" }), h("span", { class: "quiet", text: "watch the beliefs move until they fit together" })),
     h("div", { class: "player-bar", role: "group", "aria-label": "Player" }, run, back, play, forward, scrub, step, leader, leave, h("span", { class: "spacer" }), compare, keep),
     moving, area);
+  const element = h("section", { class: "player", "aria-label": "Resolve" }, details);
   store.subscribe((change) => {
     if (change === "files") {
       cancel();

@@ -8,11 +8,10 @@ const NS = "http://www.w3.org/2000/svg";
 /** A colour of the picture: a role, which the theme decides, or a code. @param {string} colour */
 export const paint = (colour) => (colour.startsWith("#") ? colour : `var(--role-${colour})`);
 
-/** The colour an arc is drawn in, which tells its blame. @param {Scene | null} scene @param {string} name */
-export function arcColour(scene, name) {
-  const group = scene?.groups.find((g) => g.kind === "arc" && g.name === name);
-  const line = group?.marks.find((m) => m.type === "path" && !["control", "attended"].includes(m.kind));
-  return line ? paint(line.colour) : "var(--role-muted)";
+/** The colours that arcs are drawn in, which tell their blame. @param {Scene} scene @returns {Map<string, string>} */
+export function arcColours(scene) {
+  const line = (/** @type {import("./types.js").Group} */ g) => g.marks.find((m) => m.type === "path" && !["control", "attended"].includes(m.kind));
+  return new Map(scene.groups.filter((g) => g.kind === "arc").map((g) => [g.name, paint(line(g)?.colour ?? "muted")]));
 }
 
 /** @param {string} tag @param {Record<string, string | number>} attributes */

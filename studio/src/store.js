@@ -26,6 +26,8 @@ export class Store {
     this.error = "";
     /** @type {import("./types.js").Scene | null} */
     this.scene = null;
+    /** @type {Map<string, string>} the colour of each arc by its blame */
+    this.colours = new Map();
     /** @type {import("./types.js").Frame | null} the step of a run that is on show */
     this.frame = null;
     /** @type {Map<string, {alpha?: number, beta?: import("./types.js").Weight}>} the weights of arcs that are ignored, to bring them back */

@@ -13,6 +13,7 @@ import { latest, whenQuiet } from "./latest.js";
 import { relabelled, renamedVariable, structure, variableOf, labels, withArc, withoutValue } from "./model.js";
 import { modelPanel } from "./model_panel.js";
 import { player } from "./player.js";
+import { arcColours } from "./scene.js";
 import { Store } from "./store.js";
 import { theme } from "./theme.js";
 import { variablePanel } from "./variable_panel.js";
@@ -22,6 +23,7 @@ import { variableList } from "./variables.js";
 /** @typedef {import("./types.js").Transport} Transport */
 /** @typedef {Record<string, [number, number]>} Positions */
 
+const STACKED = "(max-width: 680px)"; // where the panel is below the picture, not beside it
 const KEPT_AFTER = 500; // milliseconds after an edit, unsaved work is kept by the server
 
 /** @returns {Document} */
@@ -51,13 +53,16 @@ export class Studio {
     this.panel = null;
     this.refit = false;
     this.askScore = latest(
-      (/** @type {Document} */ d) => transport.call("score", { model: d.model, evidence: d.evidence }),
+      (/** @type {Document} */ d) => this.#answer(d),
       (score, document) => this.#scored(score, document),
       (error, document) => this.#failed(error, document));
     this.askLayout = latest(
-      (/** @type {object} */ question) => transport.call("layout", question),
-      (scene) => this.#pictured(scene),
-      (error) => this.say(error.message, "error"));
+      (/** @type {Record<string, any>} */ question) => transport.call("layout", question),
+      (scene, question, last) => this.#pictured(scene, "blame" in question, last),
+      (error) => {
+        this.graph?.element.classList.remove("waiting");
+        this.say(error.message, "error");
+      });
     this.keepSoon = whenQuiet(() => this.#keep(), KEPT_AFTER);
     this.#build();
     this.store.subscribe((change) => this.#on(change));
@@ -87,14 +92,14 @@ export class Studio {
       h("h1", { class: "brand" }, h("span", { class: "brand-mark", "aria-hidden": "true" }), h("span", { text: "dissonance" })), this.title, h("span", { class: "spacer" }),
       h("div", { class: "bar-group" }, this.undoButton, this.redoButton),
       h("div", { class: "bar-group" },
-        h("button", { type: "button", class: "button", text: "Open", on: { click: () => this.#attempt(openFiles(this)) } }),
+        h("button", { type: "button", class: "button", text: "Open", on: { click: () => openFiles(this) } }),
         h("button", { type: "button", class: "button", text: "Save", on: { click: () => saveFile(this) } }),
         menuButton("Share", [{ label: "Copy as Python", act: () => void this.copyPython() }, ...exports.map(([kind, label]) => ({ label, act: () => void this.share(kind) }))])),
       h("div", { class: "bar-group" }, iconButton("theme", "Light or dark (T)", () => this.theme?.toggle()),
         h("button", { type: "button", class: "icon-button", "aria-label": "Keys (?)", title: "Keys (?)", text: "?", on: { click: () => openHelp(root, this.welcome.version) } })));
     const left = h("nav", { class: "left", "aria-label": "Blame and beliefs" }, blameList(store, choose), variableList(store, choose));
-    const middle = h("main", { class: "middle" }, gauge(store), this.graph.element);
-    fill(root, header, left, middle, this.side, this.player.element, this.messages.element, h("div", { class: "drop-hint", "aria-hidden": "true", text: "Drop a model to open it" }));
+    const middle = h("main", { class: "middle" }, gauge(store), this.graph.element, this.messages.element);
+    fill(root, header, left, middle, this.side, this.player.element, h("div", { class: "drop-hint", "aria-hidden": "true", text: "Drop a model to open it" }));
     this.theme = theme(root, () => this.#recolour());
     (this.options.embedded ? root : document).addEventListener("keydown", (event) => this.#key(/** @type {KeyboardEvent} */ (event)));
     acceptDrops(this);
@@ -118,7 +123,10 @@ export class Studio {
       this.options.onEdit?.(this.store.document);
     }
     if (change === "score" || change === "frame") this.#layout();
-    if (change === "selection") this.#panel();
+    if (change === "selection") {
+      this.#panel();
+      if (this.store.selection && matchMedia(STACKED).matches) this.side?.scrollIntoView({ block: "start" });
+    }
     if (change === "score" || change === "frame") this.panel?.update();
     if (change === "files") this.#head();
   }
@@ -150,22 +158,34 @@ export class Studio {
     const { store } = this;
     const { frame, score } = store;
     const now = structure(store.model);
-    const held = now === this.laidOut && store.document.positions === this.placed ? { ...store.scene?.positions } : {};
     const names = new Set(store.model.arcs.map((a) => a.name));
-    const blame = frame || !score ? null : Object.fromEntries(score.arcs.filter((r) => names.has(r.name) && r.contribution !== null).map((r) => [r.name, r.contribution]));
+    const blame = frame || !score ? null : Object.fromEntries(score.arcs.filter((r) => names.has(r.name)).map((r) => [r.name, r.contribution]));
     this.laidOut = now;
     this.placed = store.document.positions;
+    this.graph?.element.classList.add("waiting");
     this.askLayout({
-      model: frame?.tables ? this.#moved(frame.tables) : store.model,
-      positions: { ...held, ...store.document.positions, ...this.dragged },
+      model: frame?.model ?? (frame?.tables ? this.#moved(frame.tables) : store.model),
+      positions: this.dragged ?? store.document.positions,
       ...(blame && { blame }),
-      ...(frame && { attention: frame.attention, control: frame.control }),
+      ...(frame && Object.keys(frame.attention).length > 0 && { attention: frame.attention, control: frame.control }),
     });
   }
 
   /** The model with the tables of a step. @param {Record<string, any>} tables */
   #moved(tables) {
     return Object.entries(tables).reduce((model, [name, table]) => withArc(model, name, { table }), this.store.model);
+  }
+
+  /** The score, and what follows from evidence. @param {Document} document @returns {Promise<import("./types.js").Score>} */
+  async #answer({ model, evidence }) {
+    const score = await this.transport.call("score", { model, evidence });
+    if (!Object.keys(evidence).length) return score;
+    try {
+      const given = await this.transport.call("query", { model, evidence });
+      return { ...score, marginals: { ...score.marginals, ...given.marginals }, probability: given.probability };
+    } catch (error) {
+      return { ...score, marginals: null, caution: /** @type {Error} */ (error).message };
+    }
   }
 
   /** @param {import("./types.js").Score} score @param {Document} document */
@@ -183,9 +203,11 @@ export class Studio {
     this.store.changed("score");
   }
 
-  /** @param {import("./types.js").Scene} scene */
-  #pictured(scene) {
+  /** @param {import("./types.js").Scene} scene @param {boolean} blamed @param {boolean} last */
+  #pictured(scene, blamed, last) {
+    if (last) this.graph?.element.classList.remove("waiting");
     this.store.scene = scene;
+    if (blamed) this.store.colours = arcColours(scene);
     this.#recolour();
     this.store.changed("scene");
     if (this.refit) this.graph?.fit(true);
@@ -321,7 +343,7 @@ export class Studio {
     const acts = command
       ? typing ? {} : { z: () => (event.shiftKey ? this.store.redo() : this.store.undo()), y: () => this.store.redo() }
       : typing || event.altKey ? {} : { "?": () => openHelp(this.root, this.welcome.version), "0": () => this.graph?.fit(true), t: () => this.theme?.toggle(), ...this.player?.key };
-    const files = command && !this.options.embedded ? { o: () => void this.#attempt(openFiles(this)), s: () => saveFile(this) } : {};
+    const files = command && !this.options.embedded ? { o: () => openFiles(this), s: () => saveFile(this) } : {};
     const act = /** @type {Record<string, () => void>} */ ({ ...acts, ...files, ...(!command && !typing && { escape: () => this.store.select(null) }) })[key];
     if (!act) return;
     event.preventDefault();

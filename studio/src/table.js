@@ -15,9 +15,9 @@ export function tableEditor(store, name, studio) {
   const sort = h("select", { class: "small", "aria-label": "Order of the rows", on: { change: () => build() } },
     h("option", { value: "table", text: "in the table's order" }), h("option", { value: "gap", text: "largest disagreement first" }));
   const more = h("button", { type: "button", class: "text-button", hidden: true, on: { click: () => { limit += 4 * SHOWN; build(); } } });
-  const legend = h("p", { class: "table-legend" }, h("span", { class: "key claimed" }), "claimed", h("span", { class: "key reconciled" }), "reconciled");
+  const legend = h("p", { class: "table-legend" }, h("span", { class: "key claimed" }), "claimed", h("span", { class: "key reconciled" }), "reconciled", h("span", { class: "spacer" }), sort);
   const element = h("section", { class: "table", "aria-label": "Table" },
-    h("header", { class: "table-head" }, h("h3", { text: "Table" }), sort, h("button", { type: "button", class: "text-button", text: "Paste or count…", on: { click: () => studio.pasteTable(name) } })),
+    h("header", { class: "table-head" }, h("h3", { text: "Table" }), h("button", { type: "button", class: "text-button", text: "Paste or count…", on: { click: () => studio.pasteTable(name) } })),
     legend, body, more);
   element.addEventListener("paste", (event) => {
     const text = event.clipboardData?.getData("text/plain") ?? "";

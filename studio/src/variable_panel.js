@@ -27,7 +27,7 @@ export function variablePanel(store, name, studio) {
     if (!v) return;
     const all = labels(v);
     const focused = values.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.value : undefined;
-    fill(values, all ? valueBars(store, v) : moments(store.score?.marginals[name]));
+    fill(values, all ? valueBars(store, v) : moments(store.score?.marginals?.[name]));
     if (focused !== undefined) /** @type {HTMLElement | undefined} */ ([...values.querySelectorAll("button")].find((b) => b.dataset.value === focused))?.focus();
     values.classList.toggle("stale", !store.fresh);
     const seen = store.document.evidence[name];

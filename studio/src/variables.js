@@ -22,7 +22,7 @@ export function toggleObserved(store, name, value) {
  */
 export function valueBars(store, v, most = Infinity) {
   const all = labels(v) ?? [];
-  const marginal = store.score?.marginals[v.name];
+  const marginal = store.score?.marginals?.[v.name];
   const seen = store.document.evidence[v.name];
   const rows = all.slice(0, most).map((x) => {
     const p = marginal?.[x];
@@ -54,10 +54,11 @@ export function variableList(store, choose) {
     const all = store.model.variables;
     fill(list, all.slice(0, MOST).map((v) => h("div", { class: "variable", "data-variable": v.name },
       h("button", { type: "button", class: "variable-name", on: { click: () => choose({ kind: "variable", name: v.name }) } }, h("span", { text: v.name }), v.name in store.document.evidence && h("span", { class: "badge", text: "observed" })),
-      labels(v) ? valueBars(store, v, MOST_VALUES) : moments(store.score?.marginals[v.name]))),
+      labels(v) ? valueBars(store, v, MOST_VALUES) : moments(store.score?.marginals?.[v.name]))),
       all.length > MOST && h("p", { class: "quiet", text: `${all.length - MOST} more variables: choose them in the picture.` }));
     clear.hidden = Object.keys(store.document.evidence).length === 0;
-    note.textContent = clear.hidden ? "click a value to observe it" : "given what was observed";
+    const chance = store.score?.probability;
+    note.textContent = clear.hidden ? "click to observe" : chance === undefined ? "given observations" : `given observations, p = ${general(chance, 3)}`;
     element.classList.toggle("stale", !store.fresh);
     if (focused) refocus(focused.variable, focused.value);
   }

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from dissonance.studio.examples import TITLES
+
 pytest.importorskip("hatchling")
 ROOT = Path(__file__).parents[2]
 MODEL = {
@@ -54,9 +56,12 @@ def inside(wheel: Path) -> set[str]:
 def test_the_wheel_holds_the_package_and_nothing_else(built: Path):
     (wheel,) = built.glob("*.whl")
     sources = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "dissonance").rglob("*.py")}
+    page = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src/dissonance/studio/page").iterdir()}
+    examples = {f"dissonance/studio/examples/{name}" for name in TITLES}
     found = {name for name in inside(wheel) if ".dist-info/" not in name}
-    assert found == sources | {"dissonance/py.typed"}
-    assert wheel.stat().st_size < 1_000_000
+    assert found == sources | page | examples | {"dissonance/py.typed"}
+    assert {Path(name).name for name in page} >= {"index.html", "app.js", "app.css"}
+    assert wheel.stat().st_size < 2_000_000
 
 
 def test_the_source_distribution_holds_what_a_reader_needs_and_builds_the_same_wheel(built: Path, tmp_path: Path):
@@ -67,8 +72,8 @@ def test_the_source_distribution_holds_what_a_reader_needs_and_builds_the_same_w
         archive.extractall(tmp_path, **SAFELY)
     (tree,) = tmp_path.iterdir()
     assert {p.name for p in tree.iterdir()} == {
-        "src", "tests", "examples", "docs", "benchmarks", "results", ".ci", ".gitignore", "Makefile", "README.md",
-        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "pyproject.toml",
+        "src", "studio", "tests", "examples", "docs", "benchmarks", "results", ".ci", ".gitignore", "Makefile",
+        "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "pyproject.toml",
     }  # fmt: skip
     waste = ("__pycache__", ".pyc", ".ipynb_checkpoints", "_build", ".pytest_cache")
     assert not [p for p in tree.rglob("*") if p.name.endswith(waste)]
@@ -95,5 +100,8 @@ def test_the_wheel_works_in_a_clean_environment(built: Path, tmp_path: Path):
     assert json.loads(do(dissonance, "score", "rain.json", "--json", cwd=tmp_path))["inconsistency"] > 0.28
     moved = do(dissonance, "resolve", "rain.json", "--out", "resolved.json", "--json", cwd=tmp_path)
     assert json.loads(moved)["final"]["inconsistency"] < 1e-3
+    code = "from dissonance.studio import examples; print(*(examples.path_of(n) for n in examples.TITLES), sep='\\n')"
+    shipped = do(python, "-c", code, cwd=tmp_path).split()
+    assert all(Path(path).is_file() and packages in path for path in shipped)
     do(dissonance, "draw", "rain.json", "rain.svg", "--blame", cwd=tmp_path)
     assert (tmp_path / "rain.svg").read_text().startswith("<svg")

@@ -24,6 +24,9 @@ ESSENTIAL = (
 OPTIONAL = {
     "matplotlib": ("plot", "figures; pictures in PNG and PDF"),
     "pandas": ("pandas", "data frames"),
+    "starlette": ("studio", "the studio"),
+    "uvicorn": ("studio", "the studio"),
+    "anywidget": ("notebook", "the studio in notebooks"),
     "optuna": ("gflownet", "the search of the GFlowNet study"),
     "torchgfn": ("torchgfn", "GFlowNets of torchgfn"),
     "pgmpy": ("pgmpy", "models of pgmpy"),

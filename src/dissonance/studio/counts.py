@@ -25,13 +25,15 @@ class Counts(msgspec.Struct, forbid_unknown_fields=True):
     """A model, the arc that the numbers are for, and the numbers: as text, or in rows.
 
     They may be bare, a row for each setting of the sources; a crosstab, with the values above and beside them; or a
-    table with a heading, as CSV files have.
+    table with a heading, as CSV files have. `counts` says whether they are counts, or probabilities, each row of which
+    is divided by its sum; by default their sums do, if they can.
     """
 
     model: Model
     arc: str
     text: str | None = None
     rows: list[list[str | float]] | None = None
+    counts: bool | None = None
     pseudocount: float = 0.0
 
 
@@ -44,17 +46,30 @@ def counts(place: Place, params: Counts) -> dict[str, Any]:
         raise DissonanceError(f"{arc} has no table.")
     rows = _split(params.text) if params.text is not None else [[str(x) for x in row] for row in params.rows or ()]
     rows = [[x.strip() for x in row] for row in rows if any(x.strip() for x in row)]
-    made = from_table(
-        arc.name,
-        _cells(arc, rows),
-        given=arc.sources,
-        of=arc.targets,
-        pseudocount=params.pseudocount,
-        variables=arc.scope,
-    )
+    made = _made(arc, _cells(arc, rows), params)
     ordered = Arc(arc.name, arc.sources, arc.targets, made.cpd)  # the same variables, or an error
-    counted = made.counts is not None
+    counted = made.counts is not None and params.counts is not False
     return {"table": ordered.cpd.table().tolist(), "confidence": made.beta if counted else None, "counts": counted}
+
+
+def _made(arc: Arc, found: Cells, params: Counts) -> Arc:
+    """The arc of the cells; probabilities are scaled as counts are, and mean no number of observations."""
+    try:
+        return from_table(
+            arc.name,
+            found,
+            given=arc.sources,
+            of=arc.targets,
+            counts=None if params.counts is None else True,
+            pseudocount=params.pseudocount,
+            variables=arc.scope,
+        )
+    except DissonanceError as error:
+        if "counts=True" not in str(error):
+            raise
+        raise DissonanceError(
+            f"{arc}: the numbers may be counts, or probabilities that do not sum to 1. Say which they are."
+        ) from None
 
 
 def _split(text: str) -> Rows:

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from dissonance.studio.place import Place
+from dissonance.studio.place import STALE, Place
 from dissonance.studio.worker import CANCEL, LAST, Kind, Message, work
 
 GRACE = 2.0
@@ -20,7 +20,6 @@ DIED = (
     b"the process that computes has died, perhaps for want of memory. There is a new one, and nothing on the page is "
     b"lost."
 )
-STALE = b"a later request has taken the place of this one."
 CLOSED = b"the studio is closing."
 
 
@@ -85,7 +84,7 @@ class Lane:
         """Stand in line; those that this request replaces are stale."""
         for waiting in [r for r in self._line if request.replaces is not None and r.replaces == request.replaces]:
             self._line.remove(waiting)
-            waiting.answers.put_nowait((Kind.REFUSED, STALE))
+            waiting.answers.put_nowait((Kind.REFUSED, STALE.encode()))
         self._line.append(request)
         self._filled.set()
 

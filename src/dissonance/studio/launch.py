@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -27,14 +28,18 @@ def launch(place: Place, port: int, *, opens: bool, started: Callable[[Guard], N
     with _bound(port) as listening:
         guard = Guard(listening.getsockname()[1])
         with _redirect(guard.address) as page:
+            app = Server(place, guard)
 
-            def answering() -> None:
+            def answering() -> bool:
+                if app.complaint is not None:
+                    return False
                 started(guard)
                 if opens:
                     webbrowser.open(page)
+                return True
 
             config = uvicorn.Config(
-                Server(place, guard),
+                app,
                 log_config=None,
                 access_log=False,
                 ws="none",
@@ -44,22 +49,29 @@ def launch(place: Place, port: int, *, opens: bool, started: Callable[[Guard], N
                 timeout_graceful_shutdown=CLOSING,
             )
             _Uvicorn(config, answering).run(sockets=[listening])
+            if app.complaint is not None:
+                raise DissonanceError(app.complaint)
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server that says when it answers, and ends in order when it is interrupted or asked to end."""
+    """A server that says when it answers, and ends in order: when it is told so, interrupted, or asked to end."""
 
-    def __init__(self, config: uvicorn.Config, answering: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, answering: Callable[[], bool]) -> None:
         super().__init__(config)
         self._answering = answering
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, and end at once if it is of no use."""
         await super().startup(sockets)
-        if self.started:
-            self._answering()
+        if self.started and not self._answering():
+            asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
+        """Ctrl-C is how a studio ends: nothing that has to be passed on."""
         before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

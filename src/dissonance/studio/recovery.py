@@ -11,8 +11,8 @@ import msgspec
 
 from dissonance.io import files
 from dissonance.studio.documents import Document
+from dissonance.studio.place import RECOVERY
 
-NAME = ".dissonance-studio.json"
 FORMAT = "dissonance.studio"
 
 
@@ -40,7 +40,7 @@ class Recovery:
     @property
     def path(self) -> Path:
         """Where the file is."""
-        return self.folder / NAME
+        return self.folder / RECOVERY
 
     def offered(self) -> Document | None:
         """The latest work that a studio which no longer runs has left."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,10 +15,9 @@ from starlette.routing import Route
 
 from dissonance.studio.guard import HEADERS, Guard
 from dissonance.studio.lanes import Lane, Request
-from dissonance.studio.place import Place
+from dissonance.studio.place import PAGE, REPLACED, STREAMS, Place
 from dissonance.studio.worker import WARM, Kind
 
-PAGE = Path(__file__).parent / "page"
 FILES = {
     "index.html": "text/html; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
@@ -28,10 +26,6 @@ FILES = {
     "app.css.map": "application/json",
 }
 """The files of the page, all there are."""
-STREAMS = ("run",)
-"""Actions that show what they have so far; they have a worker of their own."""
-REPLACED = ("score", "layout", "query")
-"""Actions of which only the latest of a tab counts."""
 
 MAX_BODY = 1 << 24
 """Bytes of a request."""
@@ -53,7 +47,8 @@ class Server:
     """The application: files of the page, actions, and the workers that do them."""
 
     def __init__(self, place: Place, guard: Guard) -> None:
-        self.guard = guard
+        self.place, self.guard = place, guard
+        self.complaint: str | None = None  # of the model of the command line
         self.answers, self.runs = Lane(place), Lane(place, compile_first=True)
         routes = [
             Route("/", self.index, methods=["GET"]),
@@ -124,11 +119,21 @@ class Server:
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
         tasks = [asyncio.ensure_future(x) for x in (self.answers.serve(), self._later())]
         try:
+            await self._try_model()
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try_model(self) -> None:
+        """See whether the model of the command line can be opened, before anybody is told the address."""
+        if self.place.model is not None:
+            request = Request("open", b'{"start": true}')
+            self.answers.submit(request)
+            kind, found = await request.answers.get()
+            if kind is not Kind.RESULT:
+                self.complaint = found.decode()
 
     async def _later(self) -> None:
         """Start the second worker once the first is ready; that one uses the solver which the second has compiled."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import signal
+import threading
 from enum import StrEnum
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 
 from dissonance.studio.place import Place
 
@@ -34,6 +37,7 @@ def work(connection: Connection, place: Place, compile_first: bool) -> None:
     may be sent. `compile_first`: compile the solver before anything else; else do without it until told.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):  # nobody listens any more
         from dissonance.studio import warmth
 
@@ -49,6 +53,14 @@ def work(connection: Connection, place: Place, compile_first: bool) -> None:
                 connection.send((Kind.RESULT, b"{}"))
             elif action != CANCEL:  # a cancel that comes too late
                 connection.send(_ended(connection, place, action, body))
+
+
+def _end_with_parent() -> None:
+    """Nobody waits for what this process does once the server is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _ended(connection: Connection, place: Place, action: str, body: bytes) -> Message:
