@@ -19,8 +19,7 @@ from dissonance.errors import DissonanceError
 from dissonance.estimators.data import Array, category_draws, encoded, matrix, missing, sequences
 from dissonance.estimators.gaussians import gaussian_count, gaussian_draws, gaussian_start
 from dissonance.estimators.latent import LatentModel, drawn
-from dissonance.instances.em.chains import Chains, FittedChains, Smoothed
-from dissonance.instances.em.fitted import Fitted
+from dissonance.instances.em.chains import Chains, Smoothed
 from dissonance.instances.em.instance import shares
 from dissonance.instances.em.latent import hidden_markov
 from dissonance.pdg import PDG, Arc
@@ -47,7 +46,6 @@ class HiddenMarkovModel(LatentModel):
     covariance_type: Covariance = field(default="diag", kw_only=True)
     floor: float = field(default=1e-6, kw_only=True)
 
-    fitted_: Fitted | FittedChains = field(init=False)
     learned_: tuple[SoftmaxTable, SoftmaxTable, Observed] = field(init=False)
     categories_: list[Hashable] = field(init=False)
 

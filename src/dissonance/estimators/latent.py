@@ -17,6 +17,7 @@ from dissonance.estimators.base import Estimator
 from dissonance.estimators.data import Array
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
+from dissonance.instances.em.chains import FittedChains
 from dissonance.instances.em.fitted import Fitted, Settled, believed, evidence
 from dissonance.instances.em.instance import Rate, em
 from dissonance.instances.em.latent import ROW
@@ -42,7 +43,7 @@ class LatentModel(Estimator, ABC):
     batches: int = field(default=1, kw_only=True)
     chi: Rate = field(default=math.inf, kw_only=True)
 
-    fitted_: Fitted = field(init=False)
+    fitted_: Fitted | FittedChains = field(init=False)
     converged_: bool = field(init=False)
     n_iter_: int = field(init=False)
     n_features_in_: int = field(init=False)
