@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dissonance.variables import Variable as Variable
 
     from . import bp as bp
+    from . import columns as columns
     from . import cpds as cpds
     from . import distributions as distributions
     from . import drawing as drawing
@@ -80,5 +81,6 @@ above.homes.update(
     framed="dissonance.io.frames",
     rows_framed="dissonance.io.frames",
     verdict="dissonance.verdict",
+    columnar="dissonance.columns.assembled",
 )
 lazily(__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arcs, one_of
+from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, REFOCUS, SOLVERS, arcs, one_of
 from dissonance.cli.output import InterruptedRunError, console, json_number, log, progress, shown, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, attended, read, weights
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from dissonance.lir import Run, Trace
     from dissonance.lir.moved import MovedRow
 
-STEPS = 20
+STEPS, SWEEPS = 20, 10
 MAX_SEED = 2**63 - 1
 MAX_ROWS = 40
+MAX_RECORDS = 100_000
+"""Rows of tables that moved which are written as JSON."""
 
 
 def resolve(
@@ -38,12 +40,32 @@ def resolve(
     refocus: Annotated[
         str,
         typer.Option(
-            help="How the next focus is chosen: uniform, partial, hub, ...",
+            help="How the next focus is chosen: uniform, partial, hub, ..., or sweep: all local foci.",
             metavar="NAME",
             autocompletion=one_of(REFOCUS),
         ),
     ] = "uniform",
-    steps: Annotated[int, typer.Option(help="How many steps.", metavar="N", min=0)] = STEPS,
+    steps: Annotated[
+        int | None, typer.Option(help=f"How many steps, {STEPS} by default.", metavar="N", min=0, show_default=False)
+    ] = None,
+    neighbourhood: Annotated[
+        str | None,
+        typer.Option(
+            help="With --refocus sweep, which foci are visited: edge (the default), star, closed, blocks.",
+            metavar="NAME",
+            autocompletion=one_of(NEIGHBOURHOODS),
+            show_default=False,
+        ),
+    ] = None,
+    sweeps: Annotated[
+        int | None,
+        typer.Option(
+            help=f"With --refocus sweep, how often each focus is visited, {SWEEPS} times by default.",
+            metavar="N",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0, max=MAX_SEED)
     ] = 0,
@@ -86,7 +108,7 @@ def resolve(
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
     from dissonance.lir import lir
-    from dissonance.lir.moved import moved_rows, restored
+    from dissonance.lir.moved import moved_count, moved_rows, restored
 
     began = time.perf_counter()
     place = Destination.of(out, models)
@@ -96,6 +118,8 @@ def resolve(
     pdg = given.pdg.learnable()
     focus = _focus(attended(given, trust, attend, without), control or ())
     place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
+    sweeping = refocus == "sweep"
+    total = (SWEEPS if sweeps is None else sweeps) if sweeping else (STEPS if steps is None else steps)
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
@@ -105,19 +129,22 @@ def resolve(
                 pdg,
                 refocus,
                 steps=steps,
-                flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
+                flow=flow or ("full" if not sweeping and any(a.is_euclidean for a in pdg.arcs) else "natural"),
+                neighbourhood=neighbourhood,
+                sweeps=sweeps,
                 solver=solver,
                 attention=focus.attention,
                 control=focus.control,
                 seed=seed,
                 checkpoint=str(checkpoint),
-                callbacks=[lambda done, _: bar(done, steps), _log_step],
+                callbacks=[lambda done, _: bar(done, total), _log_step],
                 progress=False,
             )
         if trace is not None:
             run.trace.save(trace)
         if run.interrupted:
-            raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
+            unit = "sweeps" if sweeping else "steps"
+            raise InterruptedRunError(f"interrupted after {run.steps} of {total} {unit}; --resume goes on from there.")
         after = restored(given.pdg, run.pdg)
         place.save(given, after)
         remove(checkpoint)
@@ -125,11 +152,12 @@ def resolve(
         run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
-    moves = moved_rows(given.pdg, after)
+    count = moved_count(given.pdg, after)
+    moves = moved_rows(given.pdg, after, MAX_RECORDS if as_json else MAX_ROWS)
     if as_json:
-        write_json(_record(run, out, seconds) | {"moved": [m.record for m in moves]})
+        write_json(_record(run, out, seconds) | {"moved": [m.record for m in moves], "moved_count": count})
     else:
-        _show(run, moves, out, seconds)
+        _show(run, moves, count, out, seconds)
 
 
 def _check_plot(path: Path) -> None:
@@ -150,7 +178,7 @@ def _focus(given: Sources, control: Sequence[str]) -> Focus:
 
     chi = dict(given.focus.control.chi) | weights("control", control, given.pdg)
     if not chi:
-        chi = {a.name: 1.0 for a in given.pdg.arcs}
+        chi = dict.fromkeys(given.pdg.arc_names, 1.0)
     return Focus(given.focus.attention, Control(chi))
 
 
@@ -185,27 +213,36 @@ def _record(run: Run, out: str, seconds: float) -> dict[str, object]:
     }
 
 
-def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:
+def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float) -> None:
     """Print what was resolved, and which beliefs moved for it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     to = console()
-    gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
-    to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
-    how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, {run.steps} steps, {seconds:.3g} s"
-    to.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
+    how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, "
+    if math.isnan(run.after.upper):  # sweeps look at foci only
+        local = [f"{row.local_upper:.6g}" for row in (run.trace.rows[0], run.trace.rows[max(0, run.steps - 1)])]
+        to.print(Text(f"Inconsistency of all foci as they were met: {local[0]} -> {local[1]} nats", style="bold"))
+        proved = f"that of the whole is at least {run.before.lower:.6g} before, {run.after.lower:.6g} after"
+        to.print(Text(f"{proved}; {how}{run.steps} sweeps, {seconds:.3g} s"))
+    else:
+        gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
+        to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
+        certified = f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}"
+        to.print(Text(f"{certified}; {how}{run.steps} steps, {seconds:.3g} s"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("arc", style="bold", overflow="fold")
     table.add_column("given", overflow="fold")
     table.add_column("was -> is", overflow="fold")
     table.add_column("moved by", justify="right", no_wrap=True)
-    for m in moves[:MAX_ROWS]:
+    for m in moves:
         changes = ", ".join(f"{label} {old:.4g} -> {new:.4g}" for label, old, new in m.changes)
         table.add_row(shown(m.arc), shown(m.given_text), shown(changes), f"{m.distance:.4f}")
-    if len(moves) > MAX_ROWS:
-        table.caption = f"{len(moves) - MAX_ROWS} more rows not shown; --json has them all"
+    if count > MAX_ROWS:
+        table.caption = (
+            f"{count - MAX_ROWS} more rows not shown; --json has {'them all' if count <= MAX_RECORDS else 'more'}"
+        )
     if moves:
         to.print(Text("\nWhat moved (total variation)", style="bold"), table)
     if not math.isnan(run.distortion_tv):
@@ -225,6 +262,6 @@ def _warn(run: Run, focus: Focus) -> None:
             projected,
             run.steps,
         )
-    if not run.after.converged:
+    if not run.after.converged and not math.isnan(run.after.upper):
         bounds = f"between {run.after.lower:.9g} and {run.after.upper:.9g} nats"
         log.warning("the solver stopped early: the final inconsistency is %s.", bounds)
