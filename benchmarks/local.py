@@ -2,8 +2,9 @@
 
     python benchmarks/local.py --arcs 1000 10000 100000
 
-Prints, for each size, the CPU time of building the PDG, of starting a run (which looks at every arc once), and of a step:
-the lower quartile over the steps after the first (the machine may be busy). The last line is the largest over the smallest.
+Prints, for each size, the CPU time of building the PDG, of starting a run (which looks at every arc once), and of a
+step: the lower quartile over the steps after the first, since the machine may be busy. The last line is the largest
+over the smallest.
 """
 
 from __future__ import annotations

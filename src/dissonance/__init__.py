@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from . import bp as bp
     from . import chance as chance
+    from . import columns as columns
     from . import cpds as cpds
     from . import distributions as distributions
     from . import drawing as drawing
@@ -85,5 +86,6 @@ above.homes.update(
     verdict="dissonance.verdict",
     chance="dissonance.chance",
     studio_widget="dissonance.studio.widget",
+    columnar="dissonance.columns.assembled",
 )
 lazily(__name__)

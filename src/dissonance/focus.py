@@ -147,7 +147,7 @@ class Attention:
         known: tuple[PDG, Attention] | None = self.__dict__.get("_on")
         if known is None or known[0] is not pdg:
             self.check(pdg)
-            beta = {a.name: a.beta for a in pdg.arcs} | dict(self.beta)
+            beta = pdg.confidence | dict(self.beta)
             alpha = dict.fromkeys(beta, 1.0) | dict(self.alpha)
             known = pdg, Attention.only(beta, alpha, self.gamma, self.varying)
             self.__dict__["_on"] = known
@@ -228,12 +228,15 @@ class Control:
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc or parameter the PDG does not have, or has not the shape of a parameter."""
         for name, value in self.chi.items():
-            arc = pdg.holder(name) or (pdg[name] if name in pdg else None)
-            if arc is None:
+            if name in pdg and not isinstance(value, Tensor):
+                continue
+            arc = pdg.holder(name)
+            if arc is None and name not in pdg:
                 near = suggest(name, [*pdg.theta, *(a.name for a in pdg.arcs)])
                 raise DissonanceError(f"control: no arc named {name!r}, and no parameter.{near}")
             if not isinstance(value, Tensor):
                 continue
+            arc = arc or pdg[name]
             for own, p in arc.cpd.named_parameters():
                 if name in (arc.name, key := f"{arc.name}.{own}"):
                     _check_shape(name, value, key, p)

@@ -286,9 +286,9 @@ class PDG:
         """The arc that has the parameter "arc.parameter", if there is one."""
         arcs: dict[str, Arc] = self.__dict__["_arc"]
         for i, c in enumerate(key):
-            if c == "." and (arc := arcs.get(key[:i])) is not None:
-                if any(key[i + 1 :] == name for name, _ in arc.cpd.named_parameters()):
-                    return arc
+            arc = arcs.get(key[:i]) if c == "." else None
+            if arc is not None and any(key[i + 1 :] == name for name, _ in arc.cpd.named_parameters()):
+                return arc
         return None
 
     def around(self, variable: str) -> tuple[Arc, ...]:
@@ -310,7 +310,17 @@ class PDG:
         return iter(self.arcs)
 
     def __len__(self) -> int:
-        return len(self.arcs)
+        return len(self.__dict__["_arc"])
+
+    @property
+    def arc_names(self) -> list[str]:
+        """The names of all arcs, in order."""
+        return list(self.__dict__["_arc"])
+
+    @property
+    def confidence(self) -> dict[str, float]:
+        """The beta that each arc has of its own."""
+        return {a.name: a.beta for a in self.arcs}
 
     # -- making others ---------------------------------------------------------------------------------------------
 
@@ -412,6 +422,15 @@ class PDG:
         `dissonance.coherence`, which also has regard to the confidence in each.
         """
         return ask("graph", beliefs, variables).pdg
+
+    @classmethod
+    def from_columns(cls, *columns: Any, variables: Sequence[Variable] | Sequence[int] | None = None) -> PDG:
+        """From columns (`dissonance.columns.Column`): arcs of one shape as rows of arrays. For very many arcs.
+
+        `variables`, or how many values each has; by default what the tables say, the variables named X0, X1, ... if
+        they are given by number.
+        """
+        return ask("columnar", columns, variables)
 
     # -- parameters ------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ def test_the_json_object_has_the_promised_keys(resolved):
     record, out = resolved(SMOKING, "--steps", "3")
     assert list(record) == [
         "initial", "final", "resolution_percent", "distortion_tv", "steps", "refocus", "flow", "solver", "unit", "out",
-        "seconds", "moved",
+        "seconds", "moved", "moved_count",
     ]  # fmt: skip
     for key in ("initial", "final"):
         assert list(record[key]) == ["inconsistency", "lower", "upper"]

@@ -12,9 +12,10 @@ SOLVERS = (
     "auto", "newton", "clique-tree", "joint", "pinned", "sum-product", "given", "pooled", "concave-convex", "gaussian",
     "paper", "sampled", "at-points",
 )  # fmt: skip
-REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learned")
+REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learned", "sweep")
+NEIGHBOURHOODS = ("edge", "star", "closed", "blocks")
 FLOWS = ("natural", "adam", "sgd", "ode", "dopri5", "lsoda", "rk4", "euler", "step", "full")
-FORMATS = ("json", "bif", "xmlbif", "uai", "csv", "replicate")
+FORMATS = ("json", "bif", "xmlbif", "uai", "csv", "npz", "replicate")
 THEMES = ("auto", "light", "dark")
 DIRECTIONS = ("right", "down")
 PICTURES = ("svg", "png", "pdf")

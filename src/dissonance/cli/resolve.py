@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.completion import FLOWS, REFOCUS, SOLVERS, arc_names, arcs, one_of
+from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, REFOCUS, SOLVERS, arc_names, arcs, one_of
 from dissonance.cli.output import (
     Column,
     InterruptedRunError,
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from dissonance.lir import Run, Trace
     from dissonance.lir.moved import MovedRow
 
-STEPS = 20
+STEPS, SWEEPS = 20, 10
 MAX_SEED = 2**63 - 1
 MAX_ROWS = 40
+MAX_RECORDS = 100_000
+"""Rows of tables that moved which are written as JSON."""
 
 
 def resolve(
@@ -48,12 +50,32 @@ def resolve(
     refocus: Annotated[
         str,
         typer.Option(
-            help="How the next focus is chosen: uniform, partial, hub, ...",
+            help="How the next focus is chosen: uniform, partial, hub, ..., or sweep: all local foci.",
             metavar="NAME",
             autocompletion=one_of(REFOCUS),
         ),
     ] = "uniform",
-    steps: Annotated[int, typer.Option(help="How many steps.", metavar="N", min=0)] = STEPS,
+    steps: Annotated[
+        int | None, typer.Option(help=f"How many steps, {STEPS} by default.", metavar="N", min=0, show_default=False)
+    ] = None,
+    neighbourhood: Annotated[
+        str | None,
+        typer.Option(
+            help="With --refocus sweep, which foci are visited: edge (the default), star, closed, blocks.",
+            metavar="NAME",
+            autocompletion=one_of(NEIGHBOURHOODS),
+            show_default=False,
+        ),
+    ] = None,
+    sweeps: Annotated[
+        int | None,
+        typer.Option(
+            help=f"With --refocus sweep, how often each focus is visited, {SWEEPS} times by default.",
+            metavar="N",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0, max=MAX_SEED)
     ] = 0,
@@ -123,19 +145,21 @@ def resolve(
     given = read(models, gamma, pseudocount)
     focus = _focus(attended(given, trust, attend, without), control or (), keep or (), move or ())
     place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
+    how = resolving.Resolving(refocus, flow, steps, seed, solver, neighbourhood, sweeps)
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
             remove(checkpoint)
         with progress("resolving") as bar:
-            how = resolving.Resolving(refocus, flow, steps, seed, solver)
-            watched = [lambda done, _: bar(done, steps), _log_step]
+            watched = [lambda done, _: bar(done, how.total), _log_step]
             found = resolving.resolve(given.pdg, focus, how, checkpoint=str(checkpoint), callbacks=watched)
         run = found.run
         if trace is not None:
             run.trace.save(trace)
         if run.interrupted:
-            raise InterruptedRunError(f"interrupted after {run.steps} of {steps} steps; --resume goes on from there.")
+            raise InterruptedRunError(
+                f"interrupted after {run.steps} of {how.total} {how.unit}; --resume goes on from there."
+            )
         if run.after.upper == math.inf:
             remove(checkpoint)
             still = inconsistency(run.pdg, focus.attention, solver=solver)
@@ -146,10 +170,12 @@ def resolve(
         run.trace.plot(plot)
     _warn(run, focus)
     seconds = time.perf_counter() - began
+    moves = found.moves(MAX_RECORDS if as_json else MAX_ROWS)
     if as_json:
-        write_json(found.record | {"out": out, "seconds": seconds, "moved": [m.record for m in found.moves]})
+        moved = {"moved": [m.record for m in moves], "moved_count": found.moved}
+        write_json(found.record | {"out": out, "seconds": seconds} | moved)
     else:
-        _show(run, found.moves, out, seconds)
+        _show(run, moves, found.moved, out, seconds)
 
 
 def _check_plot(path: Path) -> None:
@@ -175,11 +201,11 @@ def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Se
     if both := kept & (moved | {n for n, x in said.items() if x > 0}):
         raise DissonanceError(f"--keep: {min(both)!r} is to move as well.")
     if not chi and not moved:
-        chi = {a.name: 1.0 for a in given.pdg.arcs}
+        chi = dict.fromkeys(given.pdg.arc_names, 1.0)
     if moved:
         if odd := {n for n, x in said.items() if x > 0} - moved:
             raise DissonanceError(f"--control {min(odd)}: only {', '.join(move)} may move.")
-        chi = {a.name: chi.get(a.name, 1.0) for a in given.pdg.arcs if a.name in moved}
+        chi = {name: chi.get(name, 1.0) for name in given.pdg.arc_names if name in moved}
     return Focus(given.focus.attention, Control({n: x for n, x in chi.items() if n.partition(".")[0] not in kept}))
 
 
@@ -195,24 +221,33 @@ def _log_step(done: int, traces: Sequence[Trace]) -> None:
     )
 
 
-def _show(run: Run, moves: list[MovedRow], out: str, seconds: float) -> None:
+def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float) -> None:
     """Print what was resolved, and which beliefs moved for it."""
     from rich.text import Text
 
     to = console()
-    gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
-    to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
-    how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, {run.steps} steps, {seconds:.3g} s"
-    to.print(Text(f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}; {how}"))
+    how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, "
+    if math.isnan(run.after.upper):  # sweeps look at foci only
+        local = [f"{row.local_upper:.6g}" for row in (run.trace.rows[0], run.trace.rows[max(0, run.steps - 1)])]
+        to.print(Text(f"Inconsistency of all foci as they were met: {local[0]} -> {local[1]} nats", style="bold"))
+        proved = f"that of the whole is at least {run.before.lower:.6g} before, {run.after.lower:.6g} after"
+        to.print(Text(f"{proved}; {how}{run.steps} sweeps, {seconds:.3g} s"))
+    else:
+        gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
+        to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
+        certified = f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}"
+        to.print(Text(f"{certified}; {how}{run.steps} steps, {seconds:.3g} s"))
     columns = [Column("arc", number=False), Column("given", number=False, needed=any(m.given for m in moves))]
     columns += [Column("was -> is", number=False), Column("moved by", needed=False)]
     rows: list[list[Text | str]] = []
-    for m in moves[:MAX_ROWS]:
+    for m in moves:
         changes = ", ".join(f"{label} {old:.4g} -> {new:.4g}" for label, old, new in m.changes)
         rows.append([shown(m.arc), shown(m.given_text), shown(changes), f"{m.distance:.4f}"])
     table = grid(columns, rows, to)
-    if len(moves) > MAX_ROWS:
-        table.caption = f"{len(moves) - MAX_ROWS} more rows not shown; --json has them all"
+    if count > MAX_ROWS:
+        table.caption = (
+            f"{count - MAX_ROWS} more rows not shown; --json has {'them all' if count <= MAX_RECORDS else 'more'}"
+        )
     if moves:
         to.print(Text("\nWhat moved (total variation)", style="bold"), table)
     if not math.isnan(run.distortion_tv):
@@ -232,6 +267,6 @@ def _warn(run: Run, focus: Focus) -> None:
             projected,
             run.steps,
         )
-    if not run.after.converged:
+    if not run.after.converged and not math.isnan(run.after.upper):
         bounds = f"between {run.after.lower:.9g} and {run.after.upper:.9g} nats"
         log.warning("the solver stopped early: the final inconsistency is %s.", bounds)

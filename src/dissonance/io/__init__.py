@@ -40,6 +40,8 @@ class Format:
     begins: re.Pattern[bytes]
     named: bool = False
     """Whether what is in the file is named after it."""
+    text: bool = True
+    """Whether it is read word by word."""
 
     @property
     def _home(self) -> Any:
@@ -60,6 +62,7 @@ FORMATS = {
     "xmlbif": Format("xmlbif", (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
     "uai": Format("uai", (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
     "csv": Format("csv_table", (".csv",), re.compile(rb"[^\r\n{<]*,"), named=True),
+    "npz": Format("columns_npz", (".npz",), re.compile(rb"PK\x03\x04"), text=False),
     "replicate": Format("authors", (), re.compile(rb"(?!)")),
 }
 """By name. "json" reads our files and the authors' replicates, whose keys tell them apart; it writes ours."""
@@ -70,10 +73,9 @@ KNOWN_SUFFIXES = (".gz", *(s for f in FORMATS.values() for s in f.suffixes))
 def load(source: files.Source, *, learnable: bool = False, format: str | None = None) -> tuple[PDG, Focus]:
     """The PDG and the focus that a file describes; "-" is standard input.
 
-    The suffix says which format (.json, .bif, .xmlbif, .uai, .csv, each also with .gz); without a known one the content
-    does.
-    `format` overrides both. An arc is a fixed `Table`, or a `SoftmaxTable` if the file gives it control; `learnable`
-    makes all of them so. Whatever is wrong with the file is a FormatError of one line.
+    The suffix says which format (.json, .bif, .xmlbif, .uai, .csv, .npz, each also with .gz); without a known one the
+    content does. `format` overrides both. An arc is a fixed `Table`, or a `SoftmaxTable` if the file gives it control;
+    `learnable` makes all of them so. Whatever is wrong with the file is a FormatError of one line.
 
     >>> pdg, focus = load("examples/two-experts.json")
     >>> print(f"{inconsistency(pdg, focus.attention).upper:.4f}")
@@ -82,9 +84,11 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
     chosen = None if format is None else _named(format)
     content, where = files.read(source)
     try:
-        limits.check_parts(content)
+        found = chosen or _format_of(source, content)
+        if found.text:
+            limits.check_parts(content)
         with uncollected():
-            return (chosen or _format_of(source, content)).read(content, learnable, source_name(where))
+            return found.read(content, learnable, source_name(where))
     except DissonanceError as error:
         raise _placed(error, where) from None
 

@@ -51,6 +51,11 @@ def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, l
     Arcs keep their names; those that two sources share are called `source/arc`. A table is named after its file.
     """
     read = [(source_name(str(p)), *load(p, learnable=learnable)) for p in paths]
+    if len(read) == 1:
+        ((name, pdg, focus),) = read
+        if gamma is not None:
+            focus = Focus(replace(focus.attention, gamma=gamma), focus.control)
+        return Sources(pdg, focus, {name: tuple(pdg.arc_names)})
     names = [name for name, _, _ in read]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
+from dissonance.columns import Column, ColumnarPDG
 from dissonance.cpds import Table
+from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import cells
 
@@ -37,25 +42,71 @@ class MovedRow:
         return {"arc": self.arc, "given": dict(self.given), "was": was, "is": now, "distance": self.distance}
 
 
-def moved_rows(before: PDG, after: PDG) -> list[MovedRow]:
-    """The rows of tables that moved, the furthest first."""
+def moved_rows(before: PDG, after: PDG, most: int | None = None) -> list[MovedRow]:
+    """The rows of tables that moved, the furthest first; no more than `most` of them."""
+    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
+        far, arcs, rows = _far(before, after)
+        first = torch.argsort(far, descending=True, stable=True)[:most].tolist()
+        return [_moved_row(before.arc(i), after.arc(i), row) for i, row in zip(arcs[first], rows[first], strict=True)]
     found: list[MovedRow] = []
     for a in before.arcs:
         if not a.has_table:
             continue
-        old, new = (x.cpd.table().detach().reshape(-1, cells(a.targets)) for x in (a, after[a.name]))
+        old, new = (_by_row(x) for x in (a, after[a.name]))
         far = (old - new).abs().sum(-1) / 2
-        settings = list(product(*(v.finite.labels for v in a.sources)))
-        values = [", ".join(map(str, setting)) for setting in product(*(v.finite.labels for v in a.targets))]
-        for k in torch.nonzero(far > SAME).flatten().tolist():
-            given = dict(zip(a.source_names, map(str, settings[k]), strict=True))
-            changes = tuple(zip(values, old[k].tolist(), new[k].tolist(), strict=True))
-            found.append(MovedRow(a.name, given, changes, float(far[k])))
-    return sorted(found, key=lambda m: -m.distance)
+        found += [_moved_row(a, after[a.name], k) for k in torch.nonzero(far > SAME).flatten().tolist()]
+    return sorted(found, key=lambda m: -m.distance)[:most]
+
+
+def moved_count(before: PDG, after: PDG) -> int:
+    """How many rows of tables moved."""
+    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
+        return len(_far(before, after)[0])
+    return len(moved_rows(before, after))
+
+
+def _by_row(a: Arc) -> Tensor:
+    return a.cpd.table().detach().reshape(-1, cells(a.targets))
+
+
+def _moved_row(a: Arc, after: Arc, k: int) -> MovedRow:
+    """Row k of an arc, before and after."""
+    old, new = _by_row(a)[k], _by_row(after)[k]
+    setting = next(islice(product(*(v.finite.labels for v in a.sources)), k, None))
+    values = [", ".join(map(str, setting)) for setting in product(*(v.finite.labels for v in a.targets))]
+    given = dict(zip(a.source_names, map(str, setting), strict=True))
+    changes = tuple(zip(values, old.tolist(), new.tolist(), strict=True))
+    return MovedRow(a.name, given, changes, float((old - new).abs().sum() / 2))
+
+
+def _far(before: ColumnarPDG, after: ColumnarPDG) -> tuple[Tensor, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Of every row that moved: how far, the number of its arc, and its number in the table."""
+    far, arcs, rows, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
+    for old, new in zip(before.columns, after.columns, strict=True):
+        apart = (old.log_p.exp() - new.log_p.exp()).abs().sum(-1) / 2
+        where = torch.nonzero(apart > SAME)
+        far.append(apart[where[:, 0], where[:, 1]])
+        arcs.append(where[:, 0] + first)
+        rows.append(where[:, 1])
+        first += len(old)
+    none = torch.zeros(0, dtype=torch.long)
+    return torch.cat([none.to(DTYPE), *far]), torch.cat([none, *arcs]).numpy(), torch.cat([none, *rows]).numpy()
+
+
+def _restored_column(old: Column, new: Column) -> Column:
+    """Rows that did not move as they were; tables that could not move before cannot now."""
+    p, q = old.log_p.exp(), new.log_p.exp()
+    still = ((p - q).abs() <= SAME).all(-1, keepdim=True)
+    kept = old.tables.detach().reshape(p.shape)
+    moved = new.log_p if old.learnable else q
+    return old.with_tables(torch.where(still, kept, moved).reshape(old.tables.shape))
 
 
 def restored(before: PDG, after: PDG) -> PDG:
     """The moved beliefs, with every row that did not move as it was, bit for bit."""
+    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
+        pairs = zip(before.columns, after.columns, strict=True)
+        return before.with_columns([_restored_column(old, new) for old, new in pairs])
     arcs: list[Arc] = []
     for a in before.arcs:
         now = after[a.name]

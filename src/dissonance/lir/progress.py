@@ -29,8 +29,12 @@ class Bar:
 
     def __call__(self, step: int, traces: Sequence[Trace]) -> None:
         """One step more."""
+        self.advance(1)
+
+    def advance(self, count: int) -> None:
+        """So many more."""
         if self.bar is not None:
-            self.bar.advance(self.task)
+            self.bar.advance(self.task, count)
 
     def __enter__(self) -> Bar:
         if self.bar is not None:

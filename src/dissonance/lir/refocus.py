@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.focus import Attention, Control, Focus
+from dissonance.focus import Attention, Focus
 from dissonance.lir.trace import Row, Trace
 from dissonance.pdg import PDG
 
@@ -251,6 +251,10 @@ NAMES: dict[str, Callable[[], Refocus]] = {
 }
 
 
+SWEEP = "sweep"
+"""What `lir` does over all foci of a neighbourhood; no function that chooses the next one."""
+
+
 def refocus_named(refocus: Refocus | str) -> Refocus:
     """The procedure of that name, with its default options."""
     if not isinstance(refocus, str):
@@ -264,6 +268,8 @@ def refocus_named(refocus: Refocus | str) -> Refocus:
         if not callable(refocus):
             raise DissonanceError(f"expected a refocus, by name or as a function, found {refocus!r}.")
         return refocus
+    if refocus == SWEEP:
+        raise DissonanceError('a sweep is a run by itself: lir(pdg, "sweep").')
     if refocus not in NAMES:
-        raise DissonanceError(f"no refocus named {refocus!r}.{suggest(refocus, NAMES)}")
+        raise DissonanceError(f"no refocus named {refocus!r}.{suggest(refocus, (*NAMES, SWEEP))}")
     return NAMES[refocus]()

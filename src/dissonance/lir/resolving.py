@@ -10,9 +10,11 @@ from torch import Tensor
 
 from dissonance.focus import Control, Focus
 from dissonance.jsonable import json_number
-from dissonance.lir.moved import MovedRow, moved_rows, restored
+from dissonance.lir.moved import MovedRow, moved_count, moved_rows, restored
+from dissonance.lir.refocus import SWEEP
 from dissonance.lir.run import Callback
-from dissonance.lir.start import Run, lir
+from dissonance.lir.run import Callback
+from dissonance.lir.start import STEPS, SWEEPS, Run, lir
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver
 
@@ -23,9 +25,27 @@ class Resolving:
 
     refocus: str = "uniform"
     flow: str | None = None
-    steps: int = 20
+    steps: int | None = None
     seed: int = 0
     solver: Solver | str = "auto"
+    neighbourhood: str | None = None
+    sweeps: int | None = None
+
+    @property
+    def sweeping(self) -> bool:
+        """Whether all local foci are visited, sweep by sweep."""
+        return self.refocus == SWEEP
+
+    @property
+    def total(self) -> int:
+        """How many steps there are, or sweeps."""
+        given, default = (self.sweeps, SWEEPS) if self.sweeping else (self.steps, STEPS)
+        return default if given is None else given
+
+    @property
+    def unit(self) -> str:
+        """What `total` counts."""
+        return "sweeps" if self.sweeping else "steps"
 
 
 @dataclass(frozen=True)
@@ -40,10 +60,14 @@ class Resolved:
         """The beliefs at the end: every row that did not move is as it was."""
         return restored(self.before, self.run.pdg)
 
+    def moves(self, most: int | None = None) -> list[MovedRow]:
+        """The rows of tables that moved, the furthest first; no more than `most` of them."""
+        return moved_rows(self.before, self.pdg, most)
+
     @cached_property
-    def moves(self) -> list[MovedRow]:
-        """The rows of tables that moved, the furthest first."""
-        return moved_rows(self.before, self.pdg)
+    def moved(self) -> int:
+        """How many rows of tables moved."""
+        return moved_count(self.before, self.pdg)
 
     @property
     def record(self) -> dict[str, object]:
@@ -68,7 +92,7 @@ class Resolved:
 def movable(pdg: PDG, focus: Focus, control: Mapping[str, float]) -> Focus:
     """The base focus of a run: the control of the file, then that of `control`; if there is none, all may move."""
     chi = dict(focus.control.chi) | dict(control)
-    return Focus(focus.attention, Control(chi or {a.name: 1.0 for a in pdg.arcs}))
+    return Focus(focus.attention, Control(chi or dict.fromkeys(pdg.arc_names, 1.0)))
 
 
 def resolve(
@@ -80,7 +104,9 @@ def resolve(
         moving,
         how.refocus,
         steps=how.steps,
-        flow=how.flow or ("full" if any(a.is_euclidean for a in moving.arcs) else "natural"),
+        flow=how.flow or ("full" if not how.sweeping and any(a.is_euclidean for a in moving.arcs) else "natural"),
+        neighbourhood=how.neighbourhood,
+        sweeps=how.sweeps,
         solver=how.solver,
         attention=focus.attention,
         control=focus.control,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -24,11 +24,16 @@ from dissonance.lir.progress import Bar
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.run import Algorithm, Callback
 from dissonance.lir.setting import Setting, base_focus
+from dissonance.lir.sweep.neighbourhoods import neighbourhood_named
+from dissonance.lir.sweep.run import Sweeping, SweepRun
 from dissonance.lir.trace import NAN, Record, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver
 
 T = TypeVar("T")
+
+STEPS = 20
+SWEEPS = 10
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,33 @@ class Value:
         return self.upper - self.lower <= self.tol * max(1.0, abs(self.upper)) or self.lower == self.upper
 
 
+class _End(Protocol):
+    """Where a run has ended."""
+
+    @property
+    def theta(self) -> dict[str, Tensor]: ...
+
+    @property
+    def pdg(self) -> PDG: ...
+
+
+@dataclass(frozen=True)
+class _EndOfSteps:
+    """Where run k of several has ended."""
+
+    parameters: Parameters
+    k: int
+    stacked: Stacked
+
+    @property
+    def theta(self) -> dict[str, Tensor]:
+        return {key: v.clone() for key, v in self.parameters.of(self.k, self.stacked).items()}
+
+    @property
+    def pdg(self) -> PDG:
+        return self.parameters.pdg(self.k, self.stacked)
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of LIR: where it started, where it ended, and its trace.
@@ -68,7 +100,7 @@ class Run:
     steps: int
     seconds: float
     interrupted: bool
-    _where: tuple[Parameters, int, Stacked]
+    _end: _End
 
     @property
     def resolution_percent(self) -> float:
@@ -80,14 +112,12 @@ class Run:
     @cached_property
     def theta(self) -> dict[str, Tensor]:
         """The parameters at the end, keyed as the PDG has them."""
-        parameters, k, theta = self._where
-        return {key: v.clone() for key, v in parameters.of(k, theta).items()}
+        return self._end.theta
 
     @cached_property
     def pdg(self) -> PDG:
         """The resolved PDG: the same cpds, moved."""
-        parameters, k, theta = self._where
-        return parameters.pdg(k, theta)
+        return self._end.pdg
 
     def _repr_html_(self) -> str:
         return ask("html", self)
@@ -102,7 +132,7 @@ def lir(
     pdg: PDG,
     refocus: Refocus | str = "uniform",
     *,
-    steps: int = 20,
+    steps: int | None = None,
     flow: Flow | str = "natural",
     solver: Solver | str = "auto",
     attention: Attention | None = None,
@@ -113,14 +143,20 @@ def lir(
     checkpoint: str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
+    neighbourhood: str | None = None,
+    sweeps: int | None = None,
 ) -> Run:
-    """Algorithm 1: in each of `steps` steps choose a focus and resolve the inconsistency it shows.
+    """Algorithm 1: in each of `steps` steps (20 by default) choose a focus and resolve the inconsistency it shows.
 
         phi, chi  <-  REFOCUS();      theta  <-  exp_theta{ -chi . grad <<phi . M(theta)>> }
 
     `attention` (by default beta = alpha = 1, gamma = 0) and `control` (by default 1 for every parameter) are the base
     that refocus procedures choose from; the global inconsistency is measured with `attention`. The PDG is not changed:
     `run.pdg` is the resolved one. With a `checkpoint` file a run that was stopped goes on where it was.
+
+    For large PDGs of tables, refocus "sweep" visits all foci of a `neighbourhood` ("edge" by default, "star", "closed",
+    "blocks") in each of so many `sweeps` (10 by default), those that have no arc in common together; a row of its trace
+    is a sweep.
 
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, SoftmaxTable([0.2, 0.8])))
@@ -130,11 +166,19 @@ def lir(
     >>> [[f"{x:.3f}" for x in run.pdg[name].cpd.table()] for name in ("p", "q")]  # they have met
     [['0.586', '0.414'], ['0.586', '0.414']]
     """
+    if isinstance(refocus, str) and refocus == refocuses.SWEEP:
+        if steps is not None:
+            raise DissonanceError('refocus "sweep" takes `sweeps`, each a step for every focus, not `steps`.')
+        given = {"flow": flow, "solver": solver, "attention": attention, "control": control, "seed": seed, "tol": tol}
+        given |= {"trace": trace, "checkpoint": checkpoint, "callbacks": callbacks, "progress": progress}
+        return _swept(pdg, neighbourhood, sweeps, given)
+    if neighbourhood is not None or sweeps is not None:
+        raise DissonanceError('`neighbourhood` and `sweeps` are for refocus "sweep".')
     return lirs(
         [pdg],
         [refocus],
         seeds=[seed],
-        steps=steps,
+        steps=STEPS if steps is None else steps,
         flow=flow,
         solver=solver,
         attention=attention,
@@ -211,6 +255,35 @@ def lirs(
     return [found[i] for i in sorted(found)]
 
 
+def _swept(pdg: PDG, neighbourhood: str | None, sweeps: int | None, given: dict[str, Any]) -> Run:
+    """A run of sweeps, with the options of `lir`."""
+    began = time.perf_counter()
+    count = SWEEPS if sweeps is None else sweeps
+    if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DissonanceError(f"a number of sweeps is a whole number >= 0, found {count!r}.")
+    of = Sweeping.of(pdg, neighbourhood_named(neighbourhood or "edge"), given)
+    state, called = SweepRun(of), _callbacks(given["callbacks"])
+    bar = Bar(given["progress"], count * state.sweeps.foci)
+    where = None if given["checkpoint"] is None else os.fspath(given["checkpoint"])
+    with bar:
+        state.run(count, where, called, bar.advance)
+    first, last = state.trace.rows[0], state.trace.rows[-1]
+    return Run(
+        state.trace,
+        Value(first.global_lower, first.global_upper, of.tol),
+        Value(last.global_lower, last.global_upper, of.tol),
+        NAN,
+        f"sweep({of.neighbourhood})",
+        "natural",
+        of.solver.name,
+        given["seed"],
+        state.step,
+        time.perf_counter() - began,
+        state.interrupted,
+        state.end,
+    )
+
+
 def _callbacks(given: object) -> Sequence[Callback]:
     """The callbacks, if that is what they are."""
     if callable(given):
@@ -250,7 +323,7 @@ def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
                 last.step,
                 seconds / runs,
                 state.interrupted,
-                (state.parameters, k, state.theta),
+                _EndOfSteps(state.parameters, k, state.theta),
             )
         )
     return found

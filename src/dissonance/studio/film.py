@@ -44,7 +44,7 @@ def run(place: Place, params: Run, emit: Callable[[Any], bool]) -> dict[str, Any
     how = Resolving(params.refocus, params.flow, params.steps, params.seed, params.solver)
     found = resolve(pdg, focus, how, callbacks=[film])
     film.show(found.run.trace.rows[-1], found.pdg)
-    moved = [m.record for m in found.moves]
+    moved = [m.record for m in found.moves()]
     cancelled = found.run.steps < params.steps
     return {"kind": "done", "model": written(found.pdg, given), **found.record, "moved": moved, "cancelled": cancelled}
 

@@ -1,0 +1,60 @@
+"""Many things with names, each made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Numbered(Mapping[str, T], Generic[T]):
+    """What has a name by its name, made when it is asked for; `names` None: a letter and a number."""
+
+    def __init__(self, count: int, letter: str, names: Sequence[str] | None, make: Callable[[int], T]) -> None:
+        self._count, self._letter, self._names, self._make = count, letter, names, make
+        self._made: dict[int, T] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names) if self._names is not None else (f"{self._letter}{i}" for i in range(self._count))
+
+    def __getitem__(self, name: str) -> T:
+        return self.at(self.index(name))
+
+    def index(self, name: str) -> int:
+        """The number of a name."""
+        return self.number[name] if self._names is not None else self._parsed(name)
+
+    def __contains__(self, name: object) -> bool:
+        if self._names is not None:
+            return name in self.number
+        try:
+            return self._parsed(name) >= 0
+        except KeyError:
+            return False
+
+    def _parsed(self, name: object) -> int:
+        digits = name[1:] if isinstance(name, str) and name[:1] == self._letter else ""
+        if not (digits.isascii() and digits.isdigit() and int(digits) < self._count and str(int(digits)) == digits):
+            raise KeyError(name)
+        return int(digits)
+
+    @property
+    def named(self) -> bool:
+        """Whether they have names of their own."""
+        return self._names is not None
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """The number of each name."""
+        return {name: i for i, name in enumerate(self)}
+
+    def at(self, i: int) -> T:
+        """By its number."""
+        if i not in self._made:
+            self._made[i] = self._make(i)
+        return self._made[i]

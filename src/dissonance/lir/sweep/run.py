@@ -1,0 +1,266 @@
+"""lir(pdg, "sweep"): Algorithm 1 over all foci of a neighbourhood, sweep after sweep, with trace and checkpoint."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissonance.columns import ColumnarPDG
+from dissonance.errors import CapabilityError, DissonanceError, FormatError
+from dissonance.focus import Attention, Control, Focus
+from dissonance.inconsistency import inconsistency
+from dissonance.io import sealed
+from dissonance.io.fingerprint import Fingerprint
+from dissonance.lir.flows import Natural, flow_named
+from dissonance.lir.setting import solver_for
+from dissonance.lir.sweep.neighbourhoods import batches
+from dissonance.lir.sweep.sweeping import Floats, Sweeps, Tables
+from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
+from dissonance.pdg import PDG
+from dissonance.solvers import Auto, Newton
+
+FORMAT = "dissonance.sweep 1"
+WHAT = "a checkpoint"
+
+
+@dataclass(frozen=True)
+class Sweeping:
+    """What a run of sweeps is a run of."""
+
+    pdg: PDG
+    neighbourhood: str
+    attention: Attention | None
+    control: Control | None
+    solver: Newton
+    tol: float
+    record: Record
+
+    @classmethod
+    def of(cls, pdg: PDG, neighbourhood: str, given: dict[str, Any]) -> Sweeping:
+        """With the options of `lir`; an error if one of them is not for sweeps."""
+        if flow_named(given["flow"]) != Natural():
+            raise CapabilityError('a sweep moves tables by the flow "natural", and no other.')
+        tol, record = given["tol"], given["trace"] or Record(globally=False)
+        if record.snapshots or record.distortion:
+            raise CapabilityError("the trace of a sweep has no snapshots and no distortion of mu*.")
+        chosen: Any = solver_for(given["solver"], tol)
+        if type(chosen) not in (Newton, Auto):
+            raise CapabilityError(f'a sweep is solved by "newton", not by {chosen.name!r}.')
+        solver = Newton(chosen.tol, chosen.budget, chosen.device)
+        attention = given["attention"]
+        spelled = None if attention is None else Attention.of(attention, pdg)
+        return cls(pdg, neighbourhood, spelled, given["control"], solver, solver.tol if tol is None else tol, record)
+
+    @cached_property
+    def columns(self) -> ColumnarPDG:
+        """The PDG in columns."""
+        return ColumnarPDG.of(self.pdg)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Its tables, with confidence and control of every arc."""
+        return Tables(self.columns, self._beta(), self._chi())
+
+    def _beta(self) -> Floats:
+        """The confidence in every arc; an error where foci of it are not for sweeps."""
+        columns, given = self.columns.columns, self.attention
+        if given is None:
+            beta = np.concatenate([c.beta for c in columns])
+        else:
+            if given.gamma or given.varying:
+                raise CapabilityError("a sweep is for gamma = 0 and the same attention to every sample.")
+            given.check(self.pdg)
+            beta = np.array([given.beta.get(n, 0.0) for n in self.columns.arc_names])
+        odd = np.flatnonzero(~((beta >= 0) & np.isfinite(beta)))
+        if len(odd):
+            arc = self.columns.arc(int(odd[0]))
+            raise CapabilityError(f"{arc} has beta = {beta[odd[0]]}; a sweep is for 0 <= beta < inf.")
+        return beta
+
+    def _chi(self) -> Floats:
+        """How freely every arc may move."""
+        columns, given = self.columns.columns, self.control
+        moves = np.repeat([c.learnable for c in columns], [len(c) for c in columns])
+        if not moves.any():
+            raise DissonanceError(
+                "no arc has parameters to move: fixed tables have none. Use pdg.learnable(), or learnable=True where "
+                "the beliefs are read."
+            )
+        self._refuse_shared()
+        if given is None:
+            return moves.astype(np.float64)
+        given.check(self.pdg)
+        chi = np.zeros(len(moves))
+        for key, value in given.chi.items():
+            if isinstance(value, Tensor) or value == math.inf:
+                raise CapabilityError(f"control[{key!r}]: a sweep needs one finite number for every arc.")
+            holder = None if key in self.pdg else self.pdg.holder(key)
+            chi[self.columns.number(key if holder is None else holder.name)] = float(value)
+        return np.where(moves, chi, 0.0)
+
+    def _refuse_shared(self) -> None:
+        """An arc that others share the table of, or whose table is no parameter, is not for sweeps."""
+        if isinstance(self.pdg, ColumnarPDG):
+            return
+        users: dict[int, str] = {}
+        for a in self.pdg.arcs:
+            for p in a.cpd.parameters():
+                if not a.cpd.saturated:
+                    raise CapabilityError(f"{a}: a sweep moves tables, not a {type(a.cpd).__name__}.")
+                if users.setdefault(id(p), a.name) != a.name:
+                    raise CapabilityError(f"{a} and {users[id(p)]!r} share a table, which no sweep can move.")
+
+    def end(self, log_p: Sequence[Floats]) -> SweptPDG:
+        """The beliefs where a sweep has taken them."""
+        columns = self.columns.columns
+        moved = [c.moved(torch.from_numpy(x)) for c, x in zip(columns, log_p, strict=True)]
+        return SweptPDG(self.pdg, self.columns.with_columns(moved))
+
+
+@dataclass(frozen=True)
+class SweptPDG:
+    """Where a run of sweeps has ended."""
+
+    given: PDG
+    columns: ColumnarPDG
+
+    @property
+    def pdg(self) -> PDG:
+        """The resolved PDG: in columns, if the one that was given is."""
+        if isinstance(self.given, ColumnarPDG):
+            return self.columns
+        arcs = [a for a in self.given.arcs if any(True for _ in a.cpd.parameters())]
+        made = []
+        for a in arcs:
+            cpd = type(a.cpd)(self.columns[a.name].cpd.table().detach())  # those that are saturated are made of a table
+            made.append(a.with_cpd(cpd))
+        return self.given.replace(*made)
+
+    @property
+    def theta(self) -> dict[str, Tensor]:
+        """The parameters at the end, keyed as the PDG has them."""
+        return {key: p.detach().clone() for key, p in self.pdg.theta.items()}
+
+
+class SweepRun:
+    """A run of sweeps: the tables as they are, and the trace so far."""
+
+    def __init__(self, of: Sweeping) -> None:
+        self.of, self.tables, self.step, self.interrupted = of, of.tables, 0, False
+        attended = of.tables.beta > 0
+        self.sweeps = Sweeps(of.tables, batches(of.columns, attended, of.neighbourhood), of.solver, of.tol)
+        self.trace = Trace(Focus(of.attention or Attention(), of.control or Control()))
+        self.start = [np.exp(x) for x in self.tables.log_p]
+        self.now = self.copied()
+
+    def copied(self) -> list[Floats]:
+        """The tables as they are now."""
+        return [x.copy() for x in self.tables.log_p]
+
+    def run(
+        self,
+        sweeps: int,
+        checkpoint: str | None,
+        callbacks: Sequence[Callable[[int, Sequence[Trace]], bool | None]],
+        said: Callable[[int], None],
+    ) -> None:
+        """So many sweeps in all, from the checkpoint if there is one; Ctrl-C ends it after the last finished one."""
+        kept = None if checkpoint is None else Kept(self, checkpoint, sweeps)
+        self.trace.where = lambda: self.end.theta
+        try:
+            while self.step < sweeps:
+                began = time.perf_counter()
+                row = self._look(self.now)
+                swept = self.sweeps.sweep(said)
+                self.now = self.copied()
+                self.step += 1
+                found: dict[str, Any] = {"local_lower": swept.lower, "local_upper": swept.upper}
+                found |= {"solves": self.sweeps.foci, "newton_steps": swept.steps}
+                if math.isnan(row.global_lower):
+                    found["global_lower"] = swept.proved
+                self.trace.rows.append(row.updated({**found, "seconds": time.perf_counter() - began}))
+                if kept is not None:
+                    kept.write()
+                if True in [callback(self.step, [self.trace]) for callback in callbacks]:
+                    break
+        except KeyboardInterrupt:  # what is half done is left out
+            self.interrupted = True
+        row = self._look(self.now)
+        if math.isnan(row.global_lower) and not self.interrupted:
+            row = row.updated({"global_lower": self.sweeps.look()})
+        self.trace.rows.append(row)
+
+    @property
+    def end(self) -> SweptPDG:
+        """The beliefs after the last finished sweep."""
+        return self.of.end(self.now)
+
+    def _look(self, log_p: Sequence[Floats]) -> Row:
+        """The row of these tables: how far they are from the start, and the global inconsistency if it is asked for."""
+        apart = sum(0.5 * float(np.abs(np.exp(x) - p).sum()) for x, p in zip(log_p, self.start, strict=True))
+        rows = sum(x.shape[0] * x.shape[1] for x in log_p)
+        found: dict[str, Any] = {"tv_theta": apart / rows}
+        if self.of.record.globally:
+            result = inconsistency(self.of.end(log_p).columns, self.of.attention, solver="auto")
+            found |= {"global_lower": result.lower, "global_upper": result.upper}
+        return Row(self.step, **found)
+
+
+class Kept:
+    """The checkpoint of a run of sweeps, written after each."""
+
+    def __init__(self, run: SweepRun, path: str, sweeps: int) -> None:
+        """Go on from the file, if it is there, to do so many sweeps in all."""
+        self.run, self.path, of = run, path, run.of
+        columns = [(c.sources, c.targets, c.tables, c.learnable) for c in of.columns.columns]
+        weights = run.tables.beta, run.tables.chi
+        self.of = Fingerprint(columns, of.columns.sizes, *weights, of.neighbourhood, of.solver, of.tol, of.record).hex()
+        if Path(path).exists():
+            self._resume(sealed.read_state(path, WHAT), sweeps)
+
+    @property
+    def _pieces(self) -> list[Any]:
+        return [piece for pieces in self.run.sweeps.colours for piece in pieces]
+
+    def write(self) -> None:
+        """Write the state after the last sweep."""
+        near = [None if p.near is None else torch.from_numpy(p.near) for p in self._pieces]
+        state = {
+            "format": FORMAT,
+            "of": self.of,
+            "step": self.run.step,
+            "log_p": [torch.from_numpy(x) for x in self.run.now],
+            "near": near,
+            "rows": self.run.trace.lines(),
+        }
+        sealed.write_state(self.path, state)
+
+    def _resume(self, state: dict[str, Any], sweeps: int) -> None:
+        if state.get("format") != FORMAT:
+            raise FormatError(f"{self.path}: is not a checkpoint of sweeps. Delete it, or name another file.")
+        if state["of"] != self.of:
+            raise FormatError(
+                f"{self.path}: is a checkpoint of another run (another PDG, neighbourhood or option). "
+                "Delete it, or name another file."
+            )
+        if state["step"] > sweeps:
+            raise FormatError(
+                f"{self.path}: is of a run that has done {state['step']} sweeps, and {sweeps} are asked for. "
+                f"Ask for {state['step']} or more, delete it, or name another file."
+            )
+        run = self.run
+        run.step, run.trace.rows[:] = state["step"], rows_of_lines(state["rows"])
+        for mine, theirs in zip(run.tables.log_p, state["log_p"], strict=True):
+            mine[...] = theirs.numpy()
+        run.now = run.copied()
+        for piece, near in zip(self._pieces, state["near"], strict=True):
+            piece.near = None if near is None else near.numpy()
