@@ -1,0 +1,238 @@
+"""The solver: a bracket at once, and a narrower one as long as there is time."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from dissonance.errors import CapabilityError, SizeError
+from dissonance.problem import BUDGET, EPS, Component
+from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solvers.bounds.dual import Dual
+from dissonance.solvers.bounds.larger import helpful
+from dissonance.solvers.bounds.mu import JointStates
+from dissonance.solvers.bounds.regions import Regions, carried, regions_of
+from dissonance.solvers.bounds.model import Model
+from dissonance.solvers.bounds.states import Sampler, States
+from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
+
+_log = logging.getLogger(__name__)
+
+FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
+"""Temperatures at which minima are smoothed, times a typical beta: the first, the last, and what each is multiplied by."""
+
+STEPS = 200
+"""Steps of L-BFGS at a temperature."""
+
+FITTING = 20
+"""How often the model is fitted to what was drawn before states are kept."""
+
+FEWEST, MOST = 1024, 65536
+"""States that are kept."""
+
+BYTES = 250
+"""What a cell of a region takes, roughly."""
+
+
+@dataclass(frozen=True)
+class BoundsSolution(Solution):
+    """A bracket: `mu` is joint states, `log_q` what the lower bound bets on, arc by arc."""
+
+    states: JointStates | None = field(default=None, repr=False)
+    log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
+
+    @property
+    def mu(self) -> JointStates:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The mu that attains the upper bound."""
+        assert self.states is not None
+        return self.states
+
+
+@dataclass(frozen=True)
+class Bounds(Solver):
+    """Proved bounds at gamma = 0 whatever the treewidth, narrower the more time there is.
+
+    From below, small sets of variables that multipliers make agree; from above, joint states. `tol`: the gap at which
+    it stops, relative to max(1, inconsistency); `seconds`: when it stops in any case (a first bracket takes what it
+    takes); `budget`: bytes it may use; `seed`: of the states that are drawn.
+    """
+
+    name = "bounds"
+
+    seconds: float = 20.0
+    tol: float = 1e-3
+    budget: int = BUDGET
+    seed: int = 0
+
+    def fits(self, component: Component) -> bool:
+        """Whether gamma is 0 and no arc is disbelieved."""
+        return super().fits(component) and component.gamma == 0 and not (component.beta < 0).any()
+
+    def solve(self, component: Component) -> Solution:
+        """The bracket that is reached in time; of an interrupted one, the best so far."""
+        if not self.fits(component):
+            raise CapabilityError(
+                f"the {self.name} solver needs tables, gamma = 0 and beta >= 0. At gamma > 0 use "
+                'solver="reduced-dual"; with beta < 0 solver="concave-convex".'
+            )
+        run = Run(self, component)
+        if run.regions.empty:
+            return infinite(component, self.name)
+        try:
+            for lower, upper in run:
+                _log.info("between %.6g and %.6g after %.3g s", lower, upper, run.seconds)
+        except KeyboardInterrupt:
+            if run.lower == -math.inf:
+                raise
+            _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
+        return run.solution()
+
+
+class Run:
+    """One component on its way: iterate over it for brackets, each at least as narrow as the one before."""
+
+    def __init__(self, solver: Bounds, component: Component) -> None:
+        self.began = time.perf_counter()
+        self.solver, self.component = solver, component
+        self.terms = terms_of(component)
+        self.regions = self._regions(())
+        self.lower, self.upper = -math.inf, math.inf
+        self.best = np.zeros(0)
+        self.dual: Dual | None = None
+        self.model: Model | None = None
+        self.states: tuple[Terms, States] | None = None
+        self.steps = 0
+        self.generator = np.random.default_rng(solver.seed)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.perf_counter() - self.began
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds >= self.solver.seconds
+
+    @property
+    def close(self) -> bool:
+        """Whether the bounds are as close as was asked for."""
+        return self.upper < math.inf and self.upper - self.lower <= self.solver.tol * max(1.0, abs(self.upper))
+
+    @cached_property
+    def scale(self) -> float:
+        """A typical beta."""
+        soft = self.component.beta[~self.component.hard]
+        return float(np.median(soft)) if len(soft) else 1.0
+
+    @cached_property
+    def attainable(self) -> bool:
+        """Whether joint states can satisfy the hard arcs: those that are no function of their sources need real mu."""
+        return all(t.kind != HARD for t in self.terms.terms)
+
+    def _regions(self, added: tuple[Scope, ...]) -> Regions:
+        cells = sum(math.prod(self.terms.sizes[v] for v in s) for s in {t.scope for t in self.terms.terms})
+        if BYTES * cells > self.solver.budget:
+            raise SizeError(f"the tables have {cells:.3g} cells: too many for the budget, whatever the solver.")
+        return regions_of(self.terms, added)
+
+    def __iter__(self):  # noqa: ANN204
+        """Brackets, until they are close, nothing helps any more, or the time is over."""
+        added: tuple[Scope, ...] = ()
+        eps, x = FIRST * self.scale, None
+        while not self.regions.empty:
+            dual = Dual(self.regions)
+            x = dual.start if x is None else x
+            while True:
+                x = self._raise(dual, x, eps)
+                if eps <= 0.011 * self.scale:
+                    if self.attainable:
+                        self._draw(dual, x, eps)
+                    yield self.lower, self.upper
+                if self.close or (self.late and self.best.size) or eps <= LAST * self.scale:
+                    break
+                if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
+                    break
+                eps *= COOLER
+            if self.close or self.late or not self.grown:
+                return
+            before, added = self.regions, (*added, *self.grown)
+            self.regions = self._regions(added)
+            x, eps = carried(x, before, self.regions), min(10 * eps, 0.01 * self.scale)
+        self.lower = self.upper = math.inf
+        yield self.lower, self.upper
+
+    grown: tuple[Scope, ...] = ()
+
+    def _grow(self, dual: Dual, x: Floats, eps: float, added: tuple[Scope, ...]) -> bool:
+        """Whether larger regions help, which are then `grown`."""
+        room = int(self.solver.budget / BYTES) - len(self.regions.cell)
+        most = min(room, 2 * len(self.regions.cell) + 10000)
+        self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most))
+        return bool(self.grown)
+
+    def _raise(self, dual: Dual, x: Floats, eps: float) -> Floats:
+        first = self.lower == -math.inf
+        deadline = math.inf if first else self.began + 0.7 * self.solver.seconds
+        x, steps = dual.raised(x, eps, STEPS, deadline)
+        self.steps += steps
+        value = dual.certified(x)
+        if value > self.lower:
+            self.lower, self.best, self.dual = value, x, dual
+        return x
+
+    def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
+        """States of the model that the dual point makes, fitted; and the upper bound that they prove."""
+        if self.model is None:
+            self.model = Model(Sampler(self.terms, self.regions), dual.smoothed(x, eps)[2], self.generator)
+        left = self.solver.seconds - self.seconds
+        if self.upper < math.inf:
+            self.model.fit(FITTING, self.began + self.seconds + 0.25 * left)
+        gap = min(self.upper, 2 * self.lower + 1.0) - self.lower
+        price = max(0.1 * gap, 0.2 * self.solver.tol * max(1.0, self.lower))
+        most = max(1, min(MOST, self.solver.budget // (4 * max(1, len(self.model.sampler.base)))))
+        states = self.model.kept(int(min(most, max(FEWEST, 0.5 * self.model.sampler.rows / price))))
+        self._prove(self.model.sampler, states)
+
+    def _prove(self, sampler: Sampler, states: States) -> None:
+        """The incompatibility of states, and what rounding may have taken from it."""
+        count = states.shape[1]
+        if not count:
+            return
+        value = sampler.prices(sampler.counts(states))[0] / count
+        weights = float(self.component.beta[~self.component.hard].sum())
+        value += self.component.rounding + 16 * EPS * (abs(value) + weights)
+        if value < self.upper:
+            self.upper, self.states = value, (self.terms, states)
+
+    def solution(self) -> BoundsSolution:
+        """What was found."""
+        component = self.component
+        lower = max(0.0, self.lower - component.rounding)
+        upper = max(lower, self.upper)
+        log_q: dict[str, Floats] = {}
+        if self.dual is not None:
+            values, term, entry = self.dual.bets(self.best)
+            tables = [np.full(len(t.log_p), -math.inf) for t in self.terms.terms]
+            at = np.cumsum([0] + [len(t) for t in tables])
+            flat = np.concatenate(tables) if tables else np.zeros(0)
+            flat[at[term] + entry] = values
+            for k, t in enumerate(self.terms.terms):
+                for a in t.arcs:
+                    log_q[component.arcs[a].name] = flat[at[k] : at[k + 1]]
+        return BoundsSolution(
+            component,
+            lower,
+            upper,
+            Bounds.name,
+            converged=upper - lower <= DEFAULT_TOL * max(1.0, upper) or lower == math.inf,
+            steps=self.steps,
+            memory=BYTES * len(self.regions.cell),
+            states=None if self.states is None else JointStates(component.variables, *self.states),
+            log_q=log_q,
+        )
