@@ -13,7 +13,6 @@ from dissonance.jsonable import json_number
 from dissonance.lir.moved import MovedRow, moved_count, moved_rows, restored
 from dissonance.lir.refocus import SWEEP
 from dissonance.lir.run import Callback
-from dissonance.lir.run import Callback
 from dissonance.lir.start import STEPS, SWEEPS, Run, lir
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver

@@ -15,9 +15,9 @@ from dissonance.problem import BUDGET, EPS, Component
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.solvers.bounds.dual import Dual
 from dissonance.solvers.bounds.larger import helpful
+from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
-from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
 
@@ -141,7 +141,7 @@ class Run:
             raise SizeError(f"the tables have {cells:.3g} cells: too many for the budget, whatever the solver.")
         return regions_of(self.terms, added)
 
-    def __iter__(self):  # noqa: ANN204
+    def __iter__(self):
         """Brackets, until they are close, nothing helps any more, or the time is over."""
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
