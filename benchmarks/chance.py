@@ -133,9 +133,9 @@ def limit(shape: list[Scope], size: int, off: float) -> float:
         if k == 0:
             tilt = np.exp(off * np.resize(SHIFT[scope[1][-1]], q.shape[1]))
             q = q * tilt / (q * tilt).sum(1, keepdims=True)
-        of = [tuple(VARIABLES[n] for n in names) for names in scope[:2]]
-        table = q.reshape([v.size for v in (*of[0], *of[1])])
-        arcs.append(Arc(f"sample {k}", *of, table, beta=float(int(size * scope[2]))))
+        sources, targets = (tuple(VARIABLES[n] for n in names) for names in scope[:2])
+        table = q.reshape([v.size for v in (*sources, *targets)])
+        arcs.append(Arc(f"sample {k}", sources, targets, table, beta=float(int(size * scope[2]))))
     return inconsistency(PDG(*arcs)).by_arc(saved=False)[0].contribution
 
 

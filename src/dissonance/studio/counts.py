@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from dissonance.errors import DissonanceError
-from dissonance.io.tables import Cells, from_table, of_columns
+from dissonance.io.cells import Cells, of_columns
+from dissonance.io.tables import from_table
 from dissonance.pdg import Arc
 from dissonance.studio.documents import Model, pdg_of
 from dissonance.studio.place import Place

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from dissonance import compiled
-from dissonance.solvers.convex.precompile import precompile
+from dissonance.solvers.exact import precompile
 from dissonance.studio.actions import act
 from dissonance.studio.place import Place
 
