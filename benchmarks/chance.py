@@ -135,7 +135,7 @@ def limit(shape: list[Scope], size: int, off: float) -> float:
             q = q * tilt / (q * tilt).sum(1, keepdims=True)
         of = [tuple(VARIABLES[n] for n in names) for names in scope[:2]]
         table = q.reshape([v.size for v in (*of[0], *of[1])])
-        arcs.append(Arc(f"sample {k}", *of, table, beta=float(int(size * scope[2]))))
+        arcs.append(Arc(f"sample {k}", of[0], of[1], table, beta=float(int(size * scope[2]))))
     return inconsistency(PDG(*arcs)).by_arc(saved=False)[0].contribution
 
 

@@ -21,7 +21,7 @@ from dissonance import PDG, Arc, Variable, inconsistency
 from dissonance.instances import linear_pool, log_pool, rake
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from reference import ipf
+from reference import ipf  # pyright: ignore[reportMissingImports]
 
 
 def timed(work: Callable[[], Any], repeat: int = 3) -> tuple[Any, float]:
@@ -64,7 +64,7 @@ def raked(side: int, tol: float) -> None:
             warnings.simplefilter("ignore")
             fit = ipfn.ipfn(seed.copy(), tables, [list(p) for p in pairs], convergence_rate=0.0, max_iteration=sweeps,
                             rate_tolerance=0.0)  # fmt: skip
-            return fit.iteration()
+            return np.asarray(fit.iteration())
 
     theirs, their_seconds = timed(peer, 1)
     loop, loop_seconds = timed(lambda: by_pandas(seed, tables, pairs, sweeps), 1)

@@ -21,7 +21,7 @@ from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.focus import Attention
+from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG, Arc, Theta, frozen
 from dissonance.problem import Problem, prepare
 from dissonance.query import Posterior, posterior
@@ -287,7 +287,7 @@ class Inconsistency:
 
 def inconsistency(
     pdg: PDG,
-    attention: Attention | None = None,
+    attention: Attention | Weights | None = None,
     *,
     solver: Solver | str = "auto",
     theta: Theta | None = None,
@@ -295,7 +295,8 @@ def inconsistency(
 ) -> Inconsistency:
     """<<phi . M>> = inf_mu OInc(mu) + gamma SDef(mu)          (eq. 3)
 
-    With no attention: beta = alpha = 1, gamma = 0. `theta` replaces the PDG's own parameters ("arc.parameter" keys).
+    With no attention: beta = `arc.beta` (1 unless it says otherwise), alpha = 1, gamma = 0; {"arc": beta} changes some.
+    `theta` replaces the PDG's own parameters ("arc.parameter" keys).
 
     The value is differentiable in every parameter: soft arcs by the envelope theorem, hard arcs through their
     multipliers, pinned mu by substitution. At gamma = 0 the function has kinks, where the gradient of one of the
@@ -331,7 +332,7 @@ def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> Non
 
 def inconsistencies(
     pdgs: Sequence[PDG],
-    attentions: Sequence[Attention | None] | None = None,
+    attentions: Sequence[Attention | Weights | None] | None = None,
     *,
     solver: Solver | str = "auto",
     thetas: Sequence[Theta | None] | None = None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Control, Focus
+from dissonance.focus import Attention, Control, Focus, Weights
 from dissonance.lir.flows import Flow
 from dissonance.lir.inner import Inner, inner_for
 from dissonance.lir.parameters import Parameters
@@ -64,7 +64,7 @@ class Setting:
         return inner_for(self.parameters, self.solver, self.base.attention)
 
 
-def base_focus(pdg: PDG, attention: Attention | None, control: Control | None) -> Focus:
+def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control | None) -> Focus:
     """The focus that refocus procedures choose from: by default their own beta, alpha = chi = 1, gamma = 0."""
     if not pdg.theta:
         raise DissonanceError(

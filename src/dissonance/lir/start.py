@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dissonance.above import ask
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Control
+from dissonance.focus import Attention, Control, Weights
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
@@ -104,7 +104,7 @@ def lir(
     steps: int = 20,
     flow: Flow | str = "natural",
     solver: Solver | str = "auto",
-    attention: Attention | None = None,
+    attention: Attention | Weights | None = None,
     control: Control | None = None,
     seed: int = 0,
     tol: float | None = None,
@@ -154,7 +154,7 @@ def lirs(
     steps: int = 20,
     flow: Flow | str = "natural",
     solver: Solver | str = "auto",
-    attention: Attention | None = None,
+    attention: Attention | Weights | None = None,
     control: Control | None = None,
     tol: float | None = None,
     trace: Record | None = None,
