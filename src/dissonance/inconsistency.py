@@ -294,8 +294,8 @@ def inconsistency(
 ) -> Inconsistency:
     """<<phi . M>> = inf_mu OInc(mu) + gamma SDef(mu)          (eq. 3)
 
-    With no attention: beta = alpha = 1, gamma = 0; {arc: beta} changes some of it. `theta` replaces the PDG's own
-    parameters ("arc.parameter" keys).
+    With no attention: beta = `arc.beta` (1 unless it says otherwise), alpha = 1, gamma = 0; {"arc": beta} changes some.
+    `theta` replaces the PDG's own parameters ("arc.parameter" keys).
 
     The value is differentiable in every parameter: soft arcs by the envelope theorem, hard arcs through their
     multipliers, pinned mu by substitution. At gamma = 0 the function has kinks, where the gradient of one of the

@@ -235,7 +235,7 @@ def structural_deficiency(mu: Distribution, pdg: PDG, alpha: Weights | Attention
     return total
 
 
-def incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: Theta | None = None) -> Tensor:
+def incompatibility(mu: Distribution, pdg: PDG, attention: Attention | Weights, theta: Theta | None = None) -> Tensor:
     """OInc(mu) + gamma SDef(mu)          (eq. 3, before the infimum).
 
     Where beta = gamma alpha the entropies of an arc cancel, and -beta E_mu[log p] is left.

@@ -95,18 +95,26 @@ def test_the_second_command_is_what_ci_runs():
     assert f"\n{COMMANDS[1]} || exit 1\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_the_options_the_readme_lists_are_those_there_are():
-    usage = re.search(r"^    dissonance score MODEL (.*)$", README, re.MULTILINE)
-    assert usage is not None
+OPTION = r"--[a-z][a-z-]*"
+
+
+@pytest.mark.parametrize("command", ["score", "resolve", "query", "report"])
+def test_the_options_the_documents_list_are_those_there_are(command: str):
     done = subprocess.run(
-        [sys.executable, "-m", "dissonance", "score", "--help"],
+        [sys.executable, "-m", "dissonance", command, "--help"],
         capture_output=True,
         encoding="utf-8",
         timeout=120,
         check=True,
     )
-    options = r"--[a-z][a-z-]*"
-    assert set(re.findall(options, usage[1])) == set(re.findall(options, done.stdout)) - EVERYWHERE
+    there = set(re.findall(OPTION, done.stdout)) - EVERYWHERE
+    usage = re.search(rf"^    dissonance {command} MODEL\.\.\. (.*)$", README, re.MULTILINE)
+    assert usage is not None and set(re.findall(OPTION, usage[1])) <= there
+    page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    shared = re.search(r"`score`, `resolve`, `query` and `report` take (.*?)\n\n", page, re.DOTALL)
+    own = re.search(rf"^\| `{command}` \|.*\|(.*)\|$", page, re.MULTILINE)
+    assert shared is not None and own is not None
+    assert set(re.findall(OPTION, shared[1] + own[1])) | {"--json"} == there
 
 
 def test_the_model_the_readme_writes_is_scored_resolved_drawn_and_converted(tmp_path: Path):
