@@ -25,8 +25,9 @@ STUB = 40.0
 """The least length of an arrow that comes from outside."""
 ROOM, NARROW = 15.0, 52.0
 """Between columns; and at least between columns of variables."""
-SLOPE, STEEP, LONG = 0.5, 48.0, 13
-"""Columns stand further apart where lines climb: so much of the climb, and at most; less if there are many columns."""
+SLOPE, STEEP, FAR, LONG = 0.5, 48.0, 0.3, 13
+"""Columns stand further apart where lines climb: by half of a small climb, by less of a high one, by less yet if there
+are many columns."""
 SPLIT = 14.0
 """How far above its targets a joint belief splits, if they stand on both sides of it."""
 
@@ -218,7 +219,7 @@ def _height(v: str, column: int, arcs: Mapping[str, Ends], where: Mapping[str, i
 def _room(ends: Ends, tag: Tag, column: int, rank: Mapping[str, int]) -> Extent:
     if _from_above(ends, column, rank):
         return Extent(tag.drop + 2 * SPLIT, 4.0, 8)
-    return Extent(max(4.0, tag.above), max(4.0, tag.below), 5)
+    return Extent(max(4.0, tag.above), max(4.0, tag.below), 9 if tag.above and tag.below else 5)
 
 
 def _best_order(elements: _Elements) -> list[list[int]]:
@@ -264,7 +265,7 @@ def _across(
         if (first + i) % 2 and 0 < i < len(columns) - 1:
             wide = max(wide, NARROW - 2 * ROOM)
         spans[first + i] = (left, left + wide)
-        left += wide + ROOM + share * min(STEEP, SLOPE * climb[i])
+        left += wide + ROOM + share * min(max(STEEP, FAR * climb[i]), SLOPE * climb[i])
     return spans
 
 
