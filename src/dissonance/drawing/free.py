@@ -49,7 +49,11 @@ def free_routes(boxes: Mapping[str, Rectangle], arcs: Mapping[str, Ends], tags: 
             ways = _hyper(boxes, ends, tags[a])
         else:
             ways = _stubs(boxes[ends.targets[0]], ends.targets[0], tags[a])
-        found[a] = min(ways, key=lambda w: w[0] + taken.cost(w[1], ends, tags[a]))[1]
+        least = math.inf
+        for disliked, way in ways:
+            cost = disliked + taken.cost(way, ends, tags[a], least - disliked)
+            if cost < least:
+                least, found[a] = cost, way
         taken.add(found[a], tags[a])
     return {a: found[a] for a in arcs}
 
@@ -69,17 +73,20 @@ class _Taken:
     boxes: NDArray[np.float64]
     names: Sequence[str]
     lines: list[NDArray[np.complex128]] = field(default_factory=list)
+    frames: list[Corners] = field(default_factory=list)
     rooms: list[Corners] = field(default_factory=list)
     tips: list[complex] = field(default_factory=list)
 
     def add(self, route: Route, tag: Tag) -> None:
-        self.lines += [dense(c, 8.0) for c in route.curves]
+        lines = [dense(c, 8.0) for c in route.curves]
+        self.lines += lines
+        self.frames += [_frame(line) for line in lines]
         self.tips += [c[-1][3] for _, c in route.heads]
         if tag.width:
             self.rooms.append(_room(route, tag))
 
-    def cost(self, route: Route, ends: Ends, tag: Tag) -> float:
-        """How much a route hides, crosses and crowds."""
+    def cost(self, route: Route, ends: Ends, tag: Tag, below: float) -> float:
+        """How much a route hides, crosses and crowds; what it crosses is not counted once it is not `below` that."""
         along = np.concatenate([dense(c, 8.0) for c in route.curves])
         own = [n in ends.sources + ends.targets for n in self.names]
         inner = self.boxes + np.array([1, 1, -1, -1]) * (CLEAR + 2.0) * np.array(own)[:, None]
@@ -90,12 +97,21 @@ class _Taken:
             left, top, right, bottom = np.array([*self.boxes, *self.rooms]).reshape(-1, 4).T
             meet = (left < room[2]) & (room[0] < right) & (top < room[3]) & (room[1] < bottom)
             total += 2 * ON_LABEL * int(meet.sum())
-            total += ON_LABEL * sum(_entered(line, np.array([room])) for line in self.lines)
+            total += ON_LABEL * sum(_entered(line, np.array([room])) for line in self._near(room))
         if route.junction is not None:
             total += THROUGH_BOX / 2 * _entered(np.array([route.junction]), self.boxes + np.array([-1, -1, 1, 1]) * DOT)
         total += CROWDED * sum(abs(c[-1][3] - t) < ENTRY for _, c in route.heads for t in self.tips)
-        total += ACROSS * sum(_crossings(along, line) for line in self.lines)
-        return total + 0.02 * float(np.abs(np.diff(along)).sum())
+        total += 0.02 * float(np.abs(np.diff(along)).sum())
+        if total < below:
+            total += ACROSS * sum(_crossings(along, line) for line in self._near(_frame(along)))
+        return total
+
+    def _near(self, frame: Corners) -> Iterator[NDArray[np.complex128]]:
+        """The lines that may have points in a rectangle."""
+        if self.lines:
+            left, top, right, bottom = np.array(self.frames).T
+            meet = (left <= frame[2]) & (frame[0] <= right) & (top <= frame[3]) & (frame[1] <= bottom)
+            yield from (self.lines[i] for i in np.flatnonzero(meet))
 
 
 def _entered(along: NDArray[np.complex128], rectangles: NDArray[np.float64]) -> int:
@@ -107,12 +123,26 @@ def _entered(along: NDArray[np.complex128], rectangles: NDArray[np.float64]) -> 
 
 def _crossings(a: NDArray[np.complex128], b: NDArray[np.complex128]) -> int:
     """How often two lines cross: pairs of their segments whose ends lie on either side of each other."""
-    p, q, r, s = a[:-1, None], a[1:, None], b[None, :-1], b[None, 1:]
+    p, q = (x[:, None] for x in _segments(a, _frame(b)))
+    r, s = (x[None, :] for x in _segments(b, _frame(a)))
 
     def side(u: NDArray[np.complex128], v: NDArray[np.complex128], w: NDArray[np.complex128]) -> NDArray[np.bool_]:
         return ((v - u).conjugate() * (w - u)).imag > 0
 
     return int(((side(p, q, r) != side(p, q, s)) & (side(r, s, p) != side(r, s, q))).sum())
+
+
+def _segments(line: NDArray[np.complex128], frame: Corners) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Where the segments of a line begin and end that may reach into a rectangle."""
+    a, b = line[:-1], line[1:]
+    near = (np.minimum(a.real, b.real) <= frame[2]) & (np.maximum(a.real, b.real) >= frame[0])
+    near &= (np.minimum(a.imag, b.imag) <= frame[3]) & (np.maximum(a.imag, b.imag) >= frame[1])
+    return a[near], b[near]
+
+
+def _frame(line: NDArray[np.complex128]) -> Corners:
+    x, y = line.real, line.imag
+    return float(x.min()), float(y.min()), float(x.max()), float(y.max())
 
 
 def _grown(corners: Corners, by: float) -> Corners:
