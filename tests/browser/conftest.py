@@ -151,6 +151,7 @@ def accessibility(page: Any) -> list[str]:
     """What axe has to complain about, one line each."""
     if not AXE.is_file():
         return []
+    page.evaluate("() => document.querySelector('.dissonance-studio').scrollTo(0, 0)")
     page.evaluate(AXE.read_text())
     found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
     return [f"{v['id']}: {v['help']}: {n['html'][:160]}" for v in found["violations"] for n in v["nodes"]]

@@ -19,6 +19,7 @@ FIGURES = os.environ.get("STUDIO_FIGURES")
 
 
 def _picture(page: Any, name: str) -> None:
+    settled(page)
     page.wait_for_timeout(350)  # transitions
     if FIGURES:
         page.screenshot(path=str(Path(FIGURES) / f"studio_{name}.png"))
@@ -28,7 +29,7 @@ def _picture(page: Any, name: str) -> None:
 @pytest.mark.parametrize("size", ["wide", "narrow"])
 def test_every_view_is_accessible(studio: Studio, opened: Callable[..., Any], scheme: str, size: str) -> None:
     options = {"viewport": NARROW, "has_touch": True} if size == "narrow" else {}
-    page = opened(studio.address, color_scheme=scheme, **options)
+    page = opened(studio.address, color_scheme=scheme, reduced_motion="reduce", **options)
     assert page.locator(".dissonance-studio").get_attribute("data-theme") == scheme
     found = accessibility(page)
     _picture(page, f"{size}_{scheme}")
@@ -96,6 +97,8 @@ def test_a_large_network_stays_usable(studio: Studio, page: Any, size: int, seco
     assert page.locator("g.thing").count() == 2 * size + 1
     print(f"{size} variables: picture and score after {time.perf_counter() - began:.2f} s (goal {seconds} s)")
     page.click(".blame-row[data-arc=witness]")
+    page.get_by_label("Find a belief or a variable").fill("witn")
+    assert page.locator(".blame-row").count() == 1
     before = page.text_content(NUMBER)
     page.get_by_label("β confidence", exact=True).fill("150")
     settled(page)
@@ -131,5 +134,5 @@ def test_without_the_token_there_is_a_sentence(studio: Studio, opened: Callable[
     page.evaluate("() => sessionStorage.clear()")
     page.reload()
     page.get_by_role("alert").wait_for()
-    assert "address that `dissonance studio` printed" in page.text_content(".fatal")
+    assert "open the address that `dissonance studio`" in page.text_content(".fatal")
     opened.expected.clear()  # the browser's own line on the answer 403
