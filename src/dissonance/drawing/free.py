@@ -22,8 +22,6 @@ RINGS = (0.0, 24.0, 48.0, 80.0, 120.0)
 """How far from the middle between its ends a junction may stand."""
 DOT = 14.0
 """The distance that junctions keep from boxes."""
-STEP = 8.0
-"""How finely lines are looked at."""
 APART = 8.0
 """Between the rooms of parallel arcs."""
 ENTRY = 9.0
@@ -51,7 +49,11 @@ def free_routes(boxes: Mapping[str, Rectangle], arcs: Mapping[str, Ends], tags: 
             ways = _hyper(boxes, ends, tags[a])
         else:
             ways = _stubs(boxes[ends.targets[0]], ends.targets[0], tags[a])
-        found[a] = taken.clearest(ways, ends, tags[a])
+        least = math.inf
+        for disliked, way in ways:
+            cost = disliked + taken.cost(way, ends, tags[a], least - disliked)
+            if cost < least:
+                least, found[a] = cost, way
         taken.add(found[a], tags[a])
     return {a: found[a] for a in arcs}
 
@@ -66,57 +68,50 @@ def _turn(ends: Ends) -> int:
 
 @dataclass
 class _Taken:
-    """What is there already: boxes, the segments of lines, the rooms of labels, tips of arrows."""
+    """What is there already: boxes, lines, the rooms of labels, tips of arrows."""
 
     boxes: NDArray[np.float64]
     names: Sequence[str]
-    starts: NDArray[np.complex128] = field(default_factory=lambda: np.zeros(0, dtype=np.complex128))
-    stops: NDArray[np.complex128] = field(default_factory=lambda: np.zeros(0, dtype=np.complex128))
+    lines: list[NDArray[np.complex128]] = field(default_factory=list)
+    frames: list[Corners] = field(default_factory=list)
     rooms: list[Corners] = field(default_factory=list)
     tips: list[complex] = field(default_factory=list)
 
     def add(self, route: Route, tag: Tag) -> None:
-        lines = [dense(c, STEP) for c in route.curves]
-        self.starts = np.concatenate([self.starts, *(line[:-1] for line in lines)])
-        self.stops = np.concatenate([self.stops, *(line[1:] for line in lines)])
+        lines = [dense(c, 8.0) for c in route.curves]
+        self.lines += lines
+        self.frames += [_frame(line) for line in lines]
         self.tips += [c[-1][3] for _, c in route.heads]
         if tag.width:
             self.rooms.append(_room(route, tag))
 
-    def clearest(self, ways: Iterable[tuple[float, Route]], ends: Ends, tag: Tag) -> Route:
-        """The route that costs least; what is quickly known of each says which need not be looked at further."""
-        known = [(disliked + self._at_least(route, ends), route) for disliked, route in ways]
-        known.sort(key=lambda way: way[0])
-        best, least = known[0][1], math.inf
-        for cost, route in known:
-            if cost >= least:
-                break
-            if (total := cost + self._more(route, tag)) < least:
-                best, least = route, total
-        return best
-
-    def _at_least(self, route: Route, ends: Ends) -> float:
-        """How long a route is, and how many boxes it passes through."""
-        along = np.concatenate([dense(c, STEP) for c in route.curves])
+    def cost(self, route: Route, ends: Ends, tag: Tag, below: float) -> float:
+        """How much a route hides, crosses and crowds; what it crosses is not counted once it is not `below` that."""
+        along = np.concatenate([dense(c, 8.0) for c in route.curves])
         own = [n in ends.sources + ends.targets for n in self.names]
         inner = self.boxes + np.array([1, 1, -1, -1]) * (CLEAR + 2.0) * np.array(own)[:, None]
         total = THROUGH_BOX * _entered(along, inner)
+        total += ON_LABEL * _entered(along, np.array(self.rooms).reshape(-1, 4))
+        if tag.width:
+            room = _room(route, tag)
+            left, top, right, bottom = np.array([*self.boxes, *self.rooms]).reshape(-1, 4).T
+            meet = (left < room[2]) & (room[0] < right) & (top < room[3]) & (room[1] < bottom)
+            total += 2 * ON_LABEL * int(meet.sum())
+            total += ON_LABEL * sum(_entered(line, np.array([room])) for line in self._near(room))
         if route.junction is not None:
             total += THROUGH_BOX / 2 * _entered(np.array([route.junction]), self.boxes + np.array([-1, -1, 1, 1]) * DOT)
-        return total + 0.02 * float(np.abs(np.diff(along)).sum())
-
-    def _more(self, route: Route, tag: Tag) -> float:
-        """How much else a route hides, crosses and crowds."""
-        lines = [dense(c, STEP) for c in route.curves]
-        along = np.concatenate(lines)
-        total = ON_LABEL * _entered(along, np.array(self.rooms).reshape(-1, 4))
-        if tag.width:
-            room = np.array([_room(route, tag)])
-            left, top, right, bottom = np.array([*self.boxes, *self.rooms]).reshape(-1, 4).T
-            meet = (left < room[0, 2]) & (room[0, 0] < right) & (top < room[0, 3]) & (room[0, 1] < bottom)
-            total += 2 * ON_LABEL * int(meet.sum()) + ON_LABEL * _entered(self.starts, room)
         total += CROWDED * sum(abs(c[-1][3] - t) < ENTRY for _, c in route.heads for t in self.tips)
-        return total + ACROSS * sum(_crossings(line, self.starts, self.stops) for line in lines)
+        total += 0.02 * float(np.abs(np.diff(along)).sum())
+        if total < below:
+            total += ACROSS * sum(_crossings(along, line) for line in self._near(_frame(along)))
+        return total
+
+    def _near(self, frame: Corners) -> Iterator[NDArray[np.complex128]]:
+        """The lines that may have points in a rectangle."""
+        if self.lines:
+            left, top, right, bottom = np.array(self.frames).T
+            meet = (left <= frame[2]) & (frame[0] <= right) & (top <= frame[3]) & (frame[1] <= bottom)
+            yield from (self.lines[i] for i in np.flatnonzero(meet))
 
 
 def _entered(along: NDArray[np.complex128], rectangles: NDArray[np.float64]) -> int:
@@ -126,18 +121,28 @@ def _entered(along: NDArray[np.complex128], rectangles: NDArray[np.float64]) -> 
     return int(((x > left) & (x < right) & (y > top) & (y < bottom)).any(0).sum())
 
 
-def _crossings(line: NDArray[np.complex128], starts: NDArray[np.complex128], stops: NDArray[np.complex128]) -> int:
-    """How often a line crosses the segments: both have their ends on either side of the other."""
-    left, right = line.real.min(), line.real.max()
-    top, bottom = line.imag.min(), line.imag.max()
-    near = (np.minimum(starts.real, stops.real) <= right) & (np.maximum(starts.real, stops.real) >= left)
-    near &= (np.minimum(starts.imag, stops.imag) <= bottom) & (np.maximum(starts.imag, stops.imag) >= top)
-    p, q, r, s = line[:-1, None], line[1:, None], starts[None, near], stops[None, near]
+def _crossings(a: NDArray[np.complex128], b: NDArray[np.complex128]) -> int:
+    """How often two lines cross: pairs of their segments whose ends lie on either side of each other."""
+    p, q = (x[:, None] for x in _segments(a, _frame(b)))
+    r, s = (x[None, :] for x in _segments(b, _frame(a)))
 
     def side(u: NDArray[np.complex128], v: NDArray[np.complex128], w: NDArray[np.complex128]) -> NDArray[np.bool_]:
         return ((v - u).conjugate() * (w - u)).imag > 0
 
     return int(((side(p, q, r) != side(p, q, s)) & (side(r, s, p) != side(r, s, q))).sum())
+
+
+def _segments(line: NDArray[np.complex128], frame: Corners) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Where the segments of a line begin and end that may reach into a rectangle."""
+    a, b = line[:-1], line[1:]
+    near = (np.minimum(a.real, b.real) <= frame[2]) & (np.maximum(a.real, b.real) >= frame[0])
+    near &= (np.minimum(a.imag, b.imag) <= frame[3]) & (np.maximum(a.imag, b.imag) >= frame[1])
+    return a[near], b[near]
+
+
+def _frame(line: NDArray[np.complex128]) -> Corners:
+    x, y = line.real, line.imag
+    return float(x.min()), float(y.min()), float(x.max()), float(y.max())
 
 
 def _grown(corners: Corners, by: float) -> Corners:
