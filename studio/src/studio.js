@@ -25,7 +25,7 @@ import { variableList } from "./variables.js";
 /** @typedef {Record<string, [number, number]>} Positions */
 
 const STACKED = "(max-width: 680px)"; // where the panel is below the picture, not beside it
-const COLOURLESS_AFTER = 400; // milliseconds that the picture of a new structure waits for its colours
+const COLOURLESS_AFTER = 1200; // milliseconds that the picture of a new structure waits for its colours
 const KEPT_AFTER = 500; // milliseconds after an edit, unsaved work is kept by the server
 
 /** @returns {Document} */
