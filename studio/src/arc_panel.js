@@ -17,7 +17,7 @@ export function arcPanel(store, name, studio) {
 
   const beta = weightSlider({ label: "β confidence", hint: "how much it is believed", fact: true, negative: true, onInput: (x) => edit("beta", { beta: weight(x) }) });
   const alpha = weightSlider({ label: "α mechanism", hint: "counts when γ > 0", fact: false, negative: true, onInput: (x) => edit("alpha", { alpha: x }) });
-  const control = weightSlider({ label: "χ control", hint: "how freely it may move in a run", fact: true, end: "free", onInput: (x) => edit("control", { control: weight(x) }) });
+  const control = weightSlider({ label: "χ control", hint: "how freely it may move", fact: true, end: "free", onInput: (x) => edit("control", { control: weight(x) }) });
   const ignoreId = newId("ignore");
   const ignore = h("input", { type: "checkbox", id: ignoreId, class: "switch", role: "switch", on: { change: () => setIgnored(ignore.checked) } });
   const without = h("span", { class: "hint" });

@@ -1,7 +1,7 @@
 // Who is to blame, and where: arcs and cells by what they cost.
 
 import { fill, h } from "./dom.js";
-import { arcOf, belief } from "./model.js";
+import { arcOf, belief, scope } from "./model.js";
 import { nats, number, probability } from "./numbers.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -26,7 +26,7 @@ export function blameList(store, choose) {
   const more = h("p", { class: "quiet" });
 
   function update() {
-    const all = ranked(store);
+    const all = ranked(store).filter(({ arc }) => store.lists(arc.name) || scope(arc).some((n) => store.lists(n)));
     const most = Math.max(1e-12, ...all.map(({ key }) => key[0]).filter(Number.isFinite));
     fill(list, all.slice(0, MOST_ARCS).map(({ arc, row, key }) => {
       const share = key[0] === Infinity ? 1 : Math.max(0, key[0]) / most;

@@ -3,7 +3,7 @@
 import { drag } from "d3-drag";
 import { select } from "d3-selection";
 import "d3-transition";
-import { zoom, zoomIdentity } from "d3-zoom";
+import { zoom, zoomIdentity, zoomTransform } from "d3-zoom";
 import { h, iconButton } from "./dom.js";
 import { probability } from "./numbers.js";
 import { markElement, svgElement } from "./scene.js";
@@ -12,6 +12,7 @@ import { markElement, svgElement } from "./scene.js";
 /** @typedef {import("./types.js").Group} Group */
 
 const LARGEST = 1.7; // how much a small picture is enlarged to fill the page
+const LEGIBLE = 0.45; // below this scale names cannot be read
 const NUDGE = 12;
 
 /** @param {MediaQueryList} [query] */
@@ -67,6 +68,20 @@ export function graph(store, { onDrag, onDrop, onTidy, choose }) {
     const to = zoomIdentity.translate(wide / 2 - scale * (box.x + box.width / 2), high / 2 - 8 - scale * (box.y + box.height / 2)).scale(scale);
     if (slowly && !calm()) root.transition().duration(250).call(/** @type {any} */ (behaviour.transform), to);
     else root.call(behaviour.transform, to);
+  }
+
+  /** Brings something into view if it cannot be seen or read. @param {string} which */
+  function reveal(which) {
+    const node = /** @type {SVGGElement | undefined} */ ([...camera.querySelectorAll("g.thing")].find((n) => key(/** @type {any} */ (n).__data__) === which));
+    if (!node) return;
+    const [view, there, scale] = [svg.getBoundingClientRect(), node.getBoundingClientRect(), zoomTransform(svg).k];
+    const inside = there.left >= view.left && there.right <= view.right && there.top >= view.top && there.bottom <= view.bottom;
+    if (inside && scale >= LEGIBLE) return;
+    const box = node.getBBox();
+    const to = zoomIdentity.translate(view.width / 2, view.height / 2).scale(Math.max(scale, 0.9)).translate(-(box.x + box.width / 2), -(box.y + box.height / 2));
+    touched = true;
+    if (calm()) root.call(behaviour.transform, to);
+    else root.transition().duration(300).call(/** @type {any} */ (behaviour.transform), to);
   }
 
   /** @param {Group} g */
@@ -233,7 +248,10 @@ export function graph(store, { onDrag, onDrop, onTidy, choose }) {
   store.subscribe((change) => {
     if (change === "files") [touched, moved, seen] = [false, false, ""];
     if (change === "scene" || change === "score" || change === "document") update();
-    if (change === "selection") chosen();
+    if (change === "selection") {
+      chosen();
+      if (store.selection && !svg.contains(document.activeElement)) reveal(`${store.selection.kind}:${store.selection.name}`);
+    }
   });
   new ResizeObserver(() => touched || fit()).observe(svg);
   return { element, fit };

@@ -8,7 +8,7 @@ import { weightSlider } from "./slider.js";
 
 /** @param {Store} store @param {import("./studio.js").Studio} studio */
 export function modelPanel(store, studio) {
-  const gamma = weightSlider({ label: "γ structure", hint: "how much independence counts", fact: false, onInput: (x) => store.edit("gamma", { model: { ...store.model, gamma: x } }) });
+  const gamma = weightSlider({ label: "γ structure", hint: "the weight of independence", fact: false, onInput: (x) => store.edit("gamma", { model: { ...store.model, gamma: x } }) });
   const size = h("p", { class: "quiet" });
   const evidence = h("p", { class: "quiet" });
 

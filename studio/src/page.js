@@ -16,6 +16,7 @@ export async function startPage(root) {
     else studio.start();
     if (hello.recovery) studio.offer(hello.recovery);
   } catch (error) {
-    root.replaceChildren(h("p", { class: "fatal", role: "alert", text: /** @type {Error} */ (error).message }));
+    const why = h("p", { role: "alert", text: /** @type {Error} */ (error).message });
+    root.replaceChildren(h("main", { class: "fatal" }, h("h1", { text: "dissonance studio" }), why));
   }
 }

@@ -2,7 +2,7 @@
 
 /** @typedef {import("./types.js").Document} Document */
 /** @typedef {import("./types.js").Selection} Selection */
-/** @typedef {"document" | "selection" | "score" | "scene" | "frame" | "files"} Change */
+/** @typedef {"document" | "selection" | "score" | "scene" | "frame" | "files" | "filter"} Change */
 
 const MERGED = 1200; // milliseconds in which edits of one kind count as one for undo
 const MOST_KEPT = 200;
@@ -19,6 +19,8 @@ export class Store {
     this.future = [];
     /** @type {Selection | null} */
     this.selection = null;
+    /** what names must contain to be listed */
+    this.filter = "";
     /** @type {import("./types.js").Score | null} the latest answer, perhaps of an older document */
     this.score = null;
     /** @type {Document | null} the document the score is of */
@@ -101,6 +103,7 @@ export class Store {
     this.score = null;
     this.scored = null;
     this.lastKind = "";
+    this.filter = "";
     this.saved = saved ? document : null;
     this.#show(document);
     this.changed("files");
@@ -116,6 +119,11 @@ export class Store {
     if (selection?.kind === this.selection?.kind && selection?.name === this.selection?.name) return;
     this.selection = selection;
     this.changed("selection");
+  }
+
+  /** Whether the lists show a name. @param {string} name */
+  lists(name) {
+    return name.toLowerCase().includes(this.filter);
   }
 
   /** @param {import("./types.js").Frame | null} frame */

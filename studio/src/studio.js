@@ -6,6 +6,7 @@ import { menuButton, messages } from "./dialog.js";
 import { fill, h, iconButton } from "./dom.js";
 import { evidenceWithout, newArc, newVariable, pasteTable } from "./edits.js";
 import { acceptDrops, download, fileParams, openFiles, saveFile } from "./files.js";
+import { finder } from "./finder.js";
 import { gauge } from "./gauge.js";
 import { graph } from "./graph.js";
 import { openHelp } from "./help.js";
@@ -24,6 +25,7 @@ import { variableList } from "./variables.js";
 /** @typedef {Record<string, [number, number]>} Positions */
 
 const STACKED = "(max-width: 680px)"; // where the panel is below the picture, not beside it
+const COLOURLESS_AFTER = 1200; // milliseconds that the picture of a new structure waits for its colours
 const KEPT_AFTER = 500; // milliseconds after an edit, unsaved work is kept by the server
 
 /** @returns {Document} */
@@ -45,13 +47,15 @@ export class Studio {
     this.dragged = null;
     /** the structure and the positions that the picture was asked for */
     this.laidOut = "";
-    this.placed = this.store.document.positions;
+    this.placed = "{}";
     /** what the panel is of */
     this.shape = "";
     this.chosen = "";
     /** @type {{element: HTMLElement, update: () => void} | null} */
     this.panel = null;
     this.refit = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.pictureTimer = undefined;
     this.askScore = latest(
       (/** @type {Document} */ d) => this.#answer(d),
       (score, document) => this.#scored(score, document),
@@ -97,7 +101,7 @@ export class Studio {
         menuButton("Share", [{ label: "Copy as Python", act: () => void this.copyPython() }, ...exports.map(([kind, label]) => ({ label, act: () => void this.share(kind) }))])),
       h("div", { class: "bar-group" }, iconButton("theme", "Light or dark (T)", () => this.theme?.toggle()),
         h("button", { type: "button", class: "icon-button", "aria-label": "Keys (?)", title: "Keys (?)", text: "?", on: { click: () => openHelp(root, this.welcome.version) } })));
-    const left = h("nav", { class: "left", "aria-label": "Blame and beliefs" }, blameList(store, choose), variableList(store, choose));
+    const left = h("nav", { class: "left", "aria-label": "Blame and beliefs" }, finder(store), blameList(store, choose), variableList(store, choose));
     const middle = h("main", { class: "middle" }, gauge(store), this.graph.element, this.messages.element);
     fill(root, header, left, middle, this.side, this.player.element, h("div", { class: "drop-hint", "aria-hidden": "true", text: "Drop a model to open it" }));
     this.theme = theme(root, () => this.#recolour());
@@ -118,7 +122,8 @@ export class Studio {
       this.#head();
       this.#panel();
       this.askScore(this.store.document);
-      if (structure(this.store.model) !== this.laidOut || this.store.document.positions !== this.placed) this.#layout();
+      if (JSON.stringify(this.store.document.positions) !== this.placed) this.#layout();
+      else if (structure(this.store.model) !== this.laidOut) this.#layoutSoon();
       if (this.store.dirty) this.keepSoon();
       this.options.onEdit?.(this.store.document);
     }
@@ -154,14 +159,22 @@ export class Studio {
     if (this.side) this.side.scrollTop = 0;
   }
 
+  /** A picture without colours if the score, which colours it, takes long. */
+  #layoutSoon() {
+    clearTimeout(this.pictureTimer);
+    this.graph?.element.classList.add("waiting");
+    this.pictureTimer = setTimeout(() => this.#layout(), COLOURLESS_AFTER);
+  }
+
   #layout() {
     const { store } = this;
+    clearTimeout(this.pictureTimer);
     const { frame, score } = store;
     const now = structure(store.model);
     const names = new Set(store.model.arcs.map((a) => a.name));
     const blame = frame || !score ? null : Object.fromEntries(score.arcs.filter((r) => names.has(r.name)).map((r) => [r.name, r.contribution]));
     this.laidOut = now;
-    this.placed = store.document.positions;
+    this.placed = JSON.stringify(store.document.positions);
     this.graph?.element.classList.add("waiting");
     this.askLayout({
       model: frame?.model ?? (frame?.tables ? this.#moved(frame.tables) : store.model),

@@ -51,11 +51,11 @@ export function variableList(store, choose) {
 
   function update() {
     const focused = document.activeElement instanceof HTMLElement && list.contains(document.activeElement) ? { variable: document.activeElement.closest("[data-variable]")?.getAttribute("data-variable"), value: document.activeElement.dataset.value } : null;
-    const all = store.model.variables;
+    const all = store.model.variables.filter((v) => store.lists(v.name));
     fill(list, all.slice(0, MOST).map((v) => h("div", { class: "variable", "data-variable": v.name },
       h("button", { type: "button", class: "variable-name", on: { click: () => choose({ kind: "variable", name: v.name }) } }, h("span", { text: v.name }), v.name in store.document.evidence && h("span", { class: "badge", text: "observed" })),
       labels(v) ? valueBars(store, v, MOST_VALUES) : moments(store.score?.marginals?.[v.name]))),
-      all.length > MOST && h("p", { class: "quiet", text: `${all.length - MOST} more variables: choose them in the picture.` }));
+      all.length > MOST && h("p", { class: "quiet", text: `${all.length - MOST} more variables: find them by name, or in the picture.` }));
     clear.hidden = Object.keys(store.document.evidence).length === 0;
     const chance = store.score?.probability;
     note.textContent = clear.hidden ? "click to observe" : chance === undefined ? "given observations" : `given observations, p = ${general(chance, 3)}`;
@@ -73,7 +73,7 @@ export function variableList(store, choose) {
   }
 
   const element = h("details", { open: true, class: "section beliefs" }, h("summary", {}, h("h2", { text: "What to believe" }), note), clear, list);
-  store.subscribe((change) => (change === "score" || change === "document") && update());
+  store.subscribe((change) => ["score", "document", "filter"].includes(change) && update());
   update();
   return element;
 }

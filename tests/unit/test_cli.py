@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dissonance import __version__
+from dissonance import __version__, scored
 from dissonance.cli import completion
 from dissonance.cli.app import run
 from dissonance.io import FORMATS
@@ -25,8 +25,7 @@ from dissonance.solvers import SOLVERS
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.json"))
 SMOKING = str(next(p for p in EXAMPLES if p.stem == "smoking"))
 COMMAND = [sys.executable, "-m", "dissonance"]
-COMMANDS = ("score", "resolve", "convert", "draw", "doctor", "study")
-FRONT_DOOR = sys.modules["dissonance.inconsistency"]
+COMMANDS = ("score", "resolve", "convert", "draw", "doctor", "studio", "study")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: str, status: int = 2) -> str:
@@ -66,7 +65,7 @@ def test_an_unexpected_error_is_one_line_and_status_1(capsys, monkeypatch: pytes
     def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError("division by\nzero")
 
-    monkeypatch.setattr(FRONT_DOOR, "inconsistency", broken)
+    monkeypatch.setattr(scored, "inconsistency", broken)
     line = refused(capsys, "score", SMOKING, status=1)
     assert line == "dissonance: unexpected ZeroDivisionError: division by zero (--debug shows where)\n"
 
@@ -84,7 +83,7 @@ def test_an_interrupt_is_one_line_and_status_130(capsys: pytest.CaptureFixture[s
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(FRONT_DOOR, "inconsistency", interrupted)
+    monkeypatch.setattr(scored, "inconsistency", interrupted)
     assert refused(capsys, "score", SMOKING, "--json", status=130) == "dissonance: interrupted.\n"
 
 

@@ -66,7 +66,6 @@ def layout(place: Place, params: Layout) -> dict[str, Any]:
         focus=focus,
         blame=None if blame is None else weights(blame),
         positions=params.positions or None,
-        legend=False,
     )
     return data(drawn.scene)
 

@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import Studio, command, settled
-
-NUMBER = "[data-testid=inconsistency]"
+from browsing import NUMBER, Studio, printed, settled
 
 
 def _beliefs(page: Any, variable: str) -> dict[str, str]:
@@ -19,7 +17,7 @@ def _beliefs(page: Any, variable: str) -> dict[str, str]:
 def test_an_observed_value_gives_the_posteriors_that_query_prints(studio: Studio, page: Any) -> None:
     page.click(".left [data-variable=Cancer] [data-value=yes]")
     settled(page)
-    record = json.loads(command("query", str(studio.folder / "smoking.json"), "--given", "Cancer=yes", "--json"))
+    record = json.loads(printed("query", str(studio.folder / "smoking.json"), "--given", "Cancer=yes", "--json"))
     expected = record["marginals"] if "marginals" in record else record["posterior"]
     for variable in ("Smokes", "Tar"):
         assert _beliefs(page, variable) == {x: f"{p:.4f}" for x, p in expected[variable].items()}
@@ -95,7 +93,7 @@ def test_a_belief_and_a_variable_are_removed(studio: Studio, page: Any) -> None:
     page.click(".blame-row[data-arc=survey]")
     page.get_by_role("button", name="Remove this arc").click()
     settled(page)
-    out = command("score", str(studio.folder / "smoking.json"), "--without", "survey")
+    out = printed("score", str(studio.folder / "smoking.json"), "--without", "survey")
     assert f"Inconsistency: {page.text_content(NUMBER)} " in out
     page.locator("g.variable[data-name=Tar]").click()
     page.get_by_role("button", name="Remove this variable").click()

@@ -7,14 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Studio, ended, settled, started
-
-NUMBER = "[data-testid=inconsistency]"
+from browsing import NUMBER, ROOT, Opener, Studio, ended, settled, started
 
 
 def _beta(page: Any, arc: str, beta: str) -> str:
@@ -42,7 +39,7 @@ def test_saved_work_is_opened_again(studio: Studio, page: Any) -> None:
     assert page.text_content(NUMBER) == number
 
 
-def test_a_file_is_replaced_only_when_a_person_says_so(studio: Studio, page: Any, opened: Any) -> None:
+def test_a_file_is_replaced_only_when_a_person_says_so(studio: Studio, page: Any, opened: Opener) -> None:
     before = (studio.folder / "two-experts.json").read_text()
     page.get_by_role("button", name="Save", exact=True).click()
     dialog = page.get_by_role("dialog")
@@ -55,7 +52,7 @@ def test_a_file_is_replaced_only_when_a_person_says_so(studio: Studio, page: Any
     assert (studio.folder / "two-experts.json").read_text() == before
     assert not (studio.folder.parent / "outside.json").exists()
     page.keyboard.press("Escape")
-    opened.expected.clear()  # Chromium writes answers 422 into its console
+    opened.forgive()  # Chromium writes answers 422 into its console
 
 
 def test_a_dropped_file_is_opened(page: Any) -> None:
@@ -64,7 +61,9 @@ def test_a_dropped_file_is_opened(page: Any) -> None:
       const data = new DataTransfer();
       data.items.add(new File([text], "sensors.json"));
       const root = document.querySelector(".dissonance-studio");
-      for (const kind of ["dragenter", "dragover", "drop"]) root.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+      for (const kind of ["dragenter", "dragover", "drop"]) {
+        root.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+      }
     }"""
     page.evaluate(drop, [text])
     page.locator(".blame-row[data-arc=thermometer]").wait_for()
@@ -72,15 +71,26 @@ def test_a_dropped_file_is_opened(page: Any) -> None:
     assert page.text_content(".file-name span").startswith("sensors")
 
 
-def test_a_damaged_file_is_a_message_and_the_model_stays(page: Any, opened: Any) -> None:
+def test_a_damaged_file_is_a_message_and_the_model_stays(page: Any, opened: Opener) -> None:
     page.get_by_role("button", name="Open", exact=True).click()
-    page.locator("input[type=file]").set_input_files([{"name": "bad.json", "mimeType": "application/json", "buffer": b'{"format": 3'}])
+    page.locator("input[type=file]").set_input_files(
+        [{"name": "bad.json", "mimeType": "application/json", "buffer": b'{"format": 3'}]
+    )
     page.locator(".message.error").wait_for()
     assert page.text_content(NUMBER) == "0.105247"
-    opened.expected.clear()  # Chromium writes the answer 422 into its console
+    opened.forgive()  # Chromium writes the answer 422 into its console
 
 
-@pytest.mark.parametrize(("kind", "name", "begins"), [("Picture, SVG", "svg", "<svg"), ("Picture, PNG", "png", "\ufffdPNG"), ("Report, HTML", "html", "<!doctype html"), ("Report, Markdown", "md", "#"), ("Model, JSON", "json", "{")])
+@pytest.mark.parametrize(
+    ("kind", "name", "begins"),
+    [
+        ("Picture, SVG", "svg", "<svg"),
+        ("Picture, PNG", "png", "\ufffdPNG"),
+        ("Report, HTML", "html", "<!doctype html"),
+        ("Report, Markdown", "md", "#"),
+        ("Model, JSON", "json", "{"),
+    ],
+)
 def test_everything_is_exported(page: Any, tmp_path: Path, kind: str, name: str, begins: str) -> None:
     page.get_by_role("button", name="Share").click()
     with page.expect_download() as waiting:
@@ -102,7 +112,7 @@ def test_the_copied_script_runs_and_prints_the_number(page: Any, tmp_path: Path)
     assert number[:7] in out
 
 
-def test_two_tabs_do_not_disturb_each_other(studio: Studio, opened: Callable[..., Any]) -> None:
+def test_two_tabs_do_not_disturb_each_other(studio: Studio, opened: Opener) -> None:
     one, two = opened(studio.address), opened(studio.address)
     changed = _beta(one, "survey", "5")
     settled(two)
@@ -116,7 +126,7 @@ def test_two_tabs_do_not_disturb_each_other(studio: Studio, opened: Callable[...
     assert two.text_content(NUMBER) == other
 
 
-def test_a_killed_worker_is_a_message_and_unsaved_work_is_offered_again(tmp_path: Path, opened: Callable[..., Any]) -> None:
+def test_a_killed_worker_is_a_message_and_unsaved_work_is_offered_again(tmp_path: Path, opened: Opener) -> None:
     (tmp_path / "smoking.json").write_text((ROOT / "examples" / "smoking.json").read_text())
     studio = started(tmp_path, "smoking.json")
     try:
@@ -133,7 +143,7 @@ def test_a_killed_worker_is_a_message_and_unsaved_work_is_offered_again(tmp_path
         page.wait_for_timeout(1200)  # longer than an edit waits to be kept
     finally:
         ended(studio)
-    opened.expected.clear()  # the browser's own lines on answers 500
+    opened.forgive()  # the browser's own lines on answers 500
     page.close()
     studio = started(tmp_path, "smoking.json")
     try:

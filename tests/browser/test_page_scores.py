@@ -6,21 +6,19 @@ import json
 import re
 from typing import Any
 
-from conftest import Studio, command, settled
-
-NUMBER = "[data-testid=inconsistency]"
+from browsing import NUMBER, Studio, printed, settled
 
 
-def _printed(studio: Studio, *options: str) -> str:
-    out = command("score", str(studio.folder / "smoking.json"), *options)
+def _number(studio: Studio, *options: str) -> str:
+    out = printed("score", str(studio.folder / "smoking.json"), *options)
     found = re.search(r"Inconsistency: (\S+)", out)
     assert found is not None
     return found.group(1)
 
 
 def test_the_page_shows_what_score_prints(studio: Studio, page: Any) -> None:
-    out = command("score", str(studio.folder / "smoking.json"))
-    assert page.text_content(NUMBER) == _printed(studio)
+    out = printed("score", str(studio.folder / "smoking.json"))
+    assert page.text_content(NUMBER) == _number(studio)
     assert page.text_content(".verdict") in out.replace("\n", " ")
     names = [row.get_attribute("data-arc") for row in page.locator(".blame-row").all()]
     assert names == re.findall(r"^ (\w+) +(?:\w+(?:, \w+)* )?->", out, re.MULTILINE)
@@ -42,7 +40,7 @@ def test_a_slider_of_beta_shows_the_number_that_score_prints_with_that_beta(stud
         beta = page.get_by_label("β confidence, as a number").input_value()
         shown = page.text_content(NUMBER)
         assert shown != before
-        assert shown == _printed(studio, "--attend", f"survey={beta}")
+        assert shown == _number(studio, "--attend", f"survey={beta}")
 
 
 def test_a_slider_moved_by_keys_can_be_undone(page: Any) -> None:
@@ -69,7 +67,7 @@ def test_ignoring_a_source_is_leaving_it_out(studio: Studio, page: Any) -> None:
     first = page.text_content(NUMBER)
     page.get_by_label("Ignore this source").check()
     settled(page)
-    assert page.text_content(NUMBER) == _printed(studio, "--without", "survey")
+    assert page.text_content(NUMBER) == _number(studio, "--without", "survey")
     assert page.text_content(".blame-row[data-arc=survey] .blame-number") == "ignored"
     page.get_by_label("Ignore this source").uncheck()
     settled(page)
@@ -77,17 +75,17 @@ def test_ignoring_a_source_is_leaving_it_out(studio: Studio, page: Any) -> None:
 
 
 def test_gamma_and_alpha_change_the_score(studio: Studio, page: Any) -> None:
-    page.get_by_label("γ structure, as a number").fill("0.5")
+    page.get_by_label("\N{GREEK SMALL LETTER GAMMA} structure, as a number").fill("0.5")
     settled(page)
-    assert page.text_content(NUMBER) == _printed(studio, "--gamma", "0.5")
+    assert page.text_content(NUMBER) == _number(studio, "--gamma", "0.5")
     page.click(".blame-row[data-arc=lab]")
-    page.get_by_label("α mechanism, as a number").fill("0.5")
+    page.get_by_label("\N{GREEK SMALL LETTER ALPHA} mechanism, as a number").fill("0.5")
     settled(page)
     model = json.loads((studio.folder / "smoking.json").read_text())
     model["gamma"] = 0.5
     next(a for a in model["arcs"] if a["name"] == "lab")["alpha"] = 0.5
     (studio.folder / "alpha.json").write_text(json.dumps(model))
-    out = command("score", str(studio.folder / "alpha.json"))
+    out = printed("score", str(studio.folder / "alpha.json"))
     assert f"Inconsistency: {page.text_content(NUMBER)} " in out
 
 

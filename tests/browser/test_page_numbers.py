@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ROOT
+from browsing import ROOT
 
 PROGRAM = """
 import { general, fixed } from "./numbers.js";

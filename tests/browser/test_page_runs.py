@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conftest import Studio, command, settled
-
-NUMBER = "[data-testid=inconsistency]"
+from browsing import NUMBER, Studio, printed, settled
 
 
 def _run(page: Any, lane: int = 0) -> Any:
@@ -26,7 +24,7 @@ def test_the_last_frame_and_the_kept_model_are_those_of_resolve(studio: Studio, 
     page.locator(".lane-state").filter(has_text="done: 12 steps").wait_for()
     out = tmp_path / "resolved.json"
     options = ["--refocus", "partial", "--steps", "12", "--seed", "7", "--out", str(out), "--json"]
-    record = json.loads(command("resolve", str(studio.folder / "smoking.json"), *options))
+    record = json.loads(printed("resolve", str(studio.folder / "smoking.json"), *options))
     assert page.text_content(".step-label") == "step 12 of 12"
     assert page.text_content(NUMBER) == f"{record['final']['inconsistency']:.6g}"
     assert f"moved by {record['distortion_tv']:.4f} in total variation" in page.text_content(".lane-state")
