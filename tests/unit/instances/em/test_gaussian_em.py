@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_no_step_lowers_the_bound_and_the_e_step_makes_it_the_likelihood():
     instance = gaussian_em(factor_analysis(NAMES, 2), named(rows(40)))
     run = instance.run(11)
     bounds = instance.read(run).bounds
-    assert all(b >= a - 1e-9 for a, b in zip(bounds, bounds[1:], strict=False))
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(bounds))
     fitted = instance.read(instance.run(3))  # the last step is an E-step: at the parameters of step 2
     assert fitted.bounds[-1] == pytest.approx(fitted.log_likelihood(named(rows(40))).mean().item(), abs=1e-8)
 
