@@ -9,6 +9,10 @@ from dissonance.lazy import lazily
 if TYPE_CHECKING:
     from dissonance.instances.em.fitted import Fitted as Fitted
     from dissonance.instances.em.fitted import Settled as Settled
+    from dissonance.instances.em.gaussian import FittedGaussian as FittedGaussian
+    from dissonance.instances.em.gaussian import factor_analysis as factor_analysis
+    from dissonance.instances.em.gaussian import gaussian_em as gaussian_em
+    from dissonance.instances.em.gaussian import state_space as state_space
     from dissonance.instances.em.instance import em as em
     from dissonance.instances.em.latent import hidden_markov as hidden_markov
     from dissonance.instances.em.latent import mixture as mixture

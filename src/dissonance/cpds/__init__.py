@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dissonance.cpds.base import TableCPD as TableCPD
     from dissonance.cpds.deterministic import Deterministic as Deterministic
     from dissonance.cpds.deterministic import PointMass as PointMass
+    from dissonance.cpds.diagonal_gaussian import DiagonalGaussian as DiagonalGaussian
     from dissonance.cpds.drawn import Data as Data
     from dissonance.cpds.drawn import Distributed as Distributed
     from dissonance.cpds.drawn import Function as Function

@@ -34,6 +34,7 @@ class CPD(nn.Module):
 
     - `log_table()`: log p as a tensor of shape (source sizes..., target sizes...);
     - `linear_gaussian()`: A, b and Sigma, if p(t|s) = N(A s + b, Sigma);
+    - `normal(sources)`: the mean and covariance of the targets, if they are Gaussian given the sources;
     - `draw(sources, count, generator)`: values of the targets to average over (`drawn.py`);
     - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it;
     - `expectations(joint)` and `match(expectations, share)`: the same in two parts, for arcs that share parameters;
@@ -90,6 +91,13 @@ class CPD(nn.Module):
     def linear_gaussian(self) -> tuple[Tensor, Tensor, Tensor]:
         """A, b and Sigma of N(A s + b, Sigma); raises CapabilityError if the family is another."""
         raise CapabilityError(f"{type(self).__name__} is not linear-Gaussian.")
+
+    def normal(self, sources: Values) -> tuple[Tensor, Tensor]:
+        """The mean (N or 1, d) and covariance (N or 1, d, d) of the targets given N settings of the sources, if they
+        are Gaussian given these."""
+        A, b, Sigma = self.linear_gaussian()  # noqa: N806
+        mean = torch.cat([s.to(A.dtype) for s in sources], -1) @ A.T + b if sources else b[None]
+        return mean, Sigma[None]
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """Values of the targets to average over: samples, or all there are."""

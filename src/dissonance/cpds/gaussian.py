@@ -91,22 +91,32 @@ class LinearGaussian(CPD):
         shift = mean[n:] - best @ mean[:n]
         gap = A @ mean[:n] + b - mean[n:]
         D = off @ C[:n, :n] @ off.T + torch.outer(gap, gap)  # noqa: N806
-        L = scale.tril(-1) + torch.diag(scale.diagonal().exp())  # noqa: N806
+        L = self.factor(scale)  # noqa: N806
         new = scale.clone()
         for r in rate["scale"].unique().tolist():
             left = math.exp(-r)
             together = bool((rate["A"] == r).all() and (rate["b"] == r).all())
             Sigma = left * L @ L.T + (1 - left) * S + (1 - left) * (left if together else 1.0) * D  # noqa: N806
-            factor = torch.linalg.cholesky((Sigma + Sigma.T) / 2)
-            there = factor.tril(-1) + torch.diag(factor.diagonal().log())
-            new = torch.where(rate["scale"] == r, there, new)
+            new = torch.where(rate["scale"] == r, self.scaled((Sigma + Sigma.T) / 2), new)
         new = torch.where(rate["scale"] == 0, scale, new)
         return {"A": best + off * (-rate["A"]).exp(), "b": shift + (b - shift) * (-rate["b"]).exp(), "scale": new}
 
     @property
     def cholesky(self) -> Tensor:
         """L, lower triangular with a positive diagonal: Sigma = L L'."""
-        return self.scale.tril(-1) + torch.diag(self.scale.diagonal().exp())
+        return self.factor(self.scale)
+
+    def factor(self, scale: Tensor) -> Tensor:
+        """L that the parameter `scale` stands for."""
+        return scale.tril(-1) + torch.diag(scale.diagonal().exp())
+
+    def log_sd(self) -> Tensor:
+        """log det L."""
+        return self.scale.diagonal().sum()
+
+    def scaled(self, covariance: Tensor) -> Tensor:
+        """The parameter that stands for a covariance."""
+        return _scale(covariance)
 
     @property
     def Sigma(self) -> Tensor:  # noqa: N802
@@ -138,7 +148,7 @@ class LinearGaussian(CPD):
         gap = torch.cat([numerics.real(v) for v in targets], -1) - self._mean(sources)
         size = self.b.numel()
         off = torch.linalg.solve_triangular(self.cholesky, gap.reshape(-1, size).mT, upper=False)  # (d, batch)
-        constant = self.scale.diagonal().sum() + 0.5 * size * math.log(2 * math.pi)
+        constant = self.log_sd() + 0.5 * size * math.log(2 * math.pi)
         return 0.5 * off.square().sum(0).reshape(gap.shape[:-1]) + constant
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
@@ -168,7 +178,7 @@ class LinearGaussian(CPD):
         n = self.A.shape[1]
         mean, C = joint[0, 1:], joint[1:, 1:]  # noqa: N806
         A = C[n:, :n] @ torch.linalg.pinv(C[:n, :n], hermitian=True)  # noqa: N806
-        self.scale.copy_(_scale(C[n:, n:] - A @ C[:n, n:]))
+        self.scale.copy_(self.scaled(C[n:, n:] - A @ C[:n, n:]))
         self.A.copy_(A)
         self.b.copy_(mean[n:] - A @ mean[:n])
 

@@ -48,6 +48,11 @@ class NeuralGaussian(Distributed):
         mean = self.mean(x)
         return mean, torch.full_like(mean, self.fixed) if self.log_scale is None else self.log_scale(x)
 
+    def normal(self, sources: Values) -> tuple[Tensor, Tensor]:
+        """m(s) and diag sigma(s)^2."""
+        mean, log_scale = self.parameters_at(sources)
+        return mean, torch.diag_embed((2 * log_scale).exp())
+
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """`count` samples."""
         mean, log_scale = self.parameters_at(sources)

@@ -16,6 +16,7 @@ from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
 from dissonance.solvers.gaussian import GaussianSolver
+from dissonance.solvers.gaussian_pool import GaussianPool
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
@@ -42,6 +43,7 @@ class Auto(Solver):
         return (
             GaussianSolver(self.tol, self.budget),
             Sampled(self.samples, self.seed),
+            GaussianPool(self.samples, self.seed),
             AtPoints(self),
             Pinned(self.budget),
             SumProductSolver(self.budget),
@@ -85,6 +87,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "pooled": Pooled,
     "concave-convex": ConcaveConvex,
     "gaussian": GaussianSolver,
+    "gaussian-pool": GaussianPool,
     "paper": Paper,
     "sampled": Sampled,
     "at-points": AtPoints,
@@ -105,6 +108,7 @@ __all__ = [
     "Auto",
     "CliqueTreeSolver",
     "ConcaveConvex",
+    "GaussianPool",
     "GaussianSolver",
     "Given",
     "JointSolver",

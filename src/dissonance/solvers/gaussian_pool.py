@@ -1,0 +1,206 @@
+"""Gaussian beliefs about the same variables given what hard arcs make, row by row: a logarithmic opinion pool.
+
+    v_r = -W log of the integral over t of prod_a N_a(t | r)^(beta_a/W),     W = sum_a beta_a + gamma (1 - sum_a alpha_a)
+
+With l_a = beta_a/W, mu*(t | r) is the Gaussian of precision P = sum_a l_a P_a and mean m = P^-1 sum_a l_a P_a m_a, and
+
+    v_r = 1/2 sum_a beta_a ( log det 2 pi Sigma_a + |m_a - m|^2 in P_a ) - W/2 log det 2 pi P^-1
+
+The inconsistency is that of everything else, which hard arcs pin, plus the mean of v_r over its rows. Two predictions of
+unit variance cost |m_1 - m_2|^2 / 4: the square loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dissonance.attended import Attended
+from dissonance.distributions.samples import Samples
+from dissonance.errors import CapabilityError
+from dissonance.numerics import DTYPE
+from dissonance.pdg import Theta
+from dissonance.problem import Component
+from dissonance.solvers.base import Solution, Solver
+from dissonance.solvers.blocks import estimate
+from dissonance.solvers.draws import Units
+from dissonance.solvers.plan import Estimate, Plan
+from dissonance.solvers.sampled import SampledSolution
+from dissonance.variables import Euclidean
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """m and P of mu* in every row, v_r, and KL(mu* || p_a) of every arc there."""
+
+    mean: Tensor
+    precision: Tensor
+    value: Tensor
+    divergences: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class GaussianPoolSolution(SampledSolution):
+    """What the pools of all rows cost, on top of what made the rows."""
+
+    solver_asked: GaussianPool | None = field(default=None, repr=False)
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """The value as a function of theta, rows included."""
+        assert self.solver_asked is not None and self.estimate is not None
+        if theta is self.component.theta and self.estimate.value.requires_grad:
+            return self.estimate.value
+        return self.solver_asked.evaluate(self.component, theta)[0].value
+
+    @cached_property
+    def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The rows, with a draw of the pool for each."""
+        assert self.solver_asked is not None
+        with torch.no_grad():
+            found, pool = self.solver_asked.evaluate(self.component, self.component.theta)
+        generator = torch.Generator().manual_seed(self.solver_asked.seed)
+        z = torch.randn(pool.mean.shape, dtype=DTYPE, generator=generator)
+        L = torch.linalg.cholesky(pool.precision)
+        drawn = pool.mean + torch.linalg.solve_triangular(L.mT, z[..., None], upper=True)[..., 0]
+        pooled = _pooled(self.component)
+        assert pooled is not None
+        widths = [v.domain.dim for v in pooled[0].arc.targets if isinstance(v.domain, Euclidean)]
+        values = dict(zip((v.name for v in pooled[0].arc.targets), drawn.split(widths, -1), strict=True))
+        return Samples(self.component.variables, {**found.mu.values, **values}, found.mu.weights)
+
+    @torch.no_grad()
+    def divergences(self) -> dict[str, float]:
+        """KL of every soft arc at mu."""
+        assert self.solver_asked is not None
+        plan = _rest(self.component)
+        found, pool = self.solver_asked.evaluate(self.component, self.component.theta)
+        pooled = {n: float((found.mu.weights * kl).sum()) for n, kl in pool.divergences.items()}
+        return plan.divergences(found) | pooled
+
+
+@dataclass(frozen=True)
+class GaussianPool(Solver):
+    """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, which hard arcs make.
+
+    `count` and `seed` are those of `Sampled`, where what hard arcs make is drawn at random.
+    """
+
+    name = "gaussian pool"
+
+    count: int | None = None
+    seed: int = 0
+
+    takes = frozenset({"drawn"})
+
+    def fits(self, component: Component) -> bool:
+        """Whether all that hard arcs do not make is in the targets of such beliefs, and of no other arc."""
+        return super().fits(component) and component.is_drawn and _pooled(component) is not None
+
+    def solve(self, component: Component) -> Solution:
+        """The average over rows; converged if nothing in it is random."""
+        if not self.fits(component):
+            raise CapabilityError(
+                "the gaussian pool needs soft Gaussian arcs with the same sources and the same targets, and hard arcs "
+                "(beta = inf) that make all other variables."
+            )
+        found, _ = self.evaluate(component, component.theta)
+        value = found.value.item()
+        return GaussianPoolSolution(
+            component,
+            value,
+            value,
+            self.name,
+            converged=not found.random,
+            estimate=found,
+            up_to_constant=found.up_to_constant,
+            solver_asked=self,
+        )
+
+    def for_step(self, seed: int) -> GaussianPool:
+        """The same for a step of LIR: see `Sampled.for_step`."""
+        return GaussianPool(self.count or 1, seed)
+
+    def evaluate(self, component: Component, theta: Theta | None) -> tuple[Estimate, _Pool]:
+        """The rows, with the pools' cost among their scores, and the pools."""
+        found = estimate(_rest(component), theta, self.count, self.seed)
+        if found.tally is not None:
+            raise CapabilityError("that many draws do not fit into memory at once here: ask for fewer.")
+        arcs = _pooled(component)
+        assert arcs is not None
+        pool = _pool(component, arcs, found.mu, theta)
+        value = found.value + (found.mu.weights * pool.value).sum()
+        units: Units | None = found.units
+        return replace(found, value=value, parts=[*found.parts, (1.0, pool.value)], units=units), pool
+
+
+def _pooled(component: Component) -> tuple[Attended, ...] | None:
+    """The beliefs that are pooled; None if there are none, or others about their targets."""
+    made = {t for a in component.arcs if a.hard for t in a.targets}
+    free = {v.name for v in component.variables} - made
+    arcs = tuple(a for a in component.arcs if not free.isdisjoint(a.scope))
+    if not arcs or component.varies:
+        return None
+    first = arcs[0]
+    alike = all(a.sources == first.sources and a.targets == first.targets and a.beta >= 0 for a in arcs)
+    gaussian = all(a.arc.cpd.can("normal") or a.arc.cpd.can("linear_gaussian") for a in arcs)
+    if not alike or not gaussian or free != set(first.targets) or _weight(component, arcs) <= 0:
+        return None
+    rest = _without(component, arcs)
+    return arcs if rest.arcs and rest.pinned is not None else None
+
+
+def _weight(component: Component, arcs: tuple[Attended, ...]) -> float:
+    return sum(a.beta for a in arcs) + component.gamma * (1 - sum(a.alpha for a in arcs))
+
+
+def _without(component: Component, arcs: tuple[Attended, ...]) -> Component:
+    gone = set(arcs[0].targets)
+    variables = tuple(v for v in component.variables if v.name not in gone)
+    return Component(variables, tuple(a for a in component.arcs if a not in arcs), component.gamma, component.theta)
+
+
+def _rest(component: Component) -> Plan:
+    """How the rows are made."""
+    arcs = _pooled(component)
+    assert arcs is not None
+    rest = _without(component, arcs)
+    assert rest.pinned is not None
+    return Plan.of(rest, rest.pinned)
+
+
+def _pool(component: Component, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
+    W = _weight(component, arcs)
+    sources = [mu.values[n] for n in arcs[0].sources]
+    rows = len(mu)
+    means: list[Tensor] = []
+    precisions: list[Tensor] = []
+    log_dets: list[Tensor] = []
+    for a in arcs:
+        mean, covariance = a.arc.call("normal", theta, sources)
+        L = torch.linalg.cholesky(covariance.to(DTYPE))
+        means.append(mean.to(DTYPE).expand(rows, -1))
+        precisions.append(torch.cholesky_inverse(L).expand(rows, *L.shape[-2:]))
+        log_dets.append((2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)).expand(rows))
+    size = means[0].shape[1]
+    shares = [a.beta / W for a in arcs]
+    P = torch.stack([s * p for s, p in zip(shares, precisions, strict=True)]).sum(0)
+    pull = torch.stack([s * (p @ m[..., None]) for s, p, m in zip(shares, precisions, means, strict=True)]).sum(0)
+    root = torch.linalg.cholesky(P)
+    m = torch.cholesky_solve(pull, root)[..., 0]
+    wide = size * LOG_2PI - 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # log det 2 pi P^-1
+    value = -0.5 * W * wide
+    C = torch.cholesky_inverse(root)
+    divergences: dict[str, Tensor] = {}
+    for a, p, mean, log_det in zip(arcs, precisions, means, log_dets, strict=True):
+        off = mean - m
+        square = (off[:, None] @ p @ off[..., None])[:, 0, 0]
+        value = value + 0.5 * a.beta * (size * LOG_2PI + log_det + square)
+        trace = (p * C).sum((-2, -1))
+        divergences[a.name] = 0.5 * (log_det + size * LOG_2PI - wide + square + trace - size)
+    return _Pool(m, P, value, divergences)
