@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Lists = tuple[Ints, Ints]
 """Lists of numbers: where each begins, and all of them one after another."""
 
-MOST_VARIABLES, MOST_CELLS = 8, 1 << 10
+MOST_VARIABLES, MOST_CELLS = 5, 1 << 10
 """How large a block may be."""
 
 MANY = 2000
@@ -114,7 +114,7 @@ def closed(g: _Graph) -> tuple[Lists, Ints]:
 
 
 def blocks(g: _Graph) -> tuple[Lists, Ints]:
-    """Connected sets of up to eight variables, until every arc lies in one: all arcs about these variables only."""
+    """Connected sets of a few variables, until every arc lies in one: all arcs about these variables only."""
     given = (g.arcs, g.around_at, g.around, g.at, g.scopes, g.sizes, MOST_VARIABLES, MOST_CELLS)
     none = np.zeros(0, dtype=np.int64)
     count, total = loops.blocks(*given, none, none, False)
