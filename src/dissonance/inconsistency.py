@@ -123,7 +123,11 @@ class Inconsistency:
 
     @property
     def caution(self) -> str:
-        """What has to be said of hard arcs, in words; empty if they hold, or if it is proved that they cannot."""
+        """What has to be said of hard arcs, or of a mere bracket, in words; empty if there is nothing."""
+        if any(s.bracket for s in self.solutions) and not self.converged:
+            gap = (self.upper - self.lower) / max(1.0, abs(self.upper)) if self.upper < math.inf else math.inf
+            far = f"{100 * gap:.2g} % apart" if gap < math.inf else "no mu was found for an upper bound"
+            return f"a bracket, not a value: the junction tree does not fit ({far}; more time narrows it)"
         if not self.within:
             return ""
         if self.upper < math.inf:
@@ -150,7 +154,7 @@ class Inconsistency:
 
     def _parts(self) -> tuple[list[Distribution], float]:
         """mu* over the finite variables and over the Euclidean ones, if there are any."""
-        drawn = [s.mu for s in self.solutions if isinstance(s, SampledSolution)]
+        drawn = [s.mu for s in self.solutions if _drawn(s)]
         known = {v.name for x in drawn for v in x.variables}
         euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean) and v.name not in known]
         tables, error = self._finite()
@@ -404,8 +408,8 @@ def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
 
 
 def _drawn(s: Solution) -> bool:
-    """Whether its mu is samples."""
-    return s.component.is_drawn or isinstance(s, SampledSolution)
+    """Whether its mu is samples, or joint states."""
+    return s.component.is_drawn or isinstance(s, SampledSolution) or s.bracket
 
 
 def _chosen(s: Solution) -> tuple[CliqueTree, float]:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +98,15 @@ class Regions:
     tie: Ints
     tie_at: dict[tuple[Scope, Scope], int]
     empty: bool
+
+    @cached_property
+    def parents(self) -> list[bool]:
+        """Which regions are inside others."""
+        found = [False] * len(self.scopes)
+        for inner in self.children:
+            for j in inner:
+                found[j] = True
+        return found
 
     @property
     def multipliers(self) -> int:

@@ -12,6 +12,7 @@ variables of a region in which some cells are impossible. States that break a ru
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -259,16 +260,56 @@ class Sampler:
         found[r.dense_at[r.cell_region] + r.cell] = self.counting[r.cell_region] * np.log(np.maximum(mass, FEWEST))
         return found
 
+    @cached_property
+    def _order(self) -> list[int]:
+        """Variables, those of largest degree first, and then what is next to what came before."""
+        at, scope, _ = self._lists
+        near: list[list[int]] = [[] for _ in self.sizes]
+        for r in range(len(at) - 1):
+            for v in scope[at[r] : at[r + 1]]:
+                near[v] += scope[at[r] : at[r + 1]]
+        found: dict[int, None] = {}
+        for v in sorted(range(len(near)), key=lambda v: -len(near[v])):
+            waiting = deque([v])
+            while waiting:
+                u = waiting.popleft()
+                if u not in found:
+                    found[u] = None
+                    waiting += [w for w in near[u] if w not in found]
+        return list(found)
+
     def start(self, mass: Floats, count: int, generator: np.random.Generator) -> States:
-        """States with each variable drawn by itself."""
+        """States drawn variable by variable, b(x) prod_r b_r(x | those of r before it) / b(x): on a tree this has the
+        beliefs as its marginals."""
         r = self.regions
         dense = np.zeros(int(r.dense_at[-1]))
         dense[r.dense_at[r.cell_region] + r.cell] = mass
-        found = np.empty((len(self.base), count), dtype=self.dtype)
-        for v, region in enumerate(self._single):
-            p = np.cumsum(dense[r.dense_at[region] : r.dense_at[region + 1]])
-            found[v] = np.minimum(np.searchsorted(p, generator.random(count) * p[-1], side="right"), len(p) - 1)
-        return found
+        at, scope, _ = self._lists
+        holding: list[list[int]] = [[] for _ in self.sizes]
+        for i in range(len(at) - 1):
+            if at[i + 1] - at[i] > 1 and not r.parents[i]:
+                for v in scope[at[i] : at[i + 1]]:
+                    holding[v].append(i)
+        states = np.zeros((len(self.base), count), dtype=self.dtype)
+        done = [False] * len(self.base)
+        for v in self._order:
+            own = dense[r.dense_at[self._single[v]] :][: self.sizes[v]]
+            chance = np.tile(own, (count, 1))
+            for i in holding[v]:
+                variables = scope[at[i] : at[i + 1]]
+                before = [u for u in variables if done[u]]
+                if before:
+                    table = dense[r.dense_at[i] : r.dense_at[i + 1]].reshape([self.sizes[u] for u in variables])
+                    table = table.sum(axis=tuple(k for k, u in enumerate(variables) if u != v and not done[u]))
+                    table = np.moveaxis(table, [u for u in variables if done[u] or u == v].index(v), -1)
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        table = np.nan_to_num(table / table.sum(-1, keepdims=True) / own)
+                    chance *= table[tuple(states[u] for u in before)]
+            total = np.cumsum(chance, axis=1)
+            drawn = (generator.random(count) * total[:, -1])[:, None]
+            states[v] = np.minimum((drawn >= total).sum(1), self.sizes[v] - 1)
+            done[v] = True
+        return states
 
     def draw(self, states: States, logs: Floats, sweeps: int, seed: int) -> None:
         """So many sweeps over all blocks, in place."""
