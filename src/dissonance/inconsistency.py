@@ -122,9 +122,14 @@ class Inconsistency:
         return max((s.within for s in self.solutions), default=0.0)
 
     @property
+    def is_bracket(self) -> bool:
+        """Whether no more is known than `lower` and `upper`, because no junction tree fits: see docs/bounds.md."""
+        return any(s.bracket for s in self.solutions) and not self.converged
+
+    @property
     def caution(self) -> str:
         """What has to be said of hard arcs, or of a mere bracket, in words; empty if there is nothing."""
-        if any(s.bracket for s in self.solutions) and not self.converged:
+        if self.is_bracket:
             gap = (self.upper - self.lower) / max(1.0, abs(self.upper)) if self.upper < math.inf else math.inf
             far = f"{100 * gap:.2g} % apart" if gap < math.inf else "no mu was found for an upper bound"
             return f"a bracket, not a value: the junction tree does not fit ({far}; more time narrows it)"
@@ -200,8 +205,9 @@ class Inconsistency:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
 
         `saved` asks for `saved_if_dropped`, a solve for each arc that may save something; `progress(done, total)` is
-        called now and then.
+        called now and then. Of a bracket it is not known, and None.
         """
+        saved = saved and not self.is_bracket
         lower_by = self._saved(progress) if saved else {}
         rows: list[BlameRow] = []
         for name, kl in self._divergences().items():
@@ -282,6 +288,8 @@ class Inconsistency:
             return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats{less}, {self.solver})"
         flag = less + ("" if self.converged else ", NOT converged")
         flag += f", {self.caution}" if self.caution else ""
+        if self.is_bracket:
+            return f"Inconsistency(between {self.lower:.6g} and {self.upper:.6g} nats, {self.solver}{flag})"
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +13,13 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import json_number, log, progress, write_json
+from dissonance.errors import DissonanceError
 from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency
     from dissonance.scores import CellRow
+    from dissonance.solvers import Solver
     from dissonance.variables import Variable
 
 Marginals = dict[str, dict[str, Any]]
@@ -62,6 +64,10 @@ def score(
     without: Without = None,
     unit: Annotated[Unit, typer.Option(help="What information is measured in.")] = Unit.nats,
     solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="How long bounds are narrowed where no junction tree fits.", metavar="S", min=0),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     saved: Annotated[
         bool | None,
@@ -85,19 +91,31 @@ def score(
     pdg, attention = sources.pdg, sources.focus.attention
     with torch.no_grad(), progress("who is to blame") as shown:
         began = time.perf_counter()
-        result = inconsistency(pdg, attention, solver=solver)
-        seconds = time.perf_counter() - began
+        result = inconsistency(pdg, attention, solver=_timed(solver, seconds))
+        took = time.perf_counter() - began
         rows = result.by_arc(saved=len(pdg) <= MAX_ARCS_DROPPED if saved is None else saved, progress=shown)
         best = marginals(result)
         cells = result.by_cell(top) if best is not None and top else []
         said = verdict(result, rows)
     _warn(result, unit)
     if as_json:
-        write_json(_record(result, rows, best, unit, seconds) | {"verdict": said, "cells": _cells(cells, unit)})
+        write_json(_record(result, rows, best, unit, took) | {"verdict": said, "cells": _cells(cells, unit)})
     else:
         from dissonance.cli import scored
 
-        scored.show(Scored(result, rows, cells, best, said), unit, seconds)
+        scored.show(Scored(result, rows, cells, best, said), unit, took)
+
+
+def _timed(name: str, seconds: float | None) -> Solver:
+    """The solver of that name, with that much time if it is one that takes as long as it is given."""
+    from dissonance.solvers import solver_named
+
+    found = solver_named(name)
+    if seconds is None:
+        return found
+    if not hasattr(found, "seconds"):
+        raise DissonanceError(f"--seconds is for the solvers auto and bounds; {name} ends by itself.")
+    return replace(found, seconds=seconds)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def marginals(result: Inconsistency) -> Marginals | None:
@@ -165,7 +183,7 @@ def _cells(cells: list[CellRow], unit: Unit) -> list[dict[str, object]]:
 
 
 def _warn(result: Inconsistency, unit: Unit) -> None:
-    if not result.converged:
+    if not result.converged and not result.is_bracket:
         bounds = f"between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g} {unit}"
         log.warning("the solver stopped early: the inconsistency is %s.", bounds)
     if result.caution:

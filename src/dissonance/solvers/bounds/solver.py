@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -163,7 +164,7 @@ class Run:
             raise SizeError(f"the tables have {cells:.3g} cells: too many for the budget, whatever the solver.")
         return regions_of(self.terms, added)
 
-    def __iter__(self):  # noqa: ANN204
+    def __iter__(self) -> Iterator[tuple[float, float]]:
         """Brackets, until they are close, nothing helps any more, or the time is over."""
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
@@ -171,11 +172,10 @@ class Run:
             dual = Dual(self.regions)
             x = dual.start if x is None else x
             while True:
+                before = self.lower
                 x = self._raise(dual, x, eps)
                 if eps <= 0.011 * self.scale:
-                    if self.attainable:
-                        self._draw(dual, x, eps)
-                    yield self.lower, self.upper
+                    yield from self._lowered(dual, x, eps, self.lower - before)
                 if self.close or (self.late and self.best.size) or eps <= LAST * self.scale:
                     break
                 if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
@@ -205,6 +205,17 @@ class Run:
         if value > self.lower:
             self.lower, self.best, self.dual = value, x, dual
         return x
+
+    def _lowered(self, dual: Dual, x: Floats, eps: float, raised: float) -> Iterator[tuple[float, float]]:
+        """Draw states, again and again as long as that gains more than raising the lower bound did."""
+        while True:
+            before = self.upper
+            if self.attainable:
+                self._draw(dual, x, eps)
+            yield self.lower, self.upper
+            gained, gap = before - self.upper, self.upper - self.lower
+            if self.close or self.late or not gap < math.inf or gained < max(raised, 0.03 * gap):
+                return
 
     def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
         """States as the dual point has them, and those of a model that is fitted; the upper bounds that they prove."""

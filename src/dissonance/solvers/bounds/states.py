@@ -115,9 +115,7 @@ def sweep(
 
 
 @compiled
-def count_cells(
-    states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, found: Ints
-) -> None:
+def count_cells(states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, found: Ints) -> None:
     """How often every cell of every table occurs, added to `found`."""
     for r in range(len(scope_at) - 1):
         for n in range(states.shape[1]):
@@ -129,7 +127,13 @@ def count_cells(
 
 @compiled
 def possible_states(
-    states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, alive: npt.NDArray[np.bool_], fine: npt.NDArray[np.bool_]
+    states: States,
+    scope_at: Ints,
+    scope: Ints,
+    stride: Ints,
+    table_at: Ints,
+    alive: npt.NDArray[np.bool_],
+    fine: npt.NDArray[np.bool_],
 ) -> None:
     """Which states break no rule."""
     for n in range(states.shape[1]):

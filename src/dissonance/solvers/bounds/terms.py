@@ -151,9 +151,7 @@ def terms_of(component: Component) -> Terms:
     return Terms(sizes, found, making.made)
 
 
-def _term(
-    making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]
-) -> Term:
+def _term(making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]) -> Term:
     scope = making.scope(variables)
     entry = making.at(variables, scope)
     width = math.prod(making.sizes[v] for v in variables[sources:])
