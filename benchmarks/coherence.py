@@ -116,10 +116,11 @@ def past_tree(beliefs: list[Belief], seconds: float) -> None:
     solved = time.perf_counter()
     lower, upper = float(found.lower[0]), float(found.upper[0])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    size = f"{len(template)} forecasts about {len(template.graph.named)} events"
     print(
-        f"{len(template)} forecasts about {len(template.graph.named)} events, treewidth {template.stack.tree.treewidth} "
-        f"or so: between {lower:.2f} and {upper:.2f} nats, {(upper - lower) / upper:.2%} apart; {made - began:.0f} s to "
-        f"build, {solved - made:.0f} s to solve (of the clock; {time.process_time():.0f} s of CPU time in all), {memory:.2f} GiB"
+        f"{size}, treewidth {template.stack.tree.treewidth} or so: between {lower:.2f} and {upper:.2f} nats, "
+        f"{(upper - lower) / upper:.2%} apart; {made - began:.0f} s to build, {solved - made:.0f} s to solve by the "
+        f"clock, {time.process_time():.0f} s of CPU time in all, {memory:.2f} GiB"
     )
 
 

@@ -13,8 +13,8 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import json_number, log, progress, write_json
-from dissonance.errors import DissonanceError
 from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, read
+from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
     from dissonance.inconsistency import BlameRow, Inconsistency

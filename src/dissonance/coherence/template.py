@@ -60,8 +60,8 @@ class Gains:
 class Template:
     """Beliefs whose probabilities are given later, in arrays; those that they have are the default.
 
-    Facts hold in all the books. Whether a belief is a range is decided here. `past_tree`: whether the junction tree does
-    not fit, so that there are brackets only.
+    Facts hold in all the books. Whether a belief is a range is decided here. `past_tree`: whether the junction
+    tree does not fit, so that there are brackets only.
 
     >>> coins = Template(["P(A) = 0.5", "P(B) = 0.5", "P(A and B) = 0.25"])
     >>> found = coins.solve([[0.5, 0.5, 0.25], [0.5, 0.5, 0.6]])

@@ -75,7 +75,7 @@ class Regions:
 
     `cell`: the number of every cell among all cells of its region, `cell_at` where regions begin, also among all cells
     (`dense_at`). `entry_at`, `row_at`, `region_at`: where the cells of an entry, the entries of a row, the rows of a
-    region begin. `log_p` of entries and `beta` of rows are those of the main term; 0 and 1 where there is none (`term` -1).
+    region begin. `log_p` of entries and `beta` of rows are those of the main term; 0 and 1 where there is none.
     `term` and `entry`: which main term an entry is of, and which of its entries it is.
     """
 

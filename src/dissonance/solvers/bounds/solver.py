@@ -16,9 +16,9 @@ from dissonance.problem import BUDGET, EPS, Component
 from dissonance.solvers.base import BYTES_PER_CELL, DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.solvers.bounds.dual import Dual
 from dissonance.solvers.bounds.larger import helpful
+from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
-from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
 from dissonance.solvers.peeled import cells_left
@@ -26,7 +26,7 @@ from dissonance.solvers.peeled import cells_left
 _log = logging.getLogger(__name__)
 
 FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
-"""Temperatures at which minima are smoothed, times a typical beta: the first, the last, and what each is multiplied by."""
+"""Temperatures at which minima are smoothed, times a typical beta: the first, the last, and the ratio of two."""
 
 STEPS = 200
 """Steps of L-BFGS at a temperature."""
@@ -166,6 +166,10 @@ class Run:
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         """Brackets, until they are close, nothing helps any more, or the time is over."""
+        if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
+            self.lower, self.upper, self.states = 0.0, 0.0, (self.terms, np.zeros((0, 1), dtype=np.uint8))
+            yield self.lower, self.upper
+            return
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
         while not self.regions.empty:
@@ -220,6 +224,9 @@ class Run:
     def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
         """States as the dual point has them, and those of a model that is fitted; the upper bounds that they prove."""
         sampler = Sampler(self.terms, self.regions)
+        if not sampler.base:
+            self._prove(sampler, np.zeros((0, 1), dtype=np.uint8))
+            return
         mass = dual.smoothed(x, eps)[2]
         gap = min(self.upper, 2 * self.lower + 1.0) - self.lower
         price = max(0.1 * gap, 0.2 * self.solver.tol * max(1.0, self.lower))

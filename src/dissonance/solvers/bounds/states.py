@@ -66,7 +66,7 @@ def sweep(
     seed: int,
 ) -> None:
     """Draw every block once in every state, given the others: what its choices cost in the regions that it touches, of
-    which the cells lie `shifts` apart. Where the variables around it have few states, each of these is looked at once."""
+    which the cells lie `shifts` apart. Where the variables around it have few states, each is looked at once."""
     most = np.max(choice_count)
     shares, known = np.empty((KNOWN, most)), np.zeros(KNOWN, dtype=np.bool_)
     for b in range(len(block_at) - 1):
@@ -331,7 +331,7 @@ class Sampler:
 
     @cached_property
     def _entries(self) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-        """By cell of the scope of each soft term: the cell of its region, and the entry; by entry: its row, beta, log p."""
+        """By cell of each soft term: the cell of its region, and the entry; by entry: its row, beta, log p."""
         number = {s: i for i, s in enumerate(self.regions.scopes)}
         cells, entries, rows, betas, logs = [], [], [], [], []
         used = count = 0
