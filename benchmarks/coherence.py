@@ -2,16 +2,20 @@
 
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --book BasicForecaster_gpt4o_2024-08-06
+python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --tangled 10 --seconds 300
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import resource
 import time
 
 import numpy as np
 
+from dissonance.coherence.beliefs import Belief
+from dissonance.coherence.events import names, renamed, text_of
 from dissonance.coherence.outcomes import realised, scored, settled
 from dissonance.coherence.tuples import Sets, book, load_sets
 from dissonance.forecasts import Gains, Template
@@ -80,14 +84,60 @@ def whole_book(sets: list[Sets], model: str) -> None:
     )
 
 
+def tangled(sets: list[Sets], copies: int, seed: int = 0) -> list[Belief]:
+    """The books of so many forecasters (the first ones again when there are no more), each about events of its own,
+    and as many forecasts of conjunctions of events of two of them as there are events: p(A) p(B) with an error of 0.05
+    in the mean, so that they contradict the rest here and there. No junction tree of that fits."""
+    models, chance = sorted({m for s in sets for m in s.model}), np.random.default_rng(seed)
+    found: list[Belief] = []
+    single: list[dict[str, float]] = []
+    for i in range(copies):
+        mine = book(sets, models[i % len(models)])
+        every = dict.fromkeys(n for b in mine for e in (b.target, b.source) if e is not None for n in names(e))
+        own = {name: f"{name}_{i}" for name in every}
+        for b in mine:
+            given = "" if b.source is None else text_of(renamed(b.source, own))
+            found.append(Belief(text_of(renamed(b.target, own)), b.p, given, b.beta, b.name and f"{b.name} of {i}"))
+        single.append({own[b.event]: b.low for b in mine if not (b.is_fact or b.given) and b.event in own})
+    for k in range(sum(map(len, single))):
+        i, j = chance.choice(copies, 2, replace=False)
+        (a, p), (b, q) = (list(single[x].items())[int(chance.integers(len(single[x])))] for x in (i, j))
+        joint = float(np.clip(p * q + chance.normal(0, 0.05), 0.001, 0.999))
+        found.append(Belief(f"{a} and {b}", joint, name=f"link {k}"))
+    return found
+
+
+def past_tree(beliefs: list[Belief], seconds: float) -> None:
+    """A book that no junction tree fits."""
+    began = time.perf_counter()
+    template = Template(beliefs)
+    made = time.perf_counter()
+    found = template.solve([[b.low for b in template.beliefs]], seconds=seconds)
+    solved = time.perf_counter()
+    lower, upper = float(found.lower[0]), float(found.upper[0])
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    size = f"{len(template)} forecasts about {len(template.graph.named)} events"
+    print(
+        f"{size}, treewidth {template.stack.tree.treewidth} or so: between {lower:.2f} and {upper:.2f} nats, "
+        f"{(upper - lower) / upper:.2%} apart; {made - began:.0f} s to build, {solved - made:.0f} s to solve by the "
+        f"clock, {time.process_time():.0f} s of CPU time in all, {memory:.2f} GiB"
+    )
+
+
 def main() -> None:
     """Print the table, scores, times; or the book of one forecaster."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--book", metavar="MODEL", help="all sets of this forecaster as one book")
     parser.add_argument("--brier", action="store_true", help="the quadratic score as well (half a minute)")
+    parser.add_argument("--tangled", metavar="COPIES", type=int, help="that many books, joined at random")
+    parser.add_argument("--seconds", type=float, default=300.0, help="how long that is narrowed")
     args = parser.parse_args()
     sets = load_sets(args.file)
+    if args.tangled:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        past_tree(tangled(sets, args.tangled), args.seconds)
+        return
     if args.book:
         whole_book(sets, args.book)
         return

@@ -121,8 +121,17 @@ class Inconsistency:
         return max((s.within for s in self.solutions), default=0.0)
 
     @property
+    def is_bracket(self) -> bool:
+        """Whether no more is known than `lower` and `upper`, because no junction tree fits: see docs/bounds.md."""
+        return any(s.bracket for s in self.solutions) and not self.converged
+
+    @property
     def caution(self) -> str:
-        """What has to be said of hard arcs, in words; empty if they hold, or if it is proved that they cannot."""
+        """What has to be said of hard arcs, or of a mere bracket, in words; empty if there is nothing."""
+        if self.is_bracket:
+            gap = (self.upper - self.lower) / max(1.0, abs(self.upper)) if self.upper < math.inf else math.inf
+            far = f"{100 * gap:.2g} % apart" if gap < math.inf else "no mu was found for an upper bound"
+            return f"a bracket, not a value: the junction tree does not fit ({far}; more time narrows it)"
         if not self.within:
             return ""
         if self.upper < math.inf:
@@ -149,7 +158,7 @@ class Inconsistency:
 
     def _parts(self) -> tuple[list[Distribution], float]:
         """mu* over the finite variables and over the Euclidean ones, if there are any."""
-        drawn = [s.mu for s in self.solutions if isinstance(s, SampledSolution)]
+        drawn = [s.mu for s in self.solutions if _drawn(s)]
         known = {v.name for x in drawn for v in x.variables}
         euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean) and v.name not in known]
         tables, error = self._finite()
@@ -195,8 +204,9 @@ class Inconsistency:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
 
         `saved` asks for `saved_if_dropped`, a solve for each arc that may save something; `progress(done, total)` is
-        called now and then.
+        called now and then. Of a bracket it is not known, and None.
         """
+        saved = saved and not self.is_bracket
         lower_by = self._saved(progress) if saved else {}
         rows: list[BlameRow] = []
         for name, kl in self._divergences().items():
@@ -281,6 +291,8 @@ class Inconsistency:
             return f"Inconsistency({self.upper:.6g} +- {self.standard_error:.2g} nats{less}, {self.solver})"
         flag = less + ("" if self.converged else ", NOT converged")
         flag += f", {self.caution}" if self.caution else ""
+        if self.is_bracket:
+            return f"Inconsistency(between {self.lower:.6g} and {self.upper:.6g} nats, {self.solver}{flag})"
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 
@@ -408,8 +420,8 @@ def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
 
 
 def _drawn(s: Solution) -> bool:
-    """Whether its mu is samples."""
-    return s.component.is_drawn or isinstance(s, SampledSolution)
+    """Whether its mu is samples, or joint states."""
+    return s.component.is_drawn or isinstance(s, SampledSolution) or s.bracket
 
 
 def _chosen(s: Solution) -> tuple[CliqueTree, float]:

@@ -43,7 +43,7 @@ def _one(result: Coherence, seconds: float) -> None:
     if result.lower == math.inf:
         out.print(Text("Certain gain: inf. What one belief takes for certain is impossible by others.", style="bold"))
         return
-    out.print(Text(f"Certain gain: {_number(result.upper)} {unit}", style="bold"))
+    out.print(Text(f"Certain gain: {_gain(result)} {unit}", style="bold"))
     out.print(
         Text(f"certified between {result.lower:.9g} and {result.upper:.9g}; {result.score} score, {seconds:.3g} s")
     )
@@ -93,7 +93,7 @@ def _many(books: Sequence[Book], results: Sequence[Coherence], seconds: float) -
     for book, r in ranked[:MAX_SETS]:
         worst = max(r.rows, key=lambda row: row.contribution, default=None)
         said = (Text(worst.belief.label), _p(worst), f"{worst.coherent:.4f}") if worst else ("-", "-", "-")
-        table.add_row(Text(book.name or "-"), _number(r.upper), str(len(r.rows)), *said)
+        table.add_row(Text(book.name or "-"), _gain(r), str(len(r.rows)), *said)
     _left(table, len(ranked) - MAX_SETS, "set")
     out.print(Text(""), table)
 
@@ -119,6 +119,13 @@ def _left(table: Table, left_out: int, word: str) -> None:
     if left_out > 0:
         table.caption = f"{left_out} more {word}{'s' * (left_out > 1)} not shown; --json has them all"
         table.caption_justify = "left"
+
+
+def _gain(result: Coherence) -> str:
+    """The gain, or the bracket that is known of it."""
+    if result.converged or result.lower == math.inf:
+        return _number(result.upper)
+    return f"between {_number(result.lower)} and {_number(result.upper)}"
 
 
 def _number(x: float) -> str:

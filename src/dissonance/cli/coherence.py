@@ -32,6 +32,10 @@ def coherence(
     ],
     group: Annotated[str, typer.Option(help="The column of what belongs together.", metavar="COLUMN")] = "set",
     score: Annotated[Score, typer.Option(help="How forecasts are paid.")] = Score.log,
+    seconds: Annotated[
+        float,
+        typer.Option(help="How long the bounds of a book are narrowed that no junction tree fits.", metavar="S", min=0),
+    ] = 60.0,
     out: Annotated[
         str | None, typer.Option(help="Write the reconciled forecasts there (.csv or .json).", metavar="FILE")
     ] = None,
@@ -44,22 +48,22 @@ def coherence(
     began = time.perf_counter()
     books = files.load_books(forecasts, group)
     with progress("sets of forecasts") as shown:
-        results = files.scored_books(books, score.value, shown)
-    seconds = time.perf_counter() - began
+        results = files.scored_books(books, score.value, shown, seconds)
+    took = time.perf_counter() - began
     early = sum(not r.converged for r in results)
     if early:
-        log.warning("the solver stopped early in %d of %d sets: their bounds do not meet.", early, len(results))
+        log.warning("the bounds of %d of %d sets do not meet: more --seconds may narrow them.", early, len(results))
     if out is not None:
         files.save_reconciled(out, books, results)
     if as_json:
         sets = [_record(book, result) for book, result in zip(books, results, strict=True)]
         write_json(
-            {"sets": sets, "score": score.value, "unit": "nats" if score is Score.log else "points", "seconds": seconds}
+            {"sets": sets, "score": score.value, "unit": "nats" if score is Score.log else "points", "seconds": took}
         )
     else:
         from dissonance.cli import bets
 
-        bets.show(books, results, seconds)
+        bets.show(books, results, took)
 
 
 def _probability(belief: Belief) -> dict[str, float | None]:

@@ -13,10 +13,12 @@ import typer
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import log, progress, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
+from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
     from dissonance.chance import Chance
     from dissonance.inconsistency import Inconsistency
+    from dissonance.solvers import Solver
 
 TOP = 8
 """How many cells are shown unasked."""
@@ -43,6 +45,10 @@ def score(
     without: Without = None,
     unit: Annotated[Unit, typer.Option(help="What information is measured in.")] = Unit.nats,
     solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="How long bounds are narrowed where no junction tree fits.", metavar="S", min=0),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     saved: Annotated[
         bool | None,
@@ -69,8 +75,9 @@ def score(
     from dissonance.scored import scored
 
     sources = read(models, gamma, pseudocount, trust, attend, without)
+    chosen = _timed(solver, seconds)
     with progress("who is to blame") as shown:
-        found = scored(sources.pdg, sources.focus.attention, solver=solver, saved=saved, top=top, progress=shown)
+        found = scored(sources.pdg, sources.focus.attention, solver=chosen, saved=saved, top=top, progress=shown)
     if chance is not None:
         found = replace(found, chance=_tested(found.result, chance))
     _warn(found.result, unit)
@@ -82,6 +89,18 @@ def score(
         show(found, unit)
 
 
+def _timed(name: str, seconds: float | None) -> Solver:
+    """The solver of that name, with that much time if it is one that takes as long as it is given."""
+    from dissonance.solvers import solver_named
+
+    found = solver_named(name)
+    if seconds is None:
+        return found
+    if not hasattr(found, "seconds"):
+        raise DissonanceError(f"--seconds is for the solvers auto and bounds; {name} ends by itself.")
+    return replace(found, seconds=seconds)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def _tested(result: Inconsistency, replicates: int) -> Chance:
     from dissonance.chance import chance
 
@@ -90,7 +109,7 @@ def _tested(result: Inconsistency, replicates: int) -> Chance:
 
 
 def _warn(result: Inconsistency, unit: Unit) -> None:
-    if not result.converged:
+    if not result.converged and not result.is_bracket:
         bounds = f"between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g} {unit}"
         log.warning("the solver stopped early: the inconsistency is %s.", bounds)
     if result.caution:

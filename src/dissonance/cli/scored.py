@@ -82,12 +82,19 @@ def _where(cells: list[CellRow], unit: Unit) -> Table:
 
 
 def _headline(result: Inconsistency, unit: Unit) -> Text:
-    line = Text(f"Inconsistency: {_shown(float(result.value), unit)}", style="bold")
-    if math.isfinite(result.upper):
+    line = Text(f"Inconsistency: {_value(result, unit)}", style="bold")
+    if math.isfinite(result.upper) or result.is_bracket:
         return line.append(f" {unit}").append("" if result.converged else "   (NOT converged)", style="red")
     nothing = "a disbelieved arc rules something out, or nothing bounds a Euclidean variable"
     why = "" if result.upper > 0 else f"{nothing}: "
     return line.append(f" ({why}there is no best compromise)", style="not bold")
+
+
+def _value(result: Inconsistency, unit: Unit) -> str:
+    """The value, or the bracket that is known of it."""
+    if result.is_bracket:
+        return f"between {_shown(result.lower, unit)} and {_shown(result.upper, unit)}"
+    return _shown(float(result.value), unit)
 
 
 def _bounds(result: Inconsistency, unit: Unit) -> str:

@@ -17,6 +17,7 @@ from dissonance.coherence.graph import worlds
 from dissonance.coherence.outcomes import Scores, realised, scored, settled
 from dissonance.coherence.template import Gains, Template
 from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.solvers import Bounds
 from dissonance.variables import Variable, cells
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class Coherence:
 
     def __repr__(self) -> str:
         flag = "" if self.converged else ", NOT converged"
+        if self.template.past_tree:
+            return f"Coherence(between {self.lower:.6g} and {self.upper:.6g} {self.unit}{flag})"
         return f"Coherence({self.upper:.6g} {self.unit} in [{self.lower:.9g}, {self.upper:.9g}]{flag})"
 
 
@@ -154,10 +157,12 @@ def coherence(
     variables: Iterable[Variable] = (),
     *,
     score: str = "log",
+    seconds: float = Bounds.seconds,
 ) -> Coherence:
     """Whether beliefs fit together: the gain that is certain from betting against them, by which bets, and whose fault.
 
     Beliefs are `Belief` objects or lines of the text form, or a text of such lines, or a data frame with their columns.
+    `seconds`: how long the bounds of a book are narrowed that is too tangled for an exact answer.
 
     >>> result = coherence(["P(Rain) = 0.5", "P(Wind) = 0.5", "P(Rain and Wind) = 0.6"])
     >>> print(f"{result.lower:.4f} to {result.upper:.4f}, at least {result.least:.4f} in each world")
@@ -165,7 +170,7 @@ def coherence(
     >>> [f"{row.belief.event}: {row.coherent:.3f}, stake {row.stake:+.3f}" for row in result.rows]
     ['Rain: 0.534, stake +0.070', 'Wind: 0.534, stake +0.070', 'Rain and Wind: 0.534, stake -0.117']
     """
-    return coherences([beliefs], variables, score=score)[0]
+    return coherences([beliefs], variables, score=score, seconds=seconds)[0]
 
 
 def coherences(
@@ -173,6 +178,7 @@ def coherences(
     variables: Iterable[Variable] = (),
     *,
     score: str = "log",
+    seconds: float = Bounds.seconds,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Coherence]:
     """The same for many books, apart from each other: those that differ in numbers and names only are solved together.
@@ -192,7 +198,7 @@ def coherences(
         said = [[b for b in every[k] if not b.is_fact] for k in some]
         p, high, beta = (np.array([[getattr(b, x) for b in row] for row in said]) for x in ("low", "high", "beta"))
         shape = len(some), len(template)
-        batch = template.solve(p.reshape(shape), high.reshape(shape), beta.reshape(shape), score=score)
+        batch = template.solve(p.reshape(shape), high.reshape(shape), beta.reshape(shape), score=score, seconds=seconds)
         found |= {k: _report(every[k], template, batch, i, score) for i, k in enumerate(some)}
         if progress is not None:
             progress(len(found), len(every))

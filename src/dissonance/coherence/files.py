@@ -18,6 +18,7 @@ from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.io import files
 from dissonance.io.lines import line_of
 from dissonance.io.strict import decode, text
+from dissonance.solvers import Bounds
 
 ALSO = {
     **{
@@ -87,15 +88,18 @@ def load_books(sources: Iterable[files.Source], group: str = "set") -> list[Book
 
 
 def scored_books(
-    books: Sequence[Book], score: str = "log", progress: Callable[[int, int], None] | None = None
+    books: Sequence[Book],
+    score: str = "log",
+    progress: Callable[[int, int], None] | None = None,
+    seconds: float = Bounds.seconds,
 ) -> list[Coherence]:
     """What becomes of each book; an error says where the belief stands that it is about."""
     try:
-        return coherences([b.beliefs for b in books], score=score, progress=progress)
+        return coherences([b.beliefs for b in books], score=score, seconds=seconds, progress=progress)
     except DissonanceError:
         for book in books:
             try:
-                coherences([book.beliefs], score=score)
+                coherences([book.beliefs], score=score, seconds=0.0)
             except BeliefError as error:
                 raise book.placed(error) from None
         raise

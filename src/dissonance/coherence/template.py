@@ -16,10 +16,11 @@ import numpy.typing as npt
 from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
 from dissonance.coherence.brier import Projection
 from dissonance.coherence.graph import Graph, HeldBelief
+from dissonance.coherence.past_tree import bracket
 from dissonance.errors import DissonanceError
 from dissonance.numerics import ROUNDING
 from dissonance.problem import check_bytes
-from dissonance.solvers import Newton
+from dissonance.solvers import Bounds, Newton
 from dissonance.solvers.convex.conic import by_clarabel
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Program, Structure
@@ -59,7 +60,8 @@ class Gains:
 class Template:
     """Beliefs whose probabilities are given later, in arrays; those that they have are the default.
 
-    Facts hold in all the books. Whether a belief is a range is decided here.
+    Facts hold in all the books. Whether a belief is a range is decided here. `past_tree`: whether the junction
+    tree does not fit, so that there are brackets only.
 
     >>> coins = Template(["P(A) = 0.5", "P(B) = 0.5", "P(A and B) = 0.25"])
     >>> found = coins.solve([[0.5, 0.5, 0.25], [0.5, 0.5, 0.6]])
@@ -75,9 +77,9 @@ class Template:
         self.graph = Graph(every, variables)
         self.solver = Newton(tol=tol)
         self.stack = Stack(self.graph.variables, [h.arc for h in self.graph.held], self.graph.facts)
-        tree = self.stack.tree
-        check_bytes(tree, BYTES_PER_CELL * tree.cells, self.solver.budget)
-        self._check(every)
+        self.past_tree = BYTES_PER_CELL * self.stack.tree.cells > self.solver.budget
+        if not self.past_tree:
+            self._check(every)
 
     def __len__(self) -> int:
         return len(self.beliefs)
@@ -148,9 +150,12 @@ class Template:
         beta: npt.ArrayLike | None = None,
         *,
         score: str = "log",
+        seconds: float = Bounds.seconds,
     ) -> Gains:
         """The certain gain of P books with probabilities `p` (P, B): the lower ends, where `high` (P, B) is an upper
-        end (NaN of what is no range); `beta` (P, B) or (B,), by default that of the beliefs."""
+        end (NaN of what is no range); `beta` (P, B) or (B,), by default that of the beliefs.
+
+        `seconds`: how long the bracket of a book is narrowed whose junction tree does not fit."""
         a = self.arcs(p, high, beta)
         found = Gains(
             *(np.full(len(a.log_p), x) for x in (-math.inf, math.inf)),
@@ -158,6 +163,8 @@ class Template:
         )
         if not len(self):
             return replace(found, lower=np.zeros(len(a.log_p)), upper=np.zeros(len(a.log_p)))
+        if self.past_tree:
+            return self._bracket(a, score, seconds)
         for group, some in self.stack.groups(a).items():
             part = (self._solve if score == "log" else self._project)(group, a.take(some))
             for mine, theirs in zip(vars(found).values(), vars(part).values(), strict=True):
@@ -190,6 +197,17 @@ class Template:
         lower, upper = answers.lower.numpy(), answers.upper.numpy()
         gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)  # nothing is certain: no bet
         return Gains(lower, upper, coherent, contribution, gain)
+
+    def _bracket(self, a: Arcs, score: str, seconds: float) -> Gains:
+        """Books that no tree fits, one after another."""
+        tree = self.stack.tree
+        if score != "log":
+            check_bytes(tree, BYTES_PER_CELL * tree.cells, self.solver.budget, "the book", "Take the log score.")
+        solver = Bounds(seconds=seconds)
+        found = [bracket(self.graph, a, k, solver) for k in range(len(a.beta))]
+        lower, upper, joint, gain = (np.array(x) for x in zip(*found, strict=True))
+        gain = np.where((lower > 0)[:, None, None], self._of_beliefs(gain), 0.0)
+        return Gains(lower, upper, *self._reconciled(a, joint), gain)
 
     def _narrow(self, group: Group, s: Structure, a: Arcs) -> Gains:
         """Large books, one after another, on few of their cells."""
@@ -252,5 +270,9 @@ class Template:
         with np.errstate(invalid="ignore"):
             gain = np.where(soft, np.where(beta > 0, beta * (log_q - a.log_p), 0.0), log_q)
         gain = np.where(a.log_p == -math.inf, math.inf, gain)  # what is thought impossible can be bet on for nothing
+        return self._of_beliefs(gain)
+
+    def _of_beliefs(self, gain: Floats) -> Floats:
+        """What is won at the entries of the tables, (P, entries), as what the bet on each belief wins, (P, B, 2)."""
         no, yes, _ = self._places
         return np.stack([gain[:, no].min(-1), gain[:, yes].min(-1)], -1)

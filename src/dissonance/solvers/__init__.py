@@ -12,6 +12,7 @@ from dissonance.errors import DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, chosen, solve_together
+from dissonance.solvers.bounds.solver import Bounds, PastTree
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
@@ -25,7 +26,8 @@ from dissonance.solvers.sampled import Sampled
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The first solver of a list that fits: direct where mu is known, exact where convex, local otherwise."""
+    """The first solver of a list that fits: direct where mu is known, exact where convex, bounds where no tree fits
+    (for `seconds`), local otherwise."""
 
     name = "auto"
 
@@ -34,6 +36,7 @@ class Auto(Solver):
     device: str | None = None
     samples: int | None = None
     seed: int = 0
+    seconds: float = Bounds.seconds
 
     takes = frozenset({"drawn", "varying", "euclidean"})
 
@@ -49,6 +52,7 @@ class Auto(Solver):
             SumProductSolver(self.budget),
             Given(self.budget),
             Pooled(),
+            PastTree(self.seconds, budget=self.budget, seed=self.seed),
             Peeled(self, self.budget),
             Newton(self.tol, self.budget, self.device),
             ConcaveConvex(budget=self.budget),
@@ -90,6 +94,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "gaussian-pool": GaussianPool,
     "paper": Paper,
     "sampled": Sampled,
+    "bounds": Bounds,
     "at-points": AtPoints,
 }
 
@@ -106,6 +111,7 @@ __all__ = [
     "SOLVERS",
     "AtPoints",
     "Auto",
+    "Bounds",
     "CliqueTreeSolver",
     "ConcaveConvex",
     "GaussianPool",

@@ -29,6 +29,10 @@ DEFAULT_TOL = 1e-7
 """The gap between the bounds that is aimed at, relative to max(1, |inconsistency|)."""
 
 
+BYTES_PER_CELL = 200
+"""What numbering a cell of a cluster's table takes, roughly, whether or not it can carry mass."""
+
+
 TOGETHER = 256
 """At most so many components are solved in one batch on a CPU: more do not fit its caches."""
 
@@ -63,6 +67,11 @@ class Solution:
     def parts(self) -> Sequence[Solution]:
         """The solutions of the parts that matter: itself, unless loose ends were left out."""
         return (self,)
+
+    @property
+    def bracket(self) -> bool:
+        """Whether it is no more than a bracket: no tree fits, and its mu is joint states."""
+        return False
 
     @property
     def sampled(self) -> bool:

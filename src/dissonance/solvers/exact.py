@@ -17,6 +17,7 @@ from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.numerics import ROUNDING
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
+from dissonance.solvers.base import BYTES_PER_CELL as BYTES_PER_CELL
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
@@ -30,9 +31,6 @@ LARGE = 2000
 
 MOST_WORK = 2e11
 """Multiplications of a Newton step above which a problem is refused: some twenty of them would take an hour."""
-
-BYTES_PER_CELL = 200
-"""What numbering a cell of a cluster's table takes, roughly, whether or not it can carry mass."""
 
 
 @dataclass(frozen=True)

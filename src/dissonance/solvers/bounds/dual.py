@@ -108,7 +108,12 @@ class Dual:
         found = np.minimum.reduceat(values, r.region_at)
         spread = np.maximum.reduceat(sizes, r.region_at)
         given_up = 1e-11 * float(np.abs(x[r.hard]).sum()) if len(r.hard) else 0.0
-        return float(found.sum()) - 32 * EPS * float(spread.sum()) - EPS * len(found) * float(np.abs(found).max()) - given_up
+        return (
+            float(found.sum())
+            - 32 * EPS * float(spread.sum())
+            - EPS * len(found) * float(np.abs(found).max())
+            - given_up
+        )
 
     def raised(
         self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None

@@ -1,7 +1,7 @@
 """Which larger regions help most: short cycles of variables, and unions of what was added.
 
-Where what the dual believes of the regions inside a set of variables is what some joint distribution has, looking at the
-set as a whole gains nothing; the further it is from that, the more.
+Where what the dual believes of the regions inside a set of variables is what some joint distribution has, looking at
+the set as a whole gains nothing; the further it is from that, the more.
 """
 
 from __future__ import annotations

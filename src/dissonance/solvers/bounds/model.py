@@ -17,11 +17,11 @@ from dissonance.solvers.bounds.terms import Floats
 FEWEST, MOST, VALUES = 256, 4096, 5_000_000
 """The fewest and the most chains, and how many values they have together, if they can."""
 
-BURN, BETWEEN = 8, 2
-"""Sweeps before anything is counted, and between two steps."""
+BETWEEN = 2
+"""Sweeps between two steps."""
 
-RATE, SLOWER = 0.2, 40.0
-"""The first rate, over a typical beta, and the steps after which it is halved."""
+RATE, SLOWER, LEAST = 0.2, 40.0, 0.01
+"""The first rate, over a typical beta; the steps after which it is halved; the least, of the first, that is tried."""
 
 FORGET, PRIOR = 0.5, 0.1
 """What is left of earlier counts after a step, and what is added to each count."""
@@ -36,19 +36,30 @@ class Model:
         self.chains = int(np.clip(VALUES // max(1, len(sampler.base)), FEWEST, MOST))
         self.states: States = sampler.start(mass, self.chains, generator)
         self.seen = np.zeros(len(self.logs))
-        self.age = 0
-        self._sweep(BURN)
+        self.rate, self.age = RATE / sampler.scale, 0
+        self._before = self.logs, self.states.copy(), self.seen
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no rate was small enough."""
+        return self.rate < LEAST * RATE / self.sampler.scale
 
     def fit(self, steps: int, deadline: float) -> None:
         """So many steps down the incompatibility, or those that there is time for."""
+        self._before = self.logs, self.states.copy(), self.seen
         for _ in range(steps):
             if time.perf_counter() > deadline:
                 return
             self.seen = FORGET * self.seen + self.sampler.counts(self.states)
-            rate = RATE / self.sampler.scale / (1 + self.age / SLOWER)
+            rate = self.rate / (1 + self.age / SLOWER)
             self.logs = self.logs - rate * self.sampler.prices(self.seen, PRIOR)[1]
             self.age += 1
             self._sweep(BETWEEN)
+
+    def undo(self) -> None:
+        """Go back to before the last steps, and be slower."""
+        self.logs, self.states, self.seen = self._before
+        self.rate /= 4
 
     def kept(self, count: int) -> States:
         """Some more sweeps of all chains, until there are so many states: those that break no rule."""

@@ -30,7 +30,9 @@ class JointStates(Distribution):
         if v in self._place:
             return self.states[self._place[v]].astype(np.int64)
         scope, values = self.terms.made[v]
-        at = places(tuple(self.terms.sizes[b] for b in scope), [self.states[self._place[b]].astype(np.int64) for b in scope])
+        at = places(
+            tuple(self.terms.sizes[b] for b in scope), [self.states[self._place[b]].astype(np.int64) for b in scope]
+        )
         return np.broadcast_to(values[at], (len(self),))
 
     def _marginal(self, names: tuple[str, ...]) -> Tensor:

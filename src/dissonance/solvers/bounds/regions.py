@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,7 @@ class Regions:
 
     `cell`: the number of every cell among all cells of its region, `cell_at` where regions begin, also among all cells
     (`dense_at`). `entry_at`, `row_at`, `region_at`: where the cells of an entry, the entries of a row, the rows of a
-    region begin. `log_p` of entries and `beta` of rows are those of the main term; 0 and 1 where there is none (`term` -1).
+    region begin. `log_p` of entries and `beta` of rows are those of the main term; 0 and 1 where there is none.
     `term` and `entry`: which main term an entry is of, and which of its entries it is.
     """
 
@@ -97,6 +98,15 @@ class Regions:
     tie: Ints
     tie_at: dict[tuple[Scope, Scope], int]
     empty: bool
+
+    @cached_property
+    def parents(self) -> list[bool]:
+        """Which regions are inside others."""
+        found = [False] * len(self.scopes)
+        for inner in self.children:
+            for j in inner:
+                found[j] = True
+        return found
 
     @property
     def multipliers(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
-from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solvers.base import BYTES_PER_CELL, DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.solvers.bounds.dual import Dual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.model import Model
@@ -20,11 +21,12 @@ from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
+from dissonance.solvers.peeled import cells_left
 
 _log = logging.getLogger(__name__)
 
 FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
-"""Temperatures at which minima are smoothed, times a typical beta: the first, the last, and what each is multiplied by."""
+"""Temperatures at which minima are smoothed, times a typical beta: the first, the last, and the ratio of two."""
 
 STEPS = 200
 """Steps of L-BFGS at a temperature."""
@@ -34,6 +36,9 @@ FITTING = 20
 
 FEWEST, MOST = 1024, 65536
 """States that are kept."""
+
+DRAWN, KEPT = 8_000_000, 100_000_000
+"""Values of all states together that are drawn afresh, and that are kept of chains: some seconds of work."""
 
 BYTES = 250
 """What a cell of a region takes, roughly."""
@@ -45,6 +50,11 @@ class BoundsSolution(Solution):
 
     states: JointStates | None = field(default=None, repr=False)
     log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
+
+    @property
+    def bracket(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def mu(self) -> JointStates:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -77,8 +87,8 @@ class Bounds(Solver):
         """The bracket that is reached in time; of an interrupted one, the best so far."""
         if not self.fits(component):
             raise CapabilityError(
-                f"the {self.name} solver needs tables, gamma = 0 and beta >= 0. At gamma > 0 use "
-                'solver="reduced-dual"; with beta < 0 solver="concave-convex".'
+                f"the {self.name} solver needs tables, gamma = 0 and beta >= 0; with gamma > 0 attend to fewer arcs, "
+                'with beta < 0 use solver="concave-convex".'
             )
         run = Run(self, component)
         if run.regions.empty:
@@ -93,6 +103,17 @@ class Bounds(Solver):
         return run.solution()
 
 
+@dataclass(frozen=True)
+class PastTree(Bounds):
+    """The same, for components whose junction tree does not fit the budget: the one that `auto` knows."""
+
+    def fits(self, component: Component) -> bool:
+        """Whether there is no room for a tree, not even of what is left without loose ends."""
+        if not super().fits(component) or BYTES_PER_CELL * component.tree.cells <= self.budget:
+            return False
+        return BYTES_PER_CELL * cells_left(component) > self.budget
+
+
 class Run:
     """One component on its way: iterate over it for brackets, each at least as narrow as the one before."""
 
@@ -105,6 +126,8 @@ class Run:
         self.best = np.zeros(0)
         self.dual: Dual | None = None
         self.model: Model | None = None
+        self.fitted = math.inf
+        self.grown: tuple[Scope, ...] = ()
         self.states: tuple[Terms, States] | None = None
         self.steps = 0
         self.generator = np.random.default_rng(solver.seed)
@@ -141,19 +164,22 @@ class Run:
             raise SizeError(f"the tables have {cells:.3g} cells: too many for the budget, whatever the solver.")
         return regions_of(self.terms, added)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[float, float]]:
         """Brackets, until they are close, nothing helps any more, or the time is over."""
+        if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
+            self.lower, self.upper, self.states = 0.0, 0.0, (self.terms, np.zeros((0, 1), dtype=np.uint8))
+            yield self.lower, self.upper
+            return
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
         while not self.regions.empty:
             dual = Dual(self.regions)
             x = dual.start if x is None else x
             while True:
+                before = self.lower
                 x = self._raise(dual, x, eps)
                 if eps <= 0.011 * self.scale:
-                    if self.attainable:
-                        self._draw(dual, x, eps)
-                    yield self.lower, self.upper
+                    yield from self._lowered(dual, x, eps, self.lower - before)
                 if self.close or (self.late and self.best.size) or eps <= LAST * self.scale:
                     break
                 if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
@@ -166,8 +192,6 @@ class Run:
             x, eps = carried(x, before, self.regions), min(10 * eps, 0.01 * self.scale)
         self.lower = self.upper = math.inf
         yield self.lower, self.upper
-
-    grown: tuple[Scope, ...] = ()
 
     def _grow(self, dual: Dual, x: Floats, eps: float, added: tuple[Scope, ...]) -> bool:
         """Whether larger regions help, which are then `grown`."""
@@ -186,29 +210,53 @@ class Run:
             self.lower, self.best, self.dual = value, x, dual
         return x
 
+    def _lowered(self, dual: Dual, x: Floats, eps: float, raised: float) -> Iterator[tuple[float, float]]:
+        """Draw states, again and again as long as that gains more than raising the lower bound did."""
+        while True:
+            before = self.upper
+            if self.attainable:
+                self._draw(dual, x, eps)
+            yield self.lower, self.upper
+            gained, gap = before - self.upper, self.upper - self.lower
+            if self.close or self.late or not gap < math.inf or gained < max(raised, 0.03 * gap):
+                return
+
     def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
-        """States of the model that the dual point makes, fitted; and the upper bound that they prove."""
-        if self.model is None:
-            self.model = Model(Sampler(self.terms, self.regions), dual.smoothed(x, eps)[2], self.generator)
-        left = self.solver.seconds - self.seconds
-        if self.upper < math.inf:
-            self.model.fit(FITTING, self.began + self.seconds + 0.25 * left)
+        """States as the dual point has them, and those of a model that is fitted; the upper bounds that they prove."""
+        sampler = Sampler(self.terms, self.regions)
+        if not sampler.base:
+            self._prove(sampler, np.zeros((0, 1), dtype=np.uint8))
+            return
+        mass = dual.smoothed(x, eps)[2]
         gap = min(self.upper, 2 * self.lower + 1.0) - self.lower
         price = max(0.1 * gap, 0.2 * self.solver.tol * max(1.0, self.lower))
-        most = max(1, min(MOST, self.solver.budget // (4 * max(1, len(self.model.sampler.base)))))
-        states = self.model.kept(int(min(most, max(FEWEST, 0.5 * self.model.sampler.rows / price))))
-        self._prove(self.model.sampler, states)
+        size = max(1, len(sampler.base))
+        most = min(MOST, self.solver.budget // (4 * size), max(FEWEST, KEPT // size))
+        count = int(max(1, min(most, max(FEWEST, 0.5 * sampler.rows / price))))
+        at_once = min(count, max(FEWEST, DRAWN // size))
+        self._prove(sampler, sampler.possible(sampler.start(mass, at_once, self.generator)))
+        if self.model is None:
+            self.model, self.fitted = Model(sampler, mass, self.generator), math.inf
+        elif not self.model.stuck:
+            self.model.fit(FITTING, self.began + self.seconds + 0.3 * (self.solver.seconds - self.seconds))
+        if not (self.model.stuck or self.late):
+            value = self._prove(self.model.sampler, self.model.kept(count))
+            if value > self.fitted:
+                self.model.undo()
+            else:
+                self.fitted = value
 
-    def _prove(self, sampler: Sampler, states: States) -> None:
+    def _prove(self, sampler: Sampler, states: States) -> float:
         """The incompatibility of states, and what rounding may have taken from it."""
         count = states.shape[1]
         if not count:
-            return
+            return math.inf
         value = sampler.prices(sampler.counts(states))[0] / count
         weights = float(self.component.beta[~self.component.hard].sum())
         value += self.component.rounding + 16 * EPS * (abs(value) + weights)
         if value < self.upper:
             self.upper, self.states = value, (self.terms, states)
+        return value
 
     def solution(self) -> BoundsSolution:
         """What was found."""

@@ -12,6 +12,7 @@ variables of a region in which some cells are impossible. States that break a ru
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,7 +66,7 @@ def sweep(
     seed: int,
 ) -> None:
     """Draw every block once in every state, given the others: what its choices cost in the regions that it touches, of
-    which the cells lie `shifts` apart. Where the variables around it have few states, each of these is looked at once."""
+    which the cells lie `shifts` apart. Where the variables around it have few states, each is looked at once."""
     most = np.max(choice_count)
     shares, known = np.empty((KNOWN, most)), np.zeros(KNOWN, dtype=np.bool_)
     for b in range(len(block_at) - 1):
@@ -114,9 +115,7 @@ def sweep(
 
 
 @compiled
-def count_cells(
-    states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, found: Ints
-) -> None:
+def count_cells(states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, found: Ints) -> None:
     """How often every cell of every table occurs, added to `found`."""
     for r in range(len(scope_at) - 1):
         for n in range(states.shape[1]):
@@ -128,7 +127,13 @@ def count_cells(
 
 @compiled
 def possible_states(
-    states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, alive: npt.NDArray[np.bool_], fine: npt.NDArray[np.bool_]
+    states: States,
+    scope_at: Ints,
+    scope: Ints,
+    stride: Ints,
+    table_at: Ints,
+    alive: npt.NDArray[np.bool_],
+    fine: npt.NDArray[np.bool_],
 ) -> None:
     """Which states break no rule."""
     for n in range(states.shape[1]):
@@ -259,16 +264,56 @@ class Sampler:
         found[r.dense_at[r.cell_region] + r.cell] = self.counting[r.cell_region] * np.log(np.maximum(mass, FEWEST))
         return found
 
+    @cached_property
+    def _order(self) -> list[int]:
+        """Variables, those of largest degree first, and then what is next to what came before."""
+        at, scope, _ = self._lists
+        near: list[list[int]] = [[] for _ in self.sizes]
+        for r in range(len(at) - 1):
+            for v in scope[at[r] : at[r + 1]]:
+                near[v] += scope[at[r] : at[r + 1]]
+        found: dict[int, None] = {}
+        for v in sorted(range(len(near)), key=lambda v: -len(near[v])):
+            waiting = deque([v])
+            while waiting:
+                u = waiting.popleft()
+                if u not in found:
+                    found[u] = None
+                    waiting += [w for w in near[u] if w not in found]
+        return list(found)
+
     def start(self, mass: Floats, count: int, generator: np.random.Generator) -> States:
-        """States with each variable drawn by itself."""
+        """States drawn variable by variable, b(x) prod_r b_r(x | those of r before it) / b(x): on a tree this has the
+        beliefs as its marginals."""
         r = self.regions
         dense = np.zeros(int(r.dense_at[-1]))
         dense[r.dense_at[r.cell_region] + r.cell] = mass
-        found = np.empty((len(self.base), count), dtype=self.dtype)
-        for v, region in enumerate(self._single):
-            p = np.cumsum(dense[r.dense_at[region] : r.dense_at[region + 1]])
-            found[v] = np.minimum(np.searchsorted(p, generator.random(count) * p[-1], side="right"), len(p) - 1)
-        return found
+        at, scope, _ = self._lists
+        holding: list[list[int]] = [[] for _ in self.sizes]
+        for i in range(len(at) - 1):
+            if at[i + 1] - at[i] > 1 and not r.parents[i]:
+                for v in scope[at[i] : at[i + 1]]:
+                    holding[v].append(i)
+        states = np.zeros((len(self.base), count), dtype=self.dtype)
+        done = [False] * len(self.base)
+        for v in self._order:
+            own = dense[r.dense_at[self._single[v]] :][: self.sizes[v]]
+            chance = np.tile(own, (count, 1))
+            for i in holding[v]:
+                variables = scope[at[i] : at[i + 1]]
+                before = [u for u in variables if done[u]]
+                if before:
+                    table = dense[r.dense_at[i] : r.dense_at[i + 1]].reshape([self.sizes[u] for u in variables])
+                    table = table.sum(axis=tuple(k for k, u in enumerate(variables) if u != v and not done[u]))
+                    table = np.moveaxis(table, [u for u in variables if done[u] or u == v].index(v), -1)
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        table = np.nan_to_num(table / table.sum(-1, keepdims=True) / own)
+                    chance *= table[tuple(states[u] for u in before)]
+            total = np.cumsum(chance, axis=1)
+            drawn = (generator.random(count) * total[:, -1])[:, None]
+            states[v] = np.minimum((drawn >= total).sum(1), self.sizes[v] - 1)
+            done[v] = True
+        return states
 
     def draw(self, states: States, logs: Floats, sweeps: int, seed: int) -> None:
         """So many sweeps over all blocks, in place."""
@@ -286,7 +331,7 @@ class Sampler:
 
     @cached_property
     def _entries(self) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-        """By cell of the scope of each soft term: the cell of its region, and the entry; by entry: its row, beta, log p."""
+        """By cell of each soft term: the cell of its region, and the entry; by entry: its row, beta, log p."""
         number = {s: i for i, s in enumerate(self.regions.scopes)}
         cells, entries, rows, betas, logs = [], [], [], [], []
         used = count = 0

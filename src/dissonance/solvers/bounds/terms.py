@@ -1,8 +1,8 @@
-"""The arcs of a component as terms over few variables: what deterministic arcs define is put in terms of what defines it.
+"""The arcs of a component as terms over few variables: without those that deterministic arcs define.
 
-A variable that a deterministic arc makes of others is no variable of its own: wherever it is mentioned, the variables it
-is made of are. So an event of forecasts is a set of cells of the variables it is about, and no two states differ in it
-alone.
+A variable that a deterministic arc makes of others is no variable of its own: wherever it is mentioned, the variables
+it is made of are. So an event of forecasts is a set of cells of the variables it is about, and no two states differ in
+it alone.
 """
 
 from __future__ import annotations
@@ -151,9 +151,7 @@ def terms_of(component: Component) -> Terms:
     return Terms(sizes, found, making.made)
 
 
-def _term(
-    making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]
-) -> Term:
+def _term(making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]) -> Term:
     scope = making.scope(variables)
     entry = making.at(variables, scope)
     width = math.prod(making.sizes[v] for v in variables[sources:])
@@ -173,9 +171,9 @@ def _definitions(arcs: Sequence[Attended], scopes: Sequence[Scope]) -> list[int]
     found: dict[int, int] = {}
     for k, a in enumerate(arcs):
         target = scopes[k][-1]
-        if len(a.targets) == 1 and a.beta > 0 and target not in found and _one_hot(a):
-            if not _reaches(scopes[k][:-1], target, found, scopes):
-                found[target] = k
+        may = len(a.targets) == 1 and a.beta > 0 and target not in found and _one_hot(a)
+        if may and not _reaches(scopes[k][:-1], target, found, scopes):
+            found[target] = k
     return list(found.values())
 
 

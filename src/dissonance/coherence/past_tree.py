@@ -1,0 +1,85 @@
+"""Books whose junction tree does not fit: a bracket, by `solvers/bounds/`, with the bets that prove its lower end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dissonance.attended import Attended, tabulated
+from dissonance.coherence.graph import Graph
+from dissonance.errors import DissonanceError
+from dissonance.problem import Component
+from dissonance.solvers import Bounds
+from dissonance.solvers.bounds.regions import regions_of
+from dissonance.solvers.bounds.solver import BoundsSolution
+from dissonance.solvers.bounds.terms import Floats, terms_of
+from dissonance.solvers.convex.program import Arcs
+
+
+class Bracket(NamedTuple):
+    """Bounds of one book; mu(s,t) and beta log q/p of every entry of the tables of its beliefs, one after another."""
+
+    lower: float
+    upper: float
+    joint: Floats
+    gain: Floats
+
+
+def bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds) -> Bracket:
+    """The bracket of one of many books, after as long as the solver takes."""
+    held = [h.arc for h in graph.held]
+    facts = [Attended(a, p, math.inf, 0.0) for a, p in zip(graph.facts, tabulated(graph.facts, None), strict=True)]
+    log_p, beta = arcs.log_p[book], arcs.beta[book]
+    shapes = [tuple(v.size for v in a.scope) for a in held]
+    at = np.cumsum([0] + [math.prod(s) for s in shapes])
+    said = [Attended(a, log_p[at[i] : at[i + 1]].reshape(shapes[i]), float(beta[i]), 0.0) for i, a in enumerate(held)]
+    # what is certain, and silent, of a conditional is 0 in log_p; the rest of such a row is impossible
+    said = [_silenced(x, h.silent) for x, h in zip(said, graph.held, strict=True)]
+    found = solver.solve(_component(graph, [*facts, *said]))
+    if found.lower == math.inf:
+        if facts and regions_of(terms_of(_component(graph, facts))).empty:
+            raise DissonanceError("the facts contradict each other.")
+        return Bracket(math.inf, math.inf, np.full(len(log_p), math.nan), np.full(len(log_p), math.nan))
+    assert isinstance(found, BoundsSolution)
+    return Bracket(found.lower, found.upper, _joint(found, said), _gains(found, said))
+
+
+def _silenced(arc: Attended, silent: Sequence[int]) -> Attended:
+    if not silent:
+        return arc
+    width = arc.log_p.shape[-1]
+    table = arc.log_p.reshape(-1, width).copy()
+    for place in silent:
+        row, column = divmod(place, width)
+        table[row] = -math.inf
+        table[row, column] = 0.0
+    on = np.setdiff1d(np.arange(len(table)), [place // width for place in silent])
+    table[on, silent[0] % width] = -math.inf
+    return Attended(arc.arc, table.reshape(arc.log_p.shape), arc.beta, arc.alpha)
+
+
+def _component(graph: Graph, arcs: Sequence[Attended]) -> Component:
+    seen = {name for a in arcs for name in a.scope}
+    return Component(tuple(v for v in graph.variables if v.name in seen), tuple(arcs), 0.0)
+
+
+def _joint(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:
+    if found.states is None:
+        return np.zeros(sum(a.log_p.size for a in arcs))
+    return np.concatenate([found.states.marginal(*a.scope).numpy().ravel() for a in arcs])
+
+
+def _gains(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:
+    """beta log q/p: 0 of beliefs that nothing is bet on, inf where a thing is bet on that is thought impossible."""
+    gains = []
+    for a in arcs:
+        log_q, log_p = found.log_q.get(a.name), a.log_p.ravel()
+        if log_q is None or a.beta in (0.0, math.inf):
+            gains.append(np.zeros(log_p.size))
+            continue
+        with np.errstate(invalid="ignore"):
+            gains.append(np.where(np.isneginf(log_p), math.inf, a.beta * (log_q - log_p)))
+    return np.concatenate(gains)
