@@ -25,10 +25,10 @@ from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Theta
 from dissonance.problem import Component
+from dissonance.sampling.blocks import estimate
+from dissonance.sampling.draws import Units
 from dissonance.sampling.plan import Estimate, Plan
 from dissonance.solvers.base import Solution, Solver
-from dissonance.solvers.blocks import estimate
-from dissonance.solvers.draws import Units
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean
 
