@@ -21,7 +21,7 @@ from dissonance.distributions.messages import calibrate
 from dissonance.distributions.tree import decompose
 from dissonance.pdg import Theta
 from dissonance.problem import Component, check_bytes, connected
-from dissonance.solvers.base import Solution, Solver, infinite
+from dissonance.solvers.base import Solution, Solver, infinite, solve_together
 from dissonance.variables import Variable
 
 LARGE = 500
@@ -125,8 +125,16 @@ class Peeled(Solver):
 
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is computed lazily, for the marginals that are asked for."""
+        return self.solve_many([component])[0]
+
+    def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
+        """One after another, the parts of each from those of a nearby solution."""
+        return [self._solve(c, () if near is None else near[k].parts) for k, c in enumerate(components)]
+
+    def _solve(self, component: Component, near: Sequence[Solution]) -> Solution:
         kept, ends = peel(component)
-        parts = [self.inner.solve(c) for c in split(component, kept)]
+        apart = split(component, kept)
+        parts = solve_together(self.inner, apart, near=near if len(near) == len(apart) else None)
         if any(s.lower == torch.inf for s in parts):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]

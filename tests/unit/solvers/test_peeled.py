@@ -20,6 +20,9 @@ from dissonance.solvers.peeled import Extended, Peeled, peel
 from dissonance.variables import Variable
 from strategies import MIXED, SOFT, conditional_of, random_case, random_joint
 
+PEELED = Peeled(Newton(), BUDGET)
+X29, ROWS = Variable("X29", 4), torch.eye(4) * 0.6 + 0.1
+
 
 def components(seed: int, style=SOFT) -> list[Component]:
     case = random_case(seed, style)
@@ -130,3 +133,15 @@ def test_mu_is_refused_with_its_size_and_the_value_is_not():
     with pytest.raises(SizeError, match="treewidth 1"):
         result.mu.marginal("X59")
     np.testing.assert_allclose(result.mu.marginal("X0"), pdg["X0"].cpd.table(), atol=1e-12)  # nothing leads there
+
+
+def test_the_parts_start_from_those_of_a_nearby_result():
+    pdg = chain(60)
+    last = pdg.variable("X59")
+    both = pdg + Arc("one", (), last, SoftmaxTable([0.7, 0.1, 0.1, 0.1])) + Arc("other", X29, last, SoftmaxTable(ROWS))
+    before = inconsistency(both, solver=PEELED)
+    assert before.solver == "newton + peeled" and before.upper > 0.1
+    moved = {"one.logits": both["one"].cpd.get_parameter("logits").detach() + torch.tensor([1e-4, 0.0, 0.0, 0.0])}
+    cold, warm = (inconsistency(both, theta=moved, solver=PEELED, near=x) for x in (None, before))
+    assert abs(warm.upper - cold.upper) < 1e-8 and warm.upper != before.upper
+    assert warm.converged and warm.stats["steps"] < cold.stats["steps"] / 2
