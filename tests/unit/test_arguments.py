@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a name for a variable": (lambda: Arc("p", (), "X", [0.5, 0.5]), "expected a variable, found the name 'X'"),
     "no arc": (lambda: PDG("x"), "a PDG is made of arcs, found 'x'"),
     "no PDG": (lambda: inconsistency("x"), "expected a PDG"),
-    "no attention": (lambda: inconsistency(BELIEFS, 3), "expected an Attention"),
+    "no attention": (lambda: inconsistency(BELIEFS, [1.0]), "expected an Attention"),
     "X given X": (lambda: mu().conditional("X", given="X"), "over distinct variables, found 'X' given 'X'"),
     "samples": (lambda: mu().sample(-1), "a whole number >= 0, found -1"),
     "shape of control": (

@@ -45,6 +45,8 @@ def test_the_page_of_the_command_line_has_every_command_and_option_and_every_key
     for args in (
         ["score", model],
         ["resolve", model, "--out", str(tmp_path / "r.json"), "--steps", "1"],
+        ["query", model],
+        ["report", model, "--out", str(tmp_path / "r.md")],
         ["convert", model, str(tmp_path / "c.json")],
         ["draw", model, str(tmp_path / "d.svg")],
         ["doctor"],

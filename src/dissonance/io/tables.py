@@ -205,11 +205,12 @@ class Reading:
         if not cells.along or self.counts or cells.counted:
             return ()
         across = tuple(n for n in cells.names if n not in cells.along)
-        for given in (cells.along, across):
-            sums = joint.sum(tuple(i for i, v in enumerate(scope) if v.name not in given))
-            if given and bool(is_one(sums[sums > 0]).all()) and not is_one(float(sums.sum())):
-                return given
-        return ()
+        along, down = (
+            joint.sum(tuple(i for i, v in enumerate(scope) if v.name not in x)) for x in (cells.along, across)
+        )
+        if bool(is_one(along[along > 0]).all()):
+            return cells.along
+        return across if bool(is_one(down[down > 0]).all()) and not is_one(float(down.sum())) else ()
 
     def _counts(self, cells: Cells, rows: Floats, sources: Sequence[Variable]) -> Floats | None:
         """The counts behind the rows, if they are a sample's."""

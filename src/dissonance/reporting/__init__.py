@@ -21,7 +21,7 @@ from dissonance.pdg import PDG, Arc
 from dissonance.reporting.blocks import Block, Code, Figure, Grid, Heading, Paragraph, as_html, as_markdown
 from dissonance.verdict import MOST_ARCS, verdict
 
-__all__ = ["Report", "report"]
+__all__ = ["ConflictReport", "report"]
 
 MOST_ROWS = 60
 """The longest table of a report; what is left out is counted."""
@@ -31,7 +31,7 @@ MOST_DRAWN = 60
 
 
 @dataclass(frozen=True)
-class Report:
+class ConflictReport:
     """A report, ready to be saved as .html or .md."""
 
     title: str
@@ -76,7 +76,7 @@ def report(
     steps: int = 20,
     replicates: int = 400,
     reproduce: str | None = None,
-) -> Report:
+) -> ConflictReport:
     """Everything about a result that somebody who was not there needs.
 
     `top`: how many cells of tables are listed. `steps`: how many steps of LIR reconcile the tables, 0 for none.
@@ -92,7 +92,7 @@ def report(
         blocks += [*_chance(result, replicates), *_where(result, top), *_compromise(result)]
         if steps and result.upper > 1e-7 and any(a.has_table for a in result.pdg.arcs):
             blocks += _reconciled(result, steps)
-    return Report(title, (*blocks, *_how(reproduce)))
+    return ConflictReport(title, (*blocks, *_how(reproduce)))
 
 
 def _measured(result: Inconsistency) -> str:
