@@ -11,9 +11,14 @@ export function overComm(model) {
   model.on("msg:custom", onMessage);
 
   return {
-    call(action, params = {}) {
+    call(action, params = {}, signal) {
       const id = ++ids;
       return new Promise((resolve, reject) => {
+        signal?.addEventListener("abort", () => {
+          if (!waiting.delete(id)) return;
+          model.send({ id, cancel: true });
+          reject(new DOMException("", "AbortError"));
+        });
         waiting.set(id, (message) => {
           waiting.delete(id);
           if (message.error !== undefined) reject(new Error(message.error));

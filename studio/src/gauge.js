@@ -1,10 +1,11 @@
 // The certified inconsistency, where it stands on a scale, and the verdict.
 
-import { fill, h } from "./dom.js";
+import { fill, h, newId } from "./dom.js";
 import { general, nats, number } from "./numbers.js";
 
 /** @typedef {import("./store.js").Store} Store */
 
+const PATIENCE = 2000; // milliseconds after which the computation can be cancelled
 const LOW = -4; // the scale is logarithmic from 1e-4 to 10 nats
 const HIGH = 1;
 
@@ -21,13 +22,17 @@ export function certificate(score) {
   return `${bounds}solver ${score.solver}, gamma ${general(number(score.gamma), 6)}, ${general(score.seconds, 3)} s`;
 }
 
-/** @param {Store} store */
-export function gauge(store) {
+/** @param {Store} store @param {() => void} onCancel */
+export function gauge(store, onCancel) {
+  const tipId = newId("bounds");
   const value = h("output", { class: "gauge-value", "data-testid": "inconsistency" });
   const unit = h("span", { class: "gauge-unit" });
   const state = h("span", { class: "gauge-state" });
-  const tip = h("span", { class: "tip", role: "tooltip", id: "gauge-bounds" });
-  const figure = h("div", { class: "gauge-figure", tabindex: "0", role: "group", "aria-label": "Inconsistency", "aria-describedby": "gauge-bounds" }, value, unit, tip);
+  const cancel = h("button", { type: "button", class: "text-button", text: "Cancel", hidden: true, on: { click: onCancel } });
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let waiting;
+  const tip = h("span", { class: "tip", role: "tooltip", id: tipId });
+  const figure = h("div", { class: "gauge-figure", tabindex: "0", role: "group", "aria-label": "Inconsistency", "aria-describedby": tipId }, value, unit, tip);
   const needle = h("div", { class: "gauge-needle" });
   const before = h("div", { class: "gauge-before", title: "where it was when the model was opened" });
   const scale = h("div", { class: "gauge-scale", "aria-hidden": "true" }, h("div", { class: "gauge-track" }), before, needle);
@@ -48,7 +53,10 @@ export function gauge(store) {
     const fresh = frame !== null || store.fresh;
     element.classList.toggle("stale", !fresh && !store.error);
     element.classList.toggle("failed", Boolean(store.error));
-    state.textContent = store.error ? "" : frame ? `step ${frame.step}` : fresh ? "" : "computing…";
+    fill(state, store.error ? "" : frame ? `step ${frame.step}` : fresh ? "" : "computing… ", cancel);
+    clearTimeout(waiting);
+    cancel.hidden = true;
+    if (!fresh && !store.error) waiting = setTimeout(() => (cancel.hidden = false), PATIENCE);
     const shown = frame ? frame.global.value : score?.inconsistency;
     value.textContent = shown === undefined ? "–" : nats(shown);
     const finite = Number.isFinite(number(shown));

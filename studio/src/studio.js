@@ -57,7 +57,7 @@ export class Studio {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.pictureTimer = undefined;
     this.askScore = latest(
-      (/** @type {Document} */ d) => this.#answer(d),
+      (/** @type {Document} */ d, signal) => this.#answer(d, signal),
       (score, document) => this.#scored(score, document),
       (error, document) => this.#failed(error, document));
     this.askLayout = latest(
@@ -92,8 +92,9 @@ export class Studio {
     this.undoButton = iconButton("undo", "Undo (Ctrl Z)", () => store.undo());
     this.redoButton = iconButton("redo", "Redo (Ctrl Shift Z)", () => store.redo());
     const exports = [["svg", "Picture, SVG"], ["png", "Picture, PNG"], ["html", "Report, HTML"], ["md", "Report, Markdown"], ["python", "Python script"], ["json", "Model, JSON"]];
-    const header = h("header", { class: "bar" },
-      h("h1", { class: "brand" }, h("span", { class: "brand-mark", "aria-hidden": "true" }), h("span", { text: "dissonance" })), this.title, h("span", { class: "spacer" }),
+    const { embedded } = this.options; // a part of somebody else's page has no landmarks and headings of a page
+    const header = h(embedded ? "div" : "header", { class: "bar" },
+      h(embedded ? "p" : "h1", { class: "brand" }, h("span", { class: "brand-mark", "aria-hidden": "true" }), h("span", { text: "dissonance" })), this.title, h("span", { class: "spacer" }),
       h("div", { class: "bar-group" }, this.undoButton, this.redoButton),
       h("div", { class: "bar-group" },
         h("button", { type: "button", class: "button", text: "Open", on: { click: () => openFiles(this) } }),
@@ -102,7 +103,7 @@ export class Studio {
       h("div", { class: "bar-group" }, iconButton("theme", "Light or dark (T)", () => this.theme?.toggle()),
         h("button", { type: "button", class: "icon-button", "aria-label": "Keys (?)", title: "Keys (?)", text: "?", on: { click: () => openHelp(root, this.welcome.version) } })));
     const left = h("nav", { class: "left", "aria-label": "Blame and beliefs" }, finder(store), blameList(store, choose), variableList(store, choose));
-    const middle = h("main", { class: "middle" }, gauge(store), this.graph.element, this.messages.element);
+    const middle = h(embedded ? "section" : "main", { class: "middle", "aria-label": "Inconsistency and picture" }, gauge(store, () => this.askScore.stop()), this.graph.element, this.messages.element);
     fill(root, header, left, middle, this.side, this.player.element, h("div", { class: "drop-hint", "aria-hidden": "true", text: "Drop a model to open it" }));
     this.theme = theme(root, () => this.#recolour());
     (this.options.embedded ? root : document).addEventListener("keydown", (event) => this.#key(/** @type {KeyboardEvent} */ (event)));
@@ -189,14 +190,15 @@ export class Studio {
     return Object.entries(tables).reduce((model, [name, table]) => withArc(model, name, { table }), this.store.model);
   }
 
-  /** The score, and what follows from evidence. @param {Document} document @returns {Promise<import("./types.js").Score>} */
-  async #answer({ model, evidence }) {
-    const score = await this.transport.call("score", { model, evidence });
+  /** The score, and what follows from evidence. @param {Document} document @param {AbortSignal} signal @returns {Promise<import("./types.js").Score>} */
+  async #answer({ model, evidence }, signal) {
+    const score = await this.transport.call("score", { model, evidence }, signal);
     if (!Object.keys(evidence).length) return score;
     try {
-      const given = await this.transport.call("query", { model, evidence });
+      const given = await this.transport.call("query", { model, evidence }, signal);
       return { ...score, marginals: { ...score.marginals, ...given.marginals }, probability: given.probability };
     } catch (error) {
+      if (signal.aborted) throw error;
       return { ...score, marginals: null, caution: /** @type {Error} */ (error).message };
     }
   }

@@ -96,3 +96,35 @@ def test_a_fact_that_contradicts_another_is_infinite(page: Any) -> None:
     settled(page)
     assert page.text_content(NUMBER) == "inf"
     assert "contradict" in page.text_content(".verdict")
+
+
+def test_a_number_that_is_not_known_yet_is_greyed_and_its_computation_can_be_cancelled(page: Any) -> None:
+    held: list[Any] = []
+    page.route("**/api/score", held.append)
+    page.click(".blame-row[data-arc=survey]")
+    page.get_by_label("β confidence, as a number").fill("4")
+    page.locator(".gauge.stale").wait_for()
+    assert page.text_content(NUMBER) == "0.105247"  # the old one, greyed
+    assert "computing" in page.text_content(".gauge-state")
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("alert").filter(has_text="Stopped").wait_for()
+    page.unroute("**/api/score")
+    page.get_by_label("β confidence, as a number").fill("1")
+    settled(page)
+    assert page.text_content(NUMBER) == "0.105247"
+    assert page.locator(".gauge.failed").count() == 0
+    assert len(held) == 1
+
+
+def test_only_the_latest_of_many_questions_is_asked(page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.post_data) if r.url.endswith("api/score") else None)
+    page.click(".blame-row[data-arc=survey]")
+    slider = page.get_by_label("β confidence", exact=True)
+    slider.evaluate("""range => {
+      for (let place = 100; place <= 160; place++) { range.value = place; range.dispatchEvent(new Event("input")); }
+    }""")
+    settled(page)
+    assert len(asked) <= 2  # of 61
+    last = next(a for a in json.loads(asked[-1])["model"]["arcs"] if a["name"] == "survey")["beta"]
+    assert str(last) == page.get_by_label("β confidence, as a number").input_value()

@@ -105,7 +105,9 @@ class Lane:
             self._end()
 
     async def _start(self) -> None:
-        """See to it that there is a worker, and that it is ready."""
+        """See to it that there is a worker, and that it is ready; one that died while nobody waited is not missed."""
+        if self._worker is not None and not self._worker.process.is_alive():
+            self._end()
         if self._worker is None:
             self._worker = Worker(self.place, self.compile_first)
             if await self._worker.messages.get() is None:

@@ -195,6 +195,19 @@ def test_a_killed_worker_is_a_message_and_a_new_worker(page: Page):
     assert page.app.answers.process_id not in (None, first)
 
 
+def test_a_worker_that_dies_while_nobody_waits_is_not_missed(page: Page):
+    page.do("score", model=MODEL)
+    first = page.app.answers.process_id
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    for _ in range(100):
+        if not Path(f"/proc/{first}/cmdline").read_bytes():  # it is dead, and nobody has asked after it
+            break
+        time.sleep(0.05)
+    assert page.do("score", model=MODEL)["converged"]
+    assert page.app.answers.process_id != first
+
+
 def test_two_pages_are_answered_side_by_side(page: Page):
     wanted = page.do("score", model=MODEL)["inconsistency"]
     other = MODEL | {"arcs": MODEL["arcs"][:2]}
@@ -214,12 +227,14 @@ def test_two_pages_are_answered_side_by_side(page: Page):
     assert len({found[i] for i in (0, 2, 4, 6)}) == 1 and found[0] != wanted
 
 
-def in_line(page: Page, count: int, **headers: str) -> list[Any]:
+def in_line(page: Page, monkeypatch: pytest.MonkeyPatch, count: int, **headers: str) -> list[Any]:
     """Answers to scores that stand in line one after the other while the worker does not move."""
-    worker = page.app.answers.process_id
+    worker, submit = page.app.answers.process_id, page.app.answers.submit
     assert worker is not None
     os.kill(worker, signal.SIGSTOP)
     found: list[Any] = [None] * count
+    submitted: list[Any] = []
+    monkeypatch.setattr(page.app.answers, "submit", lambda r: (submit(r), submitted.append(r)))
 
     def ask(i: int) -> None:
         found[i] = page.post("score", {"model": MODEL | {"gamma": 0.01 * i}}, **headers)
@@ -228,20 +243,21 @@ def in_line(page: Page, count: int, **headers: str) -> list[Any]:
     for i in range(count):
         threads.append(threading.Thread(target=ask, args=(i,)))
         threads[-1].start()
-        time.sleep(0.15)
+        while len(submitted) <= i or not submitted[0].begun:
+            time.sleep(0.01)
     os.kill(worker, signal.SIGCONT)
     for t in threads:
         t.join()
     return found
 
 
-def test_of_the_scores_of_a_tab_that_wait_only_the_latest_is_made(page: Page):
+def test_of_the_scores_of_a_tab_that_wait_only_the_latest_is_made(page: Page, monkeypatch: pytest.MonkeyPatch):
     page.do("score", model=MODEL)
-    found = in_line(page, 4, **{"x-dissonance-tab": "1"})
+    found = in_line(page, monkeypatch, 4, **{"x-dissonance-tab": "1"})
     assert [r.status_code for r in found] == [200, 422, 422, 200]
     assert found[1].json() == {"error": STALE}
     assert found[3].json()["gamma"] == 0.03
-    assert [r.status_code for r in in_line(page, 3)] == [200, 200, 200]
+    assert [r.status_code for r in in_line(page, monkeypatch, 3)] == [200, 200, 200]
 
 
 def test_a_run_that_is_closed_makes_room_for_the_next(page: Page):
@@ -261,7 +277,7 @@ def test_work_that_does_not_stop_is_killed_when_nobody_waits_for_it(page: Page, 
     assert stuck is not None
     os.kill(stuck, signal.SIGSTOP)
     with pytest.raises(httpx.ReadTimeout):
-        page.client.post("/api/score", json={"model": MODEL}, headers=page.headers, timeout=0.5)
+        page.client.post("/api/score", json={"model": MODEL}, headers=page.headers, timeout=httpx.Timeout(60, read=0.5))
     assert page.do("score", model=MODEL)["converged"]
     assert page.app.answers.process_id not in (None, stuck)
 
