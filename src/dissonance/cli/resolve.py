@@ -18,7 +18,7 @@ from dissonance.cli.sources import Attend, Gamma, Models, Trust, Without, attend
 if TYPE_CHECKING:
     from dissonance.focus import Focus
     from dissonance.io.sources import Sources
-    from dissonance.lir import Run, Trace
+    from dissonance.lir import Cycle, Run, Trace
     from dissonance.lir.moved import MovedRow
 
 STEPS = 20
@@ -43,6 +43,10 @@ def resolve(
             autocompletion=one_of(REFOCUS),
         ),
     ] = "uniform",
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="A schedule of the file: its foci one after another, in place of --refocus.", metavar="NAME"),
+    ] = None,
     steps: Annotated[int, typer.Option(help="How many steps.", metavar="N", min=0)] = STEPS,
     seed: Annotated[
         int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0, max=MAX_SEED)
@@ -94,7 +98,9 @@ def resolve(
         _check_plot(plot)
     given = read(models, gamma)
     pdg = given.pdg.learnable()
-    focus = _focus(attended(given, trust, attend, without), control or ())
+    chosen = attended(given, trust, attend, without)
+    order = None if schedule is None else _scheduled(schedule, chosen, models, refocus, control)
+    focus = _focus(chosen, control or ()) if order is None else _of_schedule(chosen, order)
     place.encode(given, pdg)  # what the format cannot hold is refused before the work is done
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
@@ -103,7 +109,7 @@ def resolve(
         with progress("resolving") as bar:
             run = lir(
                 pdg,
-                refocus,
+                refocus if order is None else order,
                 steps=steps,
                 flow=flow or ("full" if any(a.is_euclidean for a in pdg.arcs) else "natural"),
                 solver=solver,
@@ -142,6 +148,27 @@ def _check_plot(path: Path) -> None:
         raise DissonanceError(f"--plot {path}: expected a name that ends in .svg, .png or .pdf.")
     if find_spec("matplotlib") is None:
         raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
+
+
+def _scheduled(name: str, given: Sources, models: Sequence[str], refocus: str, control: Sequence[str] | None) -> Cycle:
+    """The foci of the file in the order of its schedule of that name."""
+    from dissonance.errors import DissonanceError
+    from dissonance.lir import Cycle
+
+    if len(models) != 1:
+        raise DissonanceError(f"--schedule {name}: is of one file; {len(models)} were given.")
+    for option, there in (("--refocus", refocus != "uniform"), ("--control", bool(control))):
+        if there:
+            raise DissonanceError(f"--schedule {name}: says where to look and what may move; leave {option} out.")
+    return Cycle(*given.focus.schedules[name], name=name)
+
+
+def _of_schedule(given: Sources, order: Cycle) -> Focus:
+    """The focus on the whole of a run by schedule: what any of its foci may move may move."""
+    from dissonance.focus import Control, Focus
+
+    moved = {n for f in order.foci for n, chi in f.control.chi.items() if chi}
+    return Focus(given.focus.attention, Control(dict.fromkeys(moved, 1.0)))
 
 
 def _focus(given: Sources, control: Sequence[str]) -> Focus:
