@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -14,7 +14,7 @@ from torch import Tensor
 from dissonance.errors import DissonanceError, suggest
 from dissonance.pdg import PDG
 
-__all__ = ["Attention", "Control", "Focus", "Varying", "full_control"]
+__all__ = ["Attention", "Control", "Focus", "Schedules", "Varying", "full_control"]
 
 Weights = Mapping[str, float]
 
@@ -286,14 +286,18 @@ class Focus:
     attention: Attention = field(default_factory=Attention.only)
     control: Control = field(default_factory=Control)
     context: Mapping[str, Tensor] = field(default_factory=dict)
+    schedules: Schedules = field(default_factory=lambda: Schedules())
+    """Narrower foci by name, and in which order they come: what a file holds beside the focus on the whole."""
 
     def on(self, pdg: PDG) -> Focus:
         """This focus on a PDG, every weight of its attention spelled out."""
         spelled = self.attention.on(pdg)
-        return self if spelled is self.attention else Focus(spelled, self.control, self.context)
+        return self if spelled is self.attention else Focus(spelled, self.control, self.context, self.schedules)
 
     def check(self, pdg: PDG) -> None:
         """Raise if the focus names what the PDG does not have."""
+        for focus in self.schedules.foci.values():
+            focus.check(pdg)
         self.attention.check(pdg)
         self.control.check(pdg)
         self.check_context(pdg)
@@ -306,3 +310,26 @@ class Focus:
             if not any(key.startswith(f"{a.name}.") and key in a.held.buffers for a in pdg.arcs):
                 buffers = [b for a in pdg.arcs for b in a.held.buffers]
                 raise DissonanceError(f"context has {key!r}, which is no arc's buffer to fill.{suggest(key, buffers)}")
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """Foci by name, and orders in which they come, over and over, by name: `{"em": ("E-step", "M-step")}`."""
+
+    foci: Mapping[str, Focus] = field(default_factory=dict)
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, order in self.orders.items():
+            if isinstance(order, str) or not order:
+                raise DissonanceError(f"schedule {name!r}: a list of foci is needed, at least one; found {order!r}.")
+            for focus in order:
+                if focus not in self.foci:
+                    raise DissonanceError(f"schedule {name!r}: no focus named {focus!r}.{suggest(focus, self.foci)}")
+
+    def __getitem__(self, name: str) -> list[Focus]:
+        """The foci of a schedule, in its order."""
+        if name not in self.orders:
+            hint = suggest(name, self.orders) if self.orders else " The model has none."
+            raise DissonanceError(f"no schedule named {name!r}.{hint}")
+        return [self.foci[n] for n in self.orders[name]]

@@ -32,7 +32,10 @@ def draw_model(
         Measure, typer.Option(help="Blame is what an arc contributes, or what dropping it would have saved.")
     ] = Measure.contribution,
     focus: Annotated[
-        bool, typer.Option("--focus/--no-focus", help="Show which arcs the file gives control of, in colour.")
+        bool,
+        typer.Option(
+            "--focus/--no-focus", help="Show the foci of the file, or which arcs it gives control of, in colour."
+        ),
     ] = True,
     title: Annotated[str, typer.Option(help="A line above the picture.", metavar="TEXT")] = "",
     theme: Annotated[
@@ -88,7 +91,7 @@ def draw_model(
         with torch.no_grad():
             rows = inconsistency(pdg, given.attention).by_arc(saved=measure is Measure.saved)
         blamed = {r.name: (r.saved_if_dropped or 0.0) if measure is Measure.saved else r.contribution for r in rows}
-    shown = given if focus and any(c for c in given.control.chi.values()) else None
+    shown = given.schedules.foci or (given if any(c for c in given.control.chi.values()) else None) if focus else None
     picture = drawn(
         pdg,
         attention=given.attention,

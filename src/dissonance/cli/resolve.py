@@ -28,7 +28,7 @@ from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Wi
 if TYPE_CHECKING:
     from dissonance.focus import Focus
     from dissonance.io.sources import Sources
-    from dissonance.lir import Run, Trace
+    from dissonance.lir import Cycle, Run, Trace
     from dissonance.lir.moved import MovedRow
 
 STEPS, SWEEPS = 20, 10
@@ -55,6 +55,10 @@ def resolve(
             autocompletion=one_of(REFOCUS),
         ),
     ] = "uniform",
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="A schedule of the file: its foci one after another, in place of --refocus.", metavar="NAME"),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help=f"How many steps, {STEPS} by default.", metavar="N", min=0, show_default=False)
     ] = None,
@@ -143,9 +147,15 @@ def resolve(
     if plot is not None:
         _check_plot(plot)
     given = read(models, gamma, pseudocount)
-    focus = _focus(attended(given, trust, attend, without), control or (), keep or (), move or ())
+    chosen = attended(given, trust, attend, without)
+    if schedule is None:
+        order, focus = refocus, _focus(chosen, control or (), keep or (), move or ())
+    else:
+        said = {"--refocus": refocus != "uniform", "--control": control, "--keep": keep, "--move": move}
+        order = _scheduled(schedule, chosen, models, [option for option, there in said.items() if there])
+        focus = _of_schedule(chosen, order)
     place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
-    how = resolving.Resolving(refocus, flow, steps, seed, solver, neighbourhood, sweeps)
+    how = resolving.Resolving(order, flow, steps, seed, solver, neighbourhood, sweeps)
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
@@ -188,6 +198,26 @@ def _check_plot(path: Path) -> None:
         raise DissonanceError(f"--plot {path}: expected a name that ends in .svg, .png or .pdf.")
     if find_spec("matplotlib") is None:
         raise DissonanceError("--plot needs matplotlib: pip install 'dissonance[plot]'.")
+
+
+def _scheduled(name: str, given: Sources, models: Sequence[str], said: Sequence[str]) -> Cycle:
+    """The foci of the file in the order of its schedule of that name."""
+    from dissonance.errors import DissonanceError
+    from dissonance.lir import Cycle
+
+    if len(models) != 1:
+        raise DissonanceError(f"--schedule {name}: is of one file; {len(models)} were given.")
+    if said:
+        raise DissonanceError(f"--schedule {name}: says where to look and what may move; leave {said[0]} out.")
+    return Cycle(*given.focus.schedules[name], name=name)
+
+
+def _of_schedule(given: Sources, order: Cycle) -> Focus:
+    """The focus on the whole of a run by schedule: what any of its foci may move may move."""
+    from dissonance.focus import Control, Focus
+
+    moved = {n for f in order.foci for n, chi in f.control.chi.items() if chi}
+    return Focus(given.focus.attention, Control(dict.fromkeys(moved, 1.0)))
 
 
 def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:

@@ -127,6 +127,8 @@ def encode(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *
         if focus is None:
             factors = chosen is FORMATS["uai"] and _is_factor_graph(pdg)
             focus = Focus(Attention(gamma=1.0 if factors else 0.0))
+        if focus.schedules.foci and chosen is not FORMATS["json"]:
+            raise FormatError(f"it has foci by name ({', '.join(focus.schedules.foci)}), which only .json holds.")
         return chosen.write(pdg, focus.on(pdg))
     except (DissonanceError, UnicodeEncodeError) as error:
         raise FormatError(one_line(f"{path}: cannot be written: {error}")) from None

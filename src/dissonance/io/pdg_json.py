@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from dissonance.cpds import Factor, LinearGaussian
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
-from dissonance.focus import Attention, Control, Focus
+from dissonance.focus import Attention, Control, Focus, Schedules
 from dissonance.io import strict
 from dissonance.io.limits import MAX_LABELS, MAX_VALUES, check_count
 from dissonance.io.lines import at
@@ -54,6 +54,15 @@ class ArcRecord(msgspec.Struct, forbid_unknown_fields=True):
     control: float | str | UnsetType = UNSET
 
 
+class FocusRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A focus: weights by arc; an arc that is left out is not attended to, and not moved."""
+
+    beta: dict[str, float | str] = {}
+    alpha: dict[str, float] = {}
+    gamma: float = 0.0
+    control: dict[str, float | str] = {}
+
+
 class Document(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -62,6 +71,8 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
     variables: list[VariableRecord]
     arcs: list[ArcRecord]
     gamma: float = 0.0
+    foci: dict[str, FocusRecord] = {}
+    schedules: dict[str, list[str]] = {}
 
 
 class Header(msgspec.Struct):
@@ -97,6 +108,8 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     alpha: dict[str, float] = {}
     chi: dict[str, float] = {}
     arcs: list[Arc] = []
+    schedules = _schedules(document)
+    moved = {n for f in schedules.foci.values() for n, x in f.control.chi.items() if x}
     for i, a in enumerate(document.arcs):
         with at(content, "arcs", i):
             if a.name in beta:
@@ -104,10 +117,34 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             beta[a.name], alpha[a.name] = _weight(a, "beta", a.beta), a.alpha
             if a.control is not UNSET:
                 chi[a.name] = _weight(a, "control", a.control)
-            movable = learnable or chi.get(a.name, 0.0) > 0
+            movable = learnable or chi.get(a.name, 0.0) > 0 or a.name in moved
             _check_belief(a)
             arcs.append(_table(a, known, movable) if a.linear_gaussian is UNSET else _gaussian(a, known, movable))
-    return PDG(*arcs, variables=known.values()), Focus(Attention.only(beta, alpha, document.gamma), Control(chi))
+    pdg = PDG(*arcs, variables=known.values())
+    focus = Focus(Attention.only(beta, alpha, document.gamma), Control(chi), schedules=schedules)
+    for name, one in schedules.foci.items():
+        try:
+            one.check(pdg)
+        except DissonanceError as error:
+            raise FormatError(f"focus {name!r}: {error}") from None
+    return pdg, focus
+
+
+def _schedules(document: Document) -> Schedules:
+    foci: dict[str, Focus] = {}
+    for name, f in document.foci.items():
+        beta, chi = (
+            {a: _number(f"focus {name!r}, {key} of {a!r}", x) for a, x in given.items()}
+            for key, given in (("beta", f.beta), ("control", f.control))
+        )
+        try:
+            foci[name] = Focus(Attention.only(beta, f.alpha, f.gamma), Control(chi))
+        except DissonanceError as error:
+            raise FormatError(f"focus {name!r}: {error}") from None
+    try:
+        return Schedules(foci, {name: tuple(order) for name, order in document.schedules.items()})
+    except DissonanceError as error:
+        raise FormatError(str(error)) from None
 
 
 def _keys(content: bytes) -> int:
@@ -117,7 +154,14 @@ def _keys(content: bytes) -> int:
     for key in ("variables", "arcs"):
         records += strict.decode(top[key], list[dict[str, msgspec.Raw]])
     inside = [r["linear_gaussian"] for r in records if "linear_gaussian" in r]
-    return sum(map(len, [top, *records, *(strict.decode(x, dict[str, msgspec.Raw]) for x in inside)]))
+    objects = [top, *records, *(strict.decode(x, dict[str, msgspec.Raw]) for x in inside)]
+    if "schedules" in top:
+        objects.append(strict.decode(top["schedules"], dict[str, msgspec.Raw]))
+    if "foci" in top:
+        foci: dict[str, dict[str, msgspec.Raw]] = strict.decode(top["foci"], dict[str, dict[str, msgspec.Raw]])
+        parts = [x for f in foci.values() for key, x in f.items() if key != "gamma"]
+        objects += [foci, *foci.values(), *(strict.decode(x, dict[str, msgspec.Raw]) for x in parts)]
+    return sum(map(len, objects))
 
 
 def _check_belief(a: ArcRecord) -> None:
@@ -214,10 +258,14 @@ def _labelled(name: str, labels: list[str]) -> Variable:
 
 
 def _weight(record: ArcRecord, key: str, given: float | str) -> float:
-    if isinstance(given, float):
-        return given
+    return _number(f"arc {record.name!r}: {key}", given)
+
+
+def _number(what: str, given: float | str) -> float:
+    if isinstance(given, float | int):
+        return float(given)
     if given != "inf":
-        raise FormatError(f'arc {record.name!r}: {key} is {given!r}; it must be a number or "inf".')
+        raise FormatError(f'{what} is {given!r}; it must be a number or "inf".')
     return math.inf
 
 
@@ -227,7 +275,9 @@ def _weight(record: ArcRecord, key: str, given: float | str) -> float:
 def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     """The content of a file that describes the PDG and the focus: a line for each variable and each arc."""
     attention, control = focus.attention, focus.control
-    for name in (*attention.beta, *attention.alpha, *control.chi):
+    foci = [f.on(pdg) for f in focus.schedules.foci.values()]
+    named = [n for f in foci for n in (*f.attention.beta, *f.attention.alpha, *f.control.chi)]
+    for name in (*attention.beta, *attention.alpha, *control.chi, *named):
         if name not in pdg:
             raise FormatError(f"the focus names an arc {name!r} that the PDG does not have.")
     if attention.varying:
@@ -238,8 +288,37 @@ def to_bytes(pdg: PDG, focus: Focus) -> bytes:
     arcs = _lines(_arc_record(a, attention, control) for a in pdg.arcs)
     return (
         f'{{\n  "format": "{FORMAT}",\n  "version": {VERSION},\n  "gamma": {attention.gamma!r},\n'
-        f'  "variables": {variables},\n  "arcs": {arcs}\n}}\n'
+        f'  "variables": {variables},\n  "arcs": {arcs}{_written_schedules(focus.schedules)}\n}}\n'
     ).encode()
+
+
+def _written_schedules(schedules: Schedules) -> str:
+    """The foci and schedules of a file, if it has any: a line each."""
+    found = ""
+    for key, records in (
+        ("foci", {n: _focus_record(n, f) for n, f in schedules.foci.items()}),
+        ("schedules", {n: list(order) for n, order in schedules.orders.items()}),
+    ):
+        if records:
+            lines = [
+                f"{msgspec.json.encode(n).decode()}: {msgspec.json.encode(r).decode()}" for n, r in records.items()
+            ]
+            found += f',\n  "{key}": {{\n    ' + ",\n    ".join(lines) + "\n  }"
+    return found
+
+
+def _focus_record(name: str, focus: Focus) -> dict[str, object]:
+    odd = [n for n, chi in focus.control.chi.items() if not isinstance(chi, float | int)]
+    if odd or focus.context or focus.attention.varying:
+        what = f"a control for each component of {odd[0]!r}" if odd else "a context, or attention that varies"
+        raise FormatError(f"focus {name!r} has {what}; a file holds one number an arc.")
+    beta, alpha = focus.attention.beta, focus.attention.alpha
+    return {
+        "beta": {n: _written(x) for n, x in beta.items() if x},
+        "alpha": {n: x for n, x in alpha.items() if x},
+        "gamma": focus.attention.gamma,
+        "control": {n: _written(float(x)) for n, x in focus.control.chi.items()},  # pyright: ignore[reportArgumentType]
+    }
 
 
 def _lines(records: Iterable[dict[str, object]]) -> str:

@@ -75,6 +75,8 @@ def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, l
         alpha |= {to[n]: x for n, x in focus.attention.alpha.items()}
         chi |= {to[n]: x for n, x in focus.control.chi.items()}
     focus = Focus(Attention.only(beta, alpha, gammas.pop()), Control(chi))
+    if len(read) == 1:
+        focus = replace(focus, schedules=read[0][2].schedules)
     return Sources(merged(pdgs), focus, {n: tuple(to.values()) for n, to in zip(names, renamed, strict=True)})
 
 

@@ -117,10 +117,11 @@ class Cycle:
     foci: Sequence[Focus]
     name: str = "cycle"
 
-    def __init__(self, *foci: Focus) -> None:
+    def __init__(self, *foci: Focus, name: str = "cycle") -> None:
         if not foci:
             raise DissonanceError("a cycle needs at least one focus.")
         object.__setattr__(self, "foci", foci)
+        object.__setattr__(self, "name", name)
 
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
         """The next one."""

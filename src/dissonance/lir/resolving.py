@@ -11,7 +11,7 @@ from torch import Tensor
 from dissonance.focus import Control, Focus
 from dissonance.jsonable import json_number
 from dissonance.lir.moved import MovedRow, moved_count, moved_rows, restored
-from dissonance.lir.refocus import SWEEP
+from dissonance.lir.refocus import SWEEP, Refocus
 from dissonance.lir.run import Callback
 from dissonance.lir.start import STEPS, SWEEPS, Run, lir
 from dissonance.pdg import PDG
@@ -22,7 +22,7 @@ from dissonance.solvers import Solver
 class Resolving:
     """How a model is to be resolved: what `dissonance resolve` takes, with its defaults."""
 
-    refocus: str = "uniform"
+    refocus: Refocus | str = "uniform"
     flow: str | None = None
     steps: int | None = None
     seed: int = 0

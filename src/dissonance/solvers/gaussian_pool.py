@@ -1,13 +1,13 @@
 """Gaussian beliefs about the same variables given what hard arcs make, row by row: a logarithmic opinion pool.
 
-    v_r = -W log of the integral over t of prod_a N_a(t | r)^(beta_a/W),     W = sum_a beta_a + gamma (1 - sum_a alpha_a)
+    v_r = -W log of the integral over t of prod_a N_a(t | r)^(beta_a/W),   W = sum_a beta_a + gamma (1 - sum_a alpha_a)
 
 With l_a = beta_a/W, mu*(t | r) is the Gaussian of precision P = sum_a l_a P_a and mean m = P^-1 sum_a l_a P_a m_a, and
 
     v_r = 1/2 sum_a beta_a ( log det 2 pi Sigma_a + |m_a - m|^2 in P_a ) - W/2 log det 2 pi P^-1
 
-The inconsistency is that of everything else, which hard arcs pin, plus the mean of v_r over its rows. Two predictions of
-unit variance cost |m_1 - m_2|^2 / 4: the square loss.
+The inconsistency is that of everything else, which hard arcs pin, plus the mean of v_r over its rows. Two predictions
+of unit variance cost |m_1 - m_2|^2 / 4: the square loss.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class GaussianPoolSolution(SampledSolution):
 
 @dataclass(frozen=True)
 class GaussianPool(Solver):
-    """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, which hard arcs make.
+    """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, made by hard arcs.
 
     `count` and `seed` are those of `Sampled`, where what hard arcs make is drawn at random.
     """

@@ -79,7 +79,7 @@ def _standard() -> Independent:
 
 
 def test_rows_that_are_drawn_give_a_standard_error():
-    """U ~ N(0, 1), two linear beliefs about Y given it: linear-Gaussian, but for U's cpd, so that both ways are known."""
+    """U ~ N(0, 1), two linear beliefs about Y given it: linear-Gaussian but for U's cpd, so that both are known."""
     f, h = LinearGaussian([[2.0]], [0.0], [[1.0]]), LinearGaussian([[1.0]], [1.0], [[1.0]])
     beliefs = Arc("f", X, Y, f), Arc("h", X, Y, h)
     drawn = PDG(Arc("x", (), X, Distributed(_standard)), *beliefs)
