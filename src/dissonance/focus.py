@@ -170,6 +170,8 @@ class Attention:
         varying: Mapping[str, Varying] | None = None,
     ) -> Attention:
         """The same attention with some weights changed."""
+        if not (beta or alpha or varying) and gamma is None:
+            return self
         return Attention(
             {**self.beta, **(beta or {})},
             {**self.alpha, **(alpha or {})},

@@ -33,6 +33,8 @@ class Sources:
 
     def trusting(self, trust: Mapping[str, float]) -> Sources:
         """The same, with the beta of every arc of a source multiplied by a number."""
+        if not trust:
+            return self
         beta = dict(self.focus.attention.beta)
         for name, factor in trust.items():
             if name not in self.arcs:
