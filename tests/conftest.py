@@ -1,17 +1,17 @@
-"""What every test shares: fixed seeds, one thread, and the way to the shared vectors."""
+"""What every test shares: fixed seeds, one thread."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from shared_files import SHARED
 
 settings.register_profile(
     "fixed",
@@ -34,15 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile the solver once, before there are several workers: each would do it for itself, and so would commands."""
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         subprocess.run([sys.executable, "-c", PRECOMPILE], check=True)
-
-
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-
-
-def shared_json(*parts: str) -> Any:
-    """A file under ../shared, or None where there is none (the tests that need it are then skipped)."""
-    path = SHARED.joinpath(*parts)
-    return json.loads(path.read_text()) if path.is_file() else None
 
 
 @pytest.fixture

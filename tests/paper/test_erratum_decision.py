@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from conftest import SHARED, shared_json
 from dissonance import PDG, Arc, Attention, PointMass, Table, Variable, inconsistency
+from shared_files import SHARED, shared_json
 
 VECTORS = shared_json("vectors", "decision.json")
 CASES = VECTORS["cases"] if VECTORS else []

@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from conftest import SHARED, shared_json
 from dissonance import PDG, Arc, Attention, Empirical, Table, Variable, inconsistency
+from shared_files import SHARED, shared_json
 
 VECTORS = shared_json("vectors", "em.json")
 CASE = next((c for c in VECTORS["cases"] if c["kind"] == "categorical_mixture"), None) if VECTORS else None

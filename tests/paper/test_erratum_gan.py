@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import SHARED, shared_json
 from dissonance import PDG, Arc, Attention, Deterministic, SoftmaxTable, Table, Variable, inconsistency
+from shared_files import SHARED, shared_json
 
 VECTORS = shared_json("vectors", "gan.json")
 CASES = VECTORS["cases"] if VECTORS else []

@@ -8,7 +8,6 @@ from statistics import fmean
 import pytest
 import torch
 
-from conftest import SHARED
 from dissonance import PDG, Arc, Attention, Variable, incompatibility, inconsistency, lir, lirs
 from dissonance.distributions import Joint
 from dissonance.flows import Descent
@@ -17,6 +16,7 @@ from dissonance.runs import Trace
 from dissonance.studies.outcomes import ALL
 from dissonance.studies.reported import PAPER
 from dissonance.studies.structures import PUBLISHED, generator, random_structure
+from shared_files import SHARED
 
 STRUCTURES = [s.name for s in PUBLISHED]
 

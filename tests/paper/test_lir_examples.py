@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from conftest import SHARED
 from dissonance import (
     PDG,
     Arc,
@@ -23,6 +22,7 @@ from dissonance import (
 )
 from dissonance.flows import Descent
 from dissonance.refocus import Cycle, Hub
+from shared_files import SHARED
 
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]
 X = Variable("X", 3)

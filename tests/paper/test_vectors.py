@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import SHARED, shared_json
 from dissonance import (
     PDG,
     Arc,
@@ -27,6 +26,7 @@ from dissonance.problem import prepare
 from dissonance.scores import by_arc, observational_incompatibility, structural_deficiency
 from dissonance.solvers import SumProductSolver
 from reference import dense
+from shared_files import SHARED, shared_json
 from strategies import EXACT
 
 VECTORS = shared_json("vectors", "inconsistency.json")

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from conftest import SHARED, shared_json
 from dissonance import (
     PDG,
     Arc,
@@ -41,6 +40,7 @@ from dissonance.instances import (
     stochastic_gradient_descent,
 )
 from dissonance.io import sealed
+from shared_files import SHARED, shared_json
 
 inf = math.inf
 VECTORS = shared_json("vectors", "classifier.json")

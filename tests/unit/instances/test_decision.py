@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import shared_json
 from dissonance import PDG, Arc, Attention, DissonanceError, Record, SoftmaxTable, full_control, inconsistency, lir
 from dissonance.instances import DecisionProblem, decision, wishful_thinking, zen
 from reference import decisions
+from shared_files import shared_json
 
 inf = math.inf
 QUICK = Record(globally=False)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from conftest import SHARED, shared_json
 from dissonance import CapabilityError, DissonanceError, Record, SoftmaxTable, inconsistency
 from dissonance.instances import gan
 from dissonance.instances.gan import belief
+from shared_files import SHARED, shared_json
 
 VECTORS = shared_json("vectors", "gan.json")
 CASES = VECTORS["cases"] if VECTORS else []

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from conftest import SHARED, shared_json
 from dissonance import PDG, Arc, Attention, Control, DissonanceError, Euclidean, Record, Variable, inconsistency, lir
 from dissonance.cpds import Data, NeuralGaussian
 from dissonance.flows import ODE
 from dissonance.instances import SelfAttention, transformer, transformer_training
+from shared_files import SHARED, shared_json
 
 VECTORS = shared_json("vectors", "transformer.json")
 CASES = VECTORS["cases"] if VECTORS else []

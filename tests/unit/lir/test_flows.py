@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import shared_json
 from dissonance import (
     PDG,
     Arc,
@@ -31,6 +30,7 @@ from dissonance.cpds import Independent
 from dissonance.flows import ODE, Descent, FullControl, Natural, Step
 from dissonance.lir.flows.fisher import of_softmax
 from dissonance.refocus import Cycle
+from shared_files import shared_json
 
 X, Y = Variable("X", 3), Variable("Y", 2)
 P, Q = [0.7, 0.2, 0.1], [0.1, 0.3, 0.6]

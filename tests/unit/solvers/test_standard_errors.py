@@ -22,8 +22,8 @@ from dissonance import (
 )
 from dissonance.cpds import Data, NeuralCategorical, NeuralGaussian, StandardNormal
 from dissonance.focus import Varying
+from dissonance.sampling import blocks as in_blocks
 from dissonance.solvers import Auto, Sampled
-from dissonance.solvers import blocks as in_blocks
 
 inf = math.inf
 

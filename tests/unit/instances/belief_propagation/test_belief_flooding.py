@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import shared_json
 from dissonance import PDG, Arc, DissonanceError, Variable
 from dissonance.bp import FactorGraph, SumProduct, belief_propagation, tree_marginals
 from reference.belief_propagation import Textbook, brute_force, same
 from reference.belief_runs import named, random_tables
+from shared_files import shared_json
 
 VECTORS = shared_json("vectors", "bp.json")
 ROOT = Path(__file__).parents[4]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import shared_json
 from dissonance import inconsistency
 from dissonance.bp import FactorGraph, belief_propagation
 from dissonance.instances.belief_propagation.instance import message_pdg
 from dissonance.instances.belief_propagation.tied import Tied
 from reference.belief_propagation import same
 from reference.belief_runs import EVERY, named
+from shared_files import shared_json
 
 VECTORS = shared_json("vectors", "bp.json")
 pytestmark = pytest.mark.skipif(not VECTORS, reason="no vectors")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import SHARED, shared_json
 from dissonance import PDG, Arc, DissonanceError, Record, SoftmaxTable, Variable
 from dissonance.cpds import ObservedCategorical, ObservedGaussian
 from dissonance.cpds.observed import Sample
 from dissonance.em import em, hidden_markov, mixture, network, rows
 from reference import em as textbook
+from shared_files import SHARED, shared_json
 
 VECTORS = shared_json("vectors", "em.json")
 EVERY = Record(snapshots=1)
