@@ -161,13 +161,16 @@ def _chance(result: Inconsistency, replicates: int) -> Iterator[Block]:
     facts = [a for a in result.pdg.arcs if beta.get(a.name, 0.0) == math.inf]
     if not replicates or result.gamma or not samples or len(samples) + len(facts) < 2:
         return
+    yield Heading("Is it more than chance?")
     try:
         found = chance(result, replicates=replicates)
-    except DissonanceError:  # too large, or a sample without observations in some row
+    except DissonanceError as error:  # too large, or a sample without observations in some row
+        yield Paragraph(f"This was not tested: {error}")
         return
-    yield Heading("Is it more than chance?")
     left_out = f" No samples, and left out of this: {', '.join(found.left_out)}." if found.left_out else ""
-    yield Paragraph(f"{found.sentence} By {found.method}.{left_out}")
+    large = f"of large samples, {found.degrees} degrees of freedom"
+    how = large if found.method == "asymptotic" else f"of {found.replicates} replicates by the parametric bootstrap"
+    yield Paragraph(f"{found.sentence} The p-value is that {how}.{left_out}")
     rows = [
         (b.name, _number(b.contribution), f"{_number(b.low)} to {_number(b.high)}", _number(b.by_chance))
         for b in found.blame

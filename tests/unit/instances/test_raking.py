@@ -56,7 +56,7 @@ def test_contradictory_hard_margins_go_round_and_it_is_said(caplog: pytest.LogCa
 @pytest.mark.parametrize("confidence", [0.5, 2.0, {"ba": math.inf, "bc": 3.0}, {"ba": 1.0, "bc": 10.0}])
 def test_with_confidence_the_compromise_is_that_of_the_inconsistency(confidence: float | dict[str, float]):
     found = rake(SEED_ARC, *ODD, confidence=confidence)
-    beta = confidence if isinstance(confidence, dict) else dict.fromkeys(("ba", "bc"), confidence)
+    beta: dict[str, float] = confidence if isinstance(confidence, dict) else {"ba": confidence, "bc": confidence}
     exact = inconsistency(PDG(SEED_ARC, *ODD), beta)
     assert found.converged and found.lower == pytest.approx(exact.upper, abs=1e-8)
     assert found.upper == pytest.approx(exact.upper, abs=1e-8)
