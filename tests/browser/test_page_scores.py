@@ -100,7 +100,7 @@ def test_a_fact_that_contradicts_another_is_infinite(page: Any) -> None:
 
 def test_a_number_that_is_not_known_yet_is_greyed_and_its_computation_can_be_cancelled(page: Any) -> None:
     held: list[Any] = []
-    page.route("**/api/score", held.append)
+    page.route("**/api/score", lambda route: held.append(route))
     page.click(".blame-row[data-arc=survey]")
     page.get_by_label("β confidence, as a number").fill("4")
     page.locator(".gauge.stale").wait_for()

@@ -92,6 +92,7 @@ def test_the_benchmark_runs():
         (["attention.py", "--training", "--steps", "3", "--sequences", "8"], "backpropagation, all"),
         (["attention.py", "--speed", "--tokens", "16", "--batch", "1"], "apart"),
         (["neural.py", "--steps", "2", "--repeats", "1"], "ratio"),
+        (["studio.py", str(ROOT / "examples" / "smoking.json"), "--repeats", "1"], "| smoking.json |"),
         (["threads.py", "--variables", "7", "--values", "3"], "the same bits"),
         (["lir.py", "--steps", "1", "--replicates", "1", "--only", "chain_4v_3e"], "certified solves"),
         pytest.param(["formats.py", "asia", "--repeats", "1"], "ours (s)", marks=needs_networks),

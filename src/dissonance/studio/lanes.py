@@ -62,7 +62,6 @@ class Worker:
         """End it at once."""
         self.process.kill()
         self.process.join(5)
-        self._connection.close()
 
 
 class Lane:
@@ -79,6 +78,11 @@ class Lane:
     def process_id(self) -> int | None:
         """The worker's, while there is one."""
         return None if self._worker is None else self._worker.process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker, while nobody waits for it, is there: all it could have said is that it died."""
+        return self._worker is not None and self._worker.messages.empty()
 
     def submit(self, request: Request) -> None:
         """Stand in line; those that this request replaces are stale."""
@@ -106,7 +110,7 @@ class Lane:
 
     async def _start(self) -> None:
         """See to it that there is a worker, and that it is ready; one that died while nobody waited is not missed."""
-        if self._worker is not None and not self._worker.process.is_alive():
+        if not self.alive:
             self._end()
         if self._worker is None:
             self._worker = Worker(self.place, self.compile_first)
@@ -132,6 +136,7 @@ class Lane:
                 await asyncio.wait({relayed}, timeout=GRACE)
             if not relayed.done() or not relayed.result():
                 self._end()
+                await self._start()
         finally:
             relayed.cancel()
             dropped.cancel()
@@ -161,4 +166,5 @@ def _listen(connection: Connection, loop: asyncio.AbstractEventLoop, heard: asyn
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(heard.put_nowait, message)
         if message is None:
+            connection.close()  # here, where nobody can be reading from it
             return

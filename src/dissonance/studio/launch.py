@@ -41,6 +41,7 @@ def launch(place: Place, port: int, *, opens: bool, started: Callable[[Guard], N
             config = uvicorn.Config(
                 app,
                 log_config=None,
+                log_level="critical",  # who is impatient and presses Ctrl-C twice is not to see tracebacks
                 access_log=False,
                 ws="none",
                 server_header=False,

@@ -141,6 +141,7 @@ class Server:
         serving = asyncio.ensure_future(self.runs.serve())
         try:
             await self.runs.ready.wait()
+            self.answers.compile_first = True  # those that come after the present one
             self.answers.submit(Request(WARM))
             await serving
         finally:

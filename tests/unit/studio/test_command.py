@@ -71,8 +71,10 @@ def children(process: int) -> list[int]:
     return [int(x) for x in listed.read_text().split()] if listed.exists() else []
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_starts_answers_and_ends_in_order(start: Start, folder: Path, how: signal.Signals):
+@pytest.mark.parametrize(
+    "how", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT] * 3], ids=["Ctrl-C", "asked to end", "Ctrl-C thrice"]
+)
+def test_it_starts_answers_and_ends_in_order(start: Start, folder: Path, how: list[signal.Signals]):
     process = start("smoking.json", "--no-open", "--json")
     where = address(process)
     assert where["address"] == f"http://127.0.0.1:{where['port']}/?token={where['address'].partition('=')[2]}"
@@ -82,7 +84,9 @@ def test_it_starts_answers_and_ends_in_order(start: Start, folder: Path, how: si
     asked(where, "keep", document={"name": "unsaved", "model": model}, tab="a")
     workers = children(process.pid)
     assert workers
-    process.send_signal(how)
+    for one in how:
+        process.send_signal(one)
+        time.sleep(0.05)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "Traceback" not in out + err

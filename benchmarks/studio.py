@@ -1,0 +1,102 @@
+"""How quickly the studio answers: the command is started, and asked over HTTP as its page asks.
+
+OMP_NUM_THREADS=1 python benchmarks/studio.py                       smoking.json, then networks of 37 and 200 variables
+OMP_NUM_THREADS=1 python benchmarks/studio.py MODEL... --repeats 50
+
+`first` is the time to the first answer of its kind, `again` the median of those with another beta, which is what a
+slider waits for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+PARENTS = 3
+
+
+def network(variables: int, seed: int = 0) -> dict[str, Any]:
+    """A random network of binary variables, each with up to three parents among the eight before it; ten opinions."""
+    random = np.random.default_rng(seed)
+    arcs: list[dict[str, Any]] = []
+    for i in range(variables):
+        near = range(max(0, i - 8), i)
+        parents = sorted(random.choice(near, min(len(near), random.integers(PARENTS + 1)), replace=False)) if i else []
+        p = random.uniform(0.05, 0.95, (2,) * len(parents))
+        table = np.stack([p, 1 - p], -1).tolist()
+        arcs.append({"name": f"a{i}", "sources": [f"x{j}" for j in parents], "targets": [f"x{i}"], "table": table})
+    for i in random.choice(variables, 10, replace=False):
+        p = float(random.uniform(0.05, 0.95))
+        arcs.append({"name": f"opinion on x{i}", "targets": [f"x{i}"], "table": [p, 1 - p]})
+    listed = [{"name": f"x{i}", "size": 2} for i in range(variables)]
+    return {"format": "dissonance.pdg", "version": 1, "variables": listed, "arcs": arcs}
+
+
+class Studio:
+    """The command, started in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        command = [sys.executable, "-m", "dissonance", "studio", "--no-open", "--json"]
+        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.home, _, self.token = json.loads(self.process.stdout.readline())["address"].partition("/?token=")
+
+    def ask(self, action: str, **params: Any) -> float:
+        """After how many milliseconds it has answered."""
+        headers = {"Content-Type": "application/json", "Origin": self.home, "X-Dissonance-Token": self.token}
+        request = urllib.request.Request(f"{self.home}/api/{action}", json.dumps(params).encode(), headers)
+        began = time.perf_counter()
+        with urllib.request.urlopen(request) as answer:
+            answer.read()
+        return 1000 * (time.perf_counter() - began)
+
+
+def timed(studio: Studio, action: str, model: dict[str, Any], repeats: int) -> tuple[float, float]:
+    """Milliseconds of the first answer, and of those after it, each with another beta."""
+    first = studio.ask(action, model=model)
+    again: list[float] = []
+    for k in range(repeats):
+        changed = [{**model["arcs"][0], "beta": 1 + 0.1 * (k + 1)}, *model["arcs"][1:]]
+        again.append(studio.ask(action, model={**model, "arcs": changed}))
+    return first, statistics.median(again)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path, help="files of ours (JSON)")
+    parser.add_argument("--repeats", type=int, default=20)
+    options = parser.parse_args()
+    models = {p.name: json.loads(p.read_text()) for p in options.models}
+    if not models:
+        models = {"smoking.json": json.loads((ROOT / "examples" / "smoking.json").read_text())}
+        models |= {f"{n} variables": network(n) for n in (37, 200)}
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        studio = Studio(folder)
+        try:
+            print(f"the address after {time.perf_counter() - began:.2f} s", end=", ")
+            studio.ask("hello")
+            print(f"the first answer after {time.perf_counter() - began:.2f} s")
+            studio.ask("run", model=next(iter(models.values())), steps=1)  # it waits for the compiled solver
+            print("| model | score, first (ms) | again | picture, first (ms) | again |\n|---|---|---|---|---|")
+            for name, model in models.items():
+                numbers = [x for action in ("score", "layout") for x in timed(studio, action, model, options.repeats)]
+                print(f"| {name} | {' | '.join(f'{x:.0f}' for x in numbers)} |", flush=True)
+        finally:
+            studio.process.terminate()
+            studio.process.wait()
+
+
+if __name__ == "__main__":
+    main()
