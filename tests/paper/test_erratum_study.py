@@ -89,3 +89,16 @@ def test_the_authors_own_results_have_uniform_on_top_too():
             for s in ("uniform", "partial", "hub")
         }
         assert max(tv, key=tv.get) == "uniform"
+
+
+@pytest.mark.skipif(not (SHARED / "authors" / "results.csv").is_file(), reason=f"no results under {SHARED}")
+def test_by_the_bit_partial_focus_distorts_more_than_uniform():
+    """TV of mu* over the bits that were resolved, pooled over the authors' 200 runs of each strategy."""
+    with (SHARED / "authors" / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    per_bit: dict[str, float] = {}
+    for s in ("uniform", "partial", "hub"):
+        runs = [r for r in rows if r["strategy"] == s]
+        resolved = sum(float(r["initial"]) - float(r["final"]) for r in runs)
+        per_bit[s] = sum(float(r["distortion_tv"]) for r in runs) / resolved
+    assert per_bit == pytest.approx({"uniform": 2.301, "partial": 2.375, "hub": 1.874}, abs=1e-3)

@@ -1,0 +1,92 @@
+"""Remarks of the paper that are no propositions: each in closed form."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    Control,
+    Euclidean,
+    Focus,
+    LinearGaussian,
+    SoftmaxTable,
+    Variable,
+    full_control,
+    inconsistency,
+    lir,
+)
+from dissonance.flows import ODE
+from dissonance.refocus import Cycle
+
+inf = math.inf
+X = Variable("X", 2)
+HERE, THERE = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
+
+
+def pool(*beliefs: tuple[float, torch.Tensor]) -> float:
+    """-W log sum prod p^(beta/W): what beliefs about one variable cost."""
+    total = sum(beta for beta, _ in beliefs)
+    power = torch.stack([beta / total * p.log() for beta, p in beliefs]).sum(0)
+    return -total * power.exp().sum().log().item()
+
+
+def test_a_narrow_focus_makes_it_worse_out_of_view():
+    """p agrees with r, who counts for five, until it is seen with q alone: nothing is left in view, more in all."""
+    pdg = PDG(Arc("p", (), X, SoftmaxTable(HERE)), Arc("q", (), X, THERE), Arc("r", (), X, HERE))
+    whole = Attention.only({"p": 1.0, "q": 1.0, "r": 5.0})
+    narrow = Focus(Attention.only({"p": 1.0, "q": 1.0}), full_control("p"))
+    run = lir(pdg, Cycle(narrow), steps=1, attention=whole)
+    assert run.before.upper == pytest.approx(pool((6.0, HERE), (1.0, THERE)), abs=1e-7)
+    assert run.after.upper == pytest.approx(pool((5.0, HERE), (2.0, THERE)), abs=1e-6)
+    assert run.after.upper > run.before.upper + 0.5
+    assert inconsistency(run.pdg, narrow.attention).upper == pytest.approx(0.0, abs=1e-7)
+
+
+def test_wishful_thinking_costs_later():
+    """p moves to what is hoped for; once the truth is known, hard, it costs KL(truth || p), and that has grown."""
+    pdg = PDG(Arc("p", (), X, SoftmaxTable(HERE)), Arc("hope", (), X, THERE), Arc("truth", (), X, HERE))
+    hoping = Focus(Attention.only({"p": 1.0, "hope": 1.0}), full_control("p"))
+    later = Attention.only({"p": 1.0, "truth": inf})
+    run = lir(pdg, Cycle(hoping), steps=1, attention=later)
+    assert run.before.upper == pytest.approx(0.0, abs=1e-9)
+    assert run.after.upper == pytest.approx((HERE * (HERE / THERE).log()).sum().item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_beta_and_alpha_count_how_often_a_belief_is_there(count: int):
+    copies = PDG(*(Arc(f"p{i}", (), X, HERE) for i in range(count)), Arc("q", (), X, THERE))
+    one = PDG(Arc("p", (), X, HERE), Arc("q", (), X, THERE))
+    each = {f"p{i}": 1.0 for i in range(count)}
+    for gamma in (0.0, 0.5):
+        several = inconsistency(copies, Attention.only({**each, "q": 1.0}, each, gamma)).upper
+        single = inconsistency(one, Attention.only({"p": count, "q": 1.0}, {"p": count}, gamma)).upper
+        assert several == pytest.approx(single, abs=1e-6)
+
+
+def test_a_point_is_the_limit_of_normals():
+    """KL(N(x, eps^2) || p) = -log p(x) - log(eps sqrt(2 pi e)) + eps^2 / 2 for a standard normal p."""
+    R = Variable("R", Euclidean(1))
+    for eps in (1e-1, 1e-3, 1e-5):
+        pdg = PDG(Arc("p", (), R, LinearGaussian(None, 0.0, 1.0)), Arc("x", (), R, LinearGaussian(None, 2.0, eps**2)))
+        value = inconsistency(pdg, Attention.only({"p": 1.0, "x": inf})).upper
+        left = value + math.log(eps) + 0.5 * math.log(2 * math.pi * math.e)
+        assert left == pytest.approx(2.0 + 0.5 * math.log(2 * math.pi) + eps**2 / 2, abs=1e-9)
+
+
+def test_runge_kutta_is_of_the_fourth_order():
+    """Half the step, a sixteenth of the error, roughly."""
+    attention, control = Attention.only({"p": 1.0, "q": inf}), Control({"p": 2.0})
+
+    def end(flow: ODE) -> torch.Tensor:
+        pdg = PDG(Arc("p", (), X, SoftmaxTable(HERE)), Arc("q", (), X, THERE))
+        return lir(pdg, steps=1, attention=attention, control=control, flow=flow).pdg["p"].cpd.table().detach()
+
+    exact = end(ODE("dopri5", rtol=1e-11, atol=1e-13))
+    off = [float((end(ODE("rk4", steps=n)) - exact).abs().max()) for n in (2, 4, 8)]
+    assert 8 < off[0] / off[1] < 32 and 8 < off[1] / off[2] < 32
