@@ -14,6 +14,7 @@ import msgspec
 
 from dissonance.coherence.beliefs import Belief, BeliefError, read_lines
 from dissonance.coherence.book import Coherence, coherences, record
+from dissonance.coherence.tuples import is_tuples, tuple_lines
 from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.io import files
 from dissonance.io.lines import line_of
@@ -66,16 +67,20 @@ class Book:
 def load_books(sources: Iterable[files.Source], group: str = "set") -> list[Book]:
     """The books of files: beliefs that have the same value in the column `group`, in the order of the files.
 
-    Facts without such a value hold in every set, if there are any.
+    Facts without such a value hold in every set, if there are any. Of a benchmark's tuple file every line is a set;
+    with the group `model`, all sets of one forecaster are one book.
     """
     books: dict[str, Book] = {}
     for source in sources:
         content, where = files.read(source)
-        try:
-            lines = _lines(text(content), str(source), group)
-        except DissonanceError as error:
-            line = getattr(error, "line", None)
-            raise FormatError(one_line(f"{where if line is None else f'{where}:{line}'}: {error}"), line) from None
+        if is_tuples(content):
+            lines = tuple_lines(content, where, group)
+        else:
+            try:
+                lines = _lines(text(content), str(source), group)
+            except DissonanceError as error:
+                line = getattr(error, "line", None)
+                raise FormatError(one_line(f"{where if line is None else f'{where}:{line}'}: {error}"), line) from None
         for name, belief, line in lines:
             book = books.setdefault(name, Book(name))
             book.beliefs.append(belief)

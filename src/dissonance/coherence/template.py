@@ -54,7 +54,8 @@ class Gains:
     @property
     def converged(self) -> Bools:
         """Where the bounds meet, (P,)."""
-        return (self.lower == math.inf) | (self.upper <= self.lower + 1e-7 * np.maximum(1.0, np.abs(self.upper)))
+        close = self.upper <= self.lower + 1e-7 * np.maximum(1.0, np.abs(self.upper))
+        return (self.lower == math.inf) | (close & np.isfinite(self.upper))
 
 
 class Template:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -88,9 +88,48 @@ def beliefs(check: str) -> list[Belief]:
     return found + [Belief(fact) for name, fact in FACTS.items() if name == check]
 
 
+def is_tuples(content: bytes) -> bool:
+    """Whether the first line of a file is a set."""
+    first = content.lstrip().partition(b"\n")[0]
+    try:
+        msgspec.json.decode(first, type=Line)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def tuple_lines(content: bytes, where: str, group: str) -> list[tuple[str, Belief, int]]:
+    """The beliefs of all sets of a file with the set they belong to, `model check line`, and their lines; by the group
+    `model` all sets of a forecaster belong together, and questions of one number are the same event."""
+    sets = _read(content, where)
+    if group == "model":
+        models = dict.fromkeys(m for s in sets for m in s.model)
+        first = {m: next(int(s.line[k]) for s in sets for k, who in enumerate(s.model) if who == m) for m in models}
+        return [(m, b, _line(b, first[m])) for m in models for b in book(sets, m)]
+    if group != "set":
+        raise FormatError(f"{where}: the sets of a tuple file are grouped by set or by model, not by {group!r}.")
+    found: list[tuple[str, Belief, int]] = []
+    for s in sets:
+        said = beliefs(s.check)
+        for k, line in enumerate(s.line.tolist()):
+            name = f"{s.model[k]} {s.check} {line}"
+            for i, b in enumerate(said):
+                happened = None if b.is_fact or math.isnan(s.outcome[k, i]) else bool(s.outcome[k, i])
+                found.append((name, b if b.is_fact else replace(b, p=float(s.p[k, i]), outcome=happened), line))
+    return sorted(found, key=lambda x: x[2])
+
+
+def _line(belief: Belief, first: int) -> int:
+    """The line of a belief of a book: its name says it; facts have that of the forecaster's first set."""
+    return int(belief.name.partition(".")[0]) if belief.name else first
+
+
 def load_sets(source: files.Source) -> list[Sets]:
     """The sets of a file (JSON lines, also .gz), by check."""
-    content, where = files.read(source)
+    return _read(*files.read(source))
+
+
+def _read(content: bytes, where: str) -> list[Sets]:
     by_check: dict[str, list[tuple[int, Line]]] = {}
     decoder = msgspec.json.Decoder(Line)
     for number, line in enumerate(content.splitlines(), 1):

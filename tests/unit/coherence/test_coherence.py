@@ -200,10 +200,13 @@ def test_a_template_refuses_numbers_that_are_no_probabilities(p: list[list[float
         Template(["P(A) = 0.5", "P(B) = 0.5"]).solve(p)
 
 
-def test_a_book_that_would_not_fit_is_refused_before_anything_is_allocated():
+def test_a_book_that_no_tree_fits_has_a_bracket_and_no_brier_score():
     every = [Belief(f"x{i} and x{j}", 0.5) for i in range(40) for j in range(i)]
+    result = coherence(every, seconds=0.0)
+    assert 0 <= result.lower <= result.upper < math.inf and not result.converged
+    assert "between" in repr(result) and "NOT converged" in repr(result)
     with pytest.raises(SizeError, match="treewidth"):
-        coherence(every)
+        coherence(every, score="brier")
 
 
 def test_without_beliefs_nothing_is_gained():

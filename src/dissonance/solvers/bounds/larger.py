@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from dissonance.solvers.bounds.terms import Floats, Scope, Terms, projected
 
 MOST_CELLS = 1024
 """Cells of a region that is added."""
+
+MOST_ASKED = 5000
+"""Sets of variables that are looked at."""
 
 FITS, CLOSE = 30, 0.02
 """Rounds of fitting, and how far beliefs may be from a joint distribution's to count as such."""
@@ -34,8 +38,8 @@ def candidates(regions: Regions, added: Sequence[Scope]) -> list[Scope]:
     for v, them in near.items():
         them.discard(v)
     known = set(regions.scopes)
-    found = {tuple(sorted(c)) for c in _cycles(near)} | set(_unions(added))
-    return sorted(c for c in found if c not in known)
+    found = {tuple(sorted(c)) for c in islice(_cycles(near), MOST_ASKED)} | set(islice(_unions(added), MOST_ASKED))
+    return sorted(c for c in found if c not in known)[:MOST_ASKED]
 
 
 def _cycles(near: dict[int, set[int]]) -> Iterable[set[int]]:
@@ -106,7 +110,7 @@ def mismatch(terms: Terms, regions: Regions, mass: Floats, scopes: Sequence[Scop
             if all(v in place for v in s):
                 wanted = dense[regions.dense_at[i] : regions.dense_at[i + 1]]
                 parts.append((projected(shape, tuple(place[v] for v in s)), wanted))
-        joint = np.full(math.prod(shape), 1.0 / math.prod(shape))
+        joint, off = np.full(math.prod(shape), 1.0 / math.prod(shape)), 0.0
         for _ in range(FITS):
             off = 0.0
             for at, wanted in parts:

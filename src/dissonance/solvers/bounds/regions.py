@@ -111,7 +111,7 @@ class Regions:
     @property
     def multipliers(self) -> int:
         """How many there are."""
-        return self.ties.shape[1]
+        return len(self.tie) + len(self.hard)
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ def _links(
             ties.append(part + count)
             tie_at[scopes[i], scopes[j]] = count
             count += size[j]
-    arrays = (np.concatenate(x) if x else np.zeros(0, dtype=np.int64) for x in (own, below, ties))
-    return _Links(*arrays, count, tie_at)
+    cell, inner_cell, tie = (np.concatenate(x) if x else np.zeros(0, dtype=np.int64) for x in (own, below, ties))
+    return _Links(cell, inner_cell, tie, count, tie_at)
 
 
 def _supported(alive: Bools, links: _Links) -> Bools:

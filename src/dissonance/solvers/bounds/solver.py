@@ -127,6 +127,7 @@ class Run:
         self.dual: Dual | None = None
         self.model: Model | None = None
         self.fitted = math.inf
+        self.drawn = False
         self.grown: tuple[Scope, ...] = ()
         self.states: tuple[Terms, States] | None = None
         self.steps = 0
@@ -176,11 +177,12 @@ class Run:
             dual = Dual(self.regions)
             x = dual.start if x is None else x
             while True:
-                before = self.lower
+                before, began = self.lower, time.perf_counter()
                 x = self._raise(dual, x, eps)
                 if eps <= 0.011 * self.scale:
-                    yield from self._lowered(dual, x, eps, self.lower - before)
-                if self.close or (self.late and self.best.size) or eps <= LAST * self.scale:
+                    speed = (self.lower - before) / (time.perf_counter() - began)
+                    yield from self._lowered(dual, x, eps, speed)
+                if self.close or (self.late and self.drawn) or eps <= LAST * self.scale:
                     break
                 if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
                     break
@@ -201,8 +203,7 @@ class Run:
         return bool(self.grown)
 
     def _raise(self, dual: Dual, x: Floats, eps: float) -> Floats:
-        first = self.lower == -math.inf
-        deadline = math.inf if first else self.began + 0.7 * self.solver.seconds
+        deadline = self.began + 0.7 * self.solver.seconds if self.drawn else math.inf
         x, steps = dual.raised(x, eps, STEPS, deadline)
         self.steps += steps
         value = dual.certified(x)
@@ -210,15 +211,16 @@ class Run:
             self.lower, self.best, self.dual = value, x, dual
         return x
 
-    def _lowered(self, dual: Dual, x: Floats, eps: float, raised: float) -> Iterator[tuple[float, float]]:
-        """Draw states, again and again as long as that gains more than raising the lower bound did."""
+    def _lowered(self, dual: Dual, x: Floats, eps: float, speed: float) -> Iterator[tuple[float, float]]:
+        """Draw states, again and again as long as that gains more in a second than raising the lower bound did."""
         while True:
-            before = self.upper
+            before, began = self.upper, time.perf_counter()
             if self.attainable:
                 self._draw(dual, x, eps)
+            self.drawn = True
             yield self.lower, self.upper
-            gained, gap = before - self.upper, self.upper - self.lower
-            if self.close or self.late or not gap < math.inf or gained < max(raised, 0.03 * gap):
+            gained = before - self.upper if self.upper < math.inf else 0.0
+            if self.close or self.late or gained <= 0 or gained < speed * (time.perf_counter() - began):
                 return
 
     def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
@@ -238,7 +240,7 @@ class Run:
         if self.model is None:
             self.model, self.fitted = Model(sampler, mass, self.generator), math.inf
         elif not self.model.stuck:
-            self.model.fit(FITTING, self.began + self.seconds + 0.3 * (self.solver.seconds - self.seconds))
+            self.model.fit(FITTING, self.began + self.seconds + 0.5 * (self.solver.seconds - self.seconds))
         if not (self.model.stuck or self.late):
             value = self._prove(self.model.sampler, self.model.kept(count))
             if value > self.fitted:
@@ -278,7 +280,7 @@ class Run:
             lower,
             upper,
             Bounds.name,
-            converged=upper - lower <= DEFAULT_TOL * max(1.0, upper) or lower == math.inf,
+            converged=upper < math.inf and upper - lower <= DEFAULT_TOL * max(1.0, upper),
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
             states=None if self.states is None else JointStates(component.variables, *self.states),

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from dissonance.compiled import compiled, expect
 from dissonance.solvers.bounds.regions import Regions
 from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms, grid
 
-States = npt.NDArray[np.uint8] | npt.NDArray[np.int32]
+States = npt.NDArray[Any]
 
 FORBIDDEN = -50.0
 """The logarithm that an impossible cell has while states are drawn."""
@@ -319,7 +320,7 @@ class Sampler:
         """So many sweeps over all blocks, in place."""
         expect(SECONDS * sweeps * states.size)
         for k in range(sweeps):
-            sweep(states, *self.blocks, *self.tables.where, logs, seed + k)
+            sweep(states, *self.blocks, *self.tables.where, logs, seed + k)  # pyright: ignore[reportCallIssue]
 
     def possible(self, states: States) -> States:
         """Those that break no rule."""
@@ -346,8 +347,9 @@ class Sampler:
             logs.append(t.log_p)
             used, count = used + len(t.log_p), count + len(t.log_p) // t.width
         none = [np.zeros(0, dtype=np.int64)]
-        ints = (np.concatenate(x or none) for x in (cells, entries, rows))
-        return *ints, *(np.concatenate(x or [np.zeros(0)]) for x in (betas, logs))
+        cell, entry, row = (np.concatenate(x or none) for x in (cells, entries, rows))
+        beta, log_p = (np.concatenate(x or [np.zeros(0)]) for x in (betas, logs))
+        return cell, entry, row, beta, log_p
 
     @cached_property
     def scale(self) -> float:
@@ -376,7 +378,8 @@ class Sampler:
         total = np.bincount(row, mass)[row]
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(mass > 0, beta * (np.log(mass / total) - log_p), 0.0)
-        return math.fsum(mass * gain), np.bincount(cell, gain[entry], len(counts))
+        total_gain = np.bincount(cell, gain[entry], len(counts)).astype(np.float64)
+        return math.fsum(mass * gain), total_gain
 
 
 def _flat(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:

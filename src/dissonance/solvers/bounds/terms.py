@@ -178,7 +178,7 @@ def _definitions(arcs: Sequence[Attended], scopes: Sequence[Scope]) -> list[int]
 
 
 def _one_hot(a: Attended) -> bool:
-    return (np.isneginf(a.log_p).any() and a.deterministic) or a.log_p.shape[-1:] == (1,)
+    return (bool(np.isneginf(a.log_p).any()) and a.deterministic) or a.log_p.shape[-1:] == (1,)
 
 
 def _reaches(start: Scope, target: int, found: dict[int, int], scopes: Sequence[Scope]) -> bool:
