@@ -25,7 +25,13 @@ def test_the_page_is_answered():
     assert refused("/api/score", host="localhost:8123", origin="http://localhost:8123") is None
 
 
-@pytest.mark.parametrize("token", ["", "wrong", None, GUARD.token[:-1], GUARD.token + "x", "ü", "é" * 43])
+WRONG = {
+    "empty": "", "wrong": "wrong", "none": None, "shorter": GUARD.token[:-1], "longer": GUARD.token + "x",
+    "not ASCII": "ü", "not ASCII, as long": "é" * 43,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("token", WRONG.values(), ids=WRONG)
 def test_a_wrong_token_is_refused(token: str | None):
     assert "token" in (refused("/api/score", x_dissonance_token=token) or "")
     query = "" if token is None else f"token={token}"
