@@ -8,8 +8,8 @@ Every PDG has random tables, attended with beta = alpha = 1 at gamma = 0. For ea
 default solver and Clarabel on the same junction tree, each from the PDG to the proof (prepare, decompose, assemble,
 solve, certify), and again with slightly changed tables, when the junction tree is known (ours starts where it stopped).
 Then the exponent of time in n, fitted by least squares in log-log coordinates; then cvxpy with Clarabel at n = 100, and
-Adam on the softmax of the dense joint, for sizes it can hold. `--large`: a binary chain, its seconds and memory. Seconds
-are those that a core worked.
+Adam on the softmax of the dense joint, for sizes it can hold. `--large`: a binary chain, its seconds and memory.
+Seconds are those that a core worked.
 """
 
 from __future__ import annotations
