@@ -1,7 +1,7 @@
 // Who is to blame, and where: arcs and cells by what they cost.
 
 import { fill, h } from "./dom.js";
-import { arcOf, belief, scope } from "./model.js";
+import { arcOf, belief, hasTable, scope } from "./model.js";
 import { nats, number, probability } from "./numbers.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -43,19 +43,20 @@ export function blameList(store, choose) {
         h("span", { class: "blame-track" }, bar)));
     }));
     more.textContent = all.length > MOST_ARCS ? `${all.length - MOST_ARCS} more arcs are not shown.` : "";
-    const cells = (store.score?.cells ?? []).filter((c) => c.contribution > 1e-9 && arcOf(store.model, c.arc)).slice(0, MOST_CELLS);
+    const costly = (store.score?.cells ?? []).filter((c) => c.contribution > 1e-9 && arcOf(store.model, c.arc)).slice(0, MOST_CELLS);
     const said = (/** @type {Record<string, string>} */ event) => Object.entries(event).map(([n, x]) => `${n}=${x}`).join(", ");
-    fill(where, cells.map((c) => h("li", {}, h("button", { type: "button", class: "cell-row", on: { click: () => choose({ kind: "arc", name: c.arc }) } },
+    fill(where, costly.map((c) => h("li", {}, h("button", { type: "button", class: "cell-row", on: { click: () => choose({ kind: "arc", name: c.arc }) } },
       h("span", { class: "cell-event" }, h("b", { text: c.arc }), ` ${said(c.value)}`, Object.keys(c.given).length > 0 && h("span", { class: "cell-given", text: ` given ${said(c.given)}` })),
       h("span", { class: "cell-numbers" }, h("span", { text: probability(c.claimed) }), h("span", { class: "arrow", "aria-label": "reconciled", text: "→" }), h("span", { text: probability(c.reconciled) })),
       h("span", { class: "cell-cost", text: nats(c.contribution, 4) })))),
-      cells.length === 0 && h("li", { class: "quiet", text: store.score ? "No cell costs anything." : "" }));
+      costly.length === 0 && h("li", { class: "quiet", text: store.score ? "No cell costs anything." : "" }));
+    cells.hidden = !store.model.arcs.some(hasTable);
     element.classList.toggle("stale", !store.fresh);
   }
 
+  const cells = h("details", { open: true, class: "section" }, h("summary", {}, h("h2", { text: "Where" }), h("span", { class: "quiet", text: "claimed → reconciled, nats" })), where);
   const element = h("div", { class: "blame" },
-    h("details", { open: true, class: "section" }, h("summary", {}, h("h2", { text: "Who is to blame" }), h("span", { class: "quiet", text: "nats" })), list, more),
-    h("details", { open: true, class: "section" }, h("summary", {}, h("h2", { text: "Where" }), h("span", { class: "quiet", text: "claimed → reconciled, nats" })), where));
+    h("details", { open: true, class: "section" }, h("summary", {}, h("h2", { text: "Who is to blame" }), h("span", { class: "quiet", text: "nats" })), list, more), cells);
   store.subscribe((change) => change !== "frame" && update());
   update();
   return element;

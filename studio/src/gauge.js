@@ -28,7 +28,7 @@ export function gauge(store, onCancel) {
   const value = h("output", { class: "gauge-value", "data-testid": "inconsistency" });
   const unit = h("span", { class: "gauge-unit" });
   const state = h("span", { class: "gauge-state" });
-  const cancel = h("button", { type: "button", class: "text-button", text: "Cancel", hidden: true, on: { click: onCancel } });
+  const cancel = h("button", { type: "button", class: "text-button", text: "Cancel", on: { click: onCancel } });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let waiting;
   const tip = h("span", { class: "tip", role: "tooltip", id: tipId });
@@ -53,10 +53,9 @@ export function gauge(store, onCancel) {
     const fresh = frame !== null || store.fresh;
     element.classList.toggle("stale", !fresh && !store.error);
     element.classList.toggle("failed", Boolean(store.error));
-    fill(state, store.error ? "" : frame ? `step ${frame.step}` : fresh ? "" : "computing… ", cancel);
+    fill(state, store.error ? "" : frame ? `step ${frame.step}` : fresh ? "" : "computing… ");
     clearTimeout(waiting);
-    cancel.hidden = true;
-    if (!fresh && !store.error) waiting = setTimeout(() => (cancel.hidden = false), PATIENCE);
+    if (!fresh && !store.error) waiting = setTimeout(() => state.append(cancel), PATIENCE);
     const shown = frame ? frame.global.value : score?.inconsistency;
     value.textContent = shown === undefined ? "–" : nats(shown);
     const finite = Number.isFinite(number(shown));

@@ -52,7 +52,7 @@ export function variablePanel(store, name, studio) {
     h("h3", { text: "Probabilities" }), h("p", { class: "hint", text: v && labels(v) ? "Under the best compromise. Click a value to observe it." : "Mean and standard deviation under the best compromise." }), values, observed,
     v && labels(v) && [h("h3", { text: "Values" }), names, h("button", { type: "button", class: "text-button", text: "Add a value", on: { click: addValue } })],
     h("h3", { text: "Beliefs about it" }), arcs,
-    h("button", { type: "button", class: "text-button", text: "Add a belief about it…", on: { click: () => studio.addArc([name]) } }));
+    v && labels(v) && h("button", { type: "button", class: "text-button", text: "Add a belief about it…", on: { click: () => studio.addArc([name]) } }));
   update();
   return { element, update };
 }

@@ -58,7 +58,7 @@ export function variableList(store, choose) {
       all.length > MOST && h("p", { class: "quiet", text: `${all.length - MOST} more variables: find them by name, or in the picture.` }));
     clear.hidden = Object.keys(store.document.evidence).length === 0;
     const chance = store.score?.probability;
-    note.textContent = clear.hidden ? "click to observe" : chance === undefined ? "given observations" : `given observations, p = ${general(chance, 3)}`;
+    note.textContent = clear.hidden ? (store.model.variables.some(labels) ? "click to observe" : "mean ± standard deviation") : chance === undefined ? "given observations" : `given observations, p = ${general(chance, 3)}`;
     element.classList.toggle("stale", !store.fresh);
     if (focused) refocus(focused.variable, focused.value);
   }

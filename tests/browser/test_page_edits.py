@@ -135,3 +135,16 @@ def test_the_picture_is_walked_by_keys(page: Any) -> None:
     assert page.locator(".side .panel-title").text_content() == "Model"
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys").wait_for()
+
+
+def test_real_vectors_have_means_and_no_cells(studio: Studio, page: Any) -> None:
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="shoes.json").first.click()
+    page.locator(".blame-row[data-arc=rule]").wait_for()
+    settled(page)
+    out = printed("score", str(studio.folder / "shoes.json"))
+    assert f"Inconsistency: {page.text_content(NUMBER)} " in out
+    assert [m.replace("±", "+-") in out for m in page.locator(".left .moments").all_text_contents()] == [True, True]
+    assert not page.get_by_role("heading", name="Where").is_visible()
+    page.click(".blame-row[data-arc=rule]")
+    assert "linear Gaussian" in page.text_content(".side")
