@@ -3,9 +3,9 @@
     <<M + q>> = E_q[ log q - log p ] - H(seen) = -ELBO - H(seen)
 
 as for tables (`variational.py`), with gamma = 1 and alpha = beta = 1 on the model. For each block of hidden variables
-there is an arc -> Z_b that holds q_b = N(m, S), and an arc Z_b -> all others that says that these do as their own q say,
-independently. A focus has full control of one q_b: without its constraint mu*(Z_b) is proportional to the exponential
-of E_others[log p], the coordinate update.
+there is an arc -> Z_b that holds q_b = N(m, S), and an arc Z_b -> all others that says that these do as their own q
+say, independently. A focus has full control of one q_b: without its constraint mu*(Z_b) is proportional to the
+exponential of E_others[log p], the coordinate update.
 """
 
 from __future__ import annotations
