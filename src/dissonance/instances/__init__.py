@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dissonance.instances.game import game as game
     from dissonance.instances.gan import Adversaries as Adversaries
     from dissonance.instances.gan import gan as gan
+    from dissonance.instances.gaussian_variational import GaussianVariational as GaussianVariational
+    from dissonance.instances.gaussian_variational import gaussian_variational as gaussian_variational
     from dissonance.instances.likeliest import Likeliest as Likeliest
     from dissonance.instances.likeliest import likeliest as likeliest
     from dissonance.instances.pools import Pool as Pool

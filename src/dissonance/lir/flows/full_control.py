@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dissonance.errors import CapabilityError
 from dissonance.lir.flows.base import Movement
-from dissonance.lir.flows.projection import projected
+from dissonance.lir.flows.projection import followed, projected
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
 from dissonance.lir.local import MASS, Local, by_run, over
@@ -232,7 +232,7 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
     for i in arcs:
         arc = parameters.arcs[i]
         if not arc.cpd.saturated:
-            theta = projected(local, arc, theta, free, runs[i])
+            theta = followed(parameters, arc, theta, free, runs[i])
             continue
         joint = free.every(arc)
         mass = joint.sum(-1)

@@ -35,6 +35,18 @@ def projected(local: Local, arc: Arc, theta: Stacked, solved: Solved, runs: Tens
     return found
 
 
+def followed(parameters: Parameters, arc: Arc, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:
+    """p <- mu(T|S) of this arc alone, whatever its weight."""
+    found = dict(theta)
+    for k in torch.nonzero(runs)[:, 0].tolist():
+        joint = solved.rows(k, arc)
+        if joint is not None:
+            cpd = _at(parameters, k, arc, theta)
+            cpd.project(joint)
+            _put(parameters, k, arc, cpd, theta, found)
+    return found
+
+
 def approached(local: Local, arc: Arc, theta: Stacked, solved: Solved, time: float, runs: Tensor) -> Stacked:
     """The natural gradient flow for so long while mu stands still: in mean parameters, a share 1 - e^(-chi beta t) of
     the way to the projection."""

@@ -1,0 +1,68 @@
+"""Mean field over Euclidean variables against its closed form, step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dissonance import PDG, Arc, DissonanceError, Euclidean, LinearGaussian, Variable
+from dissonance.instances import gaussian_variational
+
+A, B, C, Y = (Variable(n, Euclidean(1)) for n in "ABCY")
+
+
+def model() -> PDG:
+    return PDG(
+        Arc("a", (), A, LinearGaussian(None, [0.5], [[1.0]])),
+        Arc("b", A, B, LinearGaussian([[0.8]], [0.0], [[0.5]])),
+        Arc("c", (A, B), C, LinearGaussian([[0.5, -1.0]], [0.2], [[0.7]])),
+        Arc("y", (B, C), Y, LinearGaussian([[1.0, 1.0]], [0.0], [[0.4]])),
+    )
+
+
+def posterior() -> tuple[np.ndarray, np.ndarray, float]:
+    """The precision and mean of (A, B, C) given Y = 2, and log p(Y = 2): by noise pushed through the model."""
+    L = np.array([[1, 0, 0, 0], [-0.8, 1, 0, 0], [-0.5, 1, 1, 0], [0, -1, -1, 1]], dtype=float)
+    P = L.T @ np.diag(1 / np.array([1.0, 0.5, 0.7, 0.4])) @ L
+    mean = np.linalg.solve(L, [0.5, 0.0, 0.2, 0.0])
+    variance = np.linalg.inv(P)[3, 3]
+    score = -0.5 * ((2 - mean[3]) ** 2 / variance + np.log(2 * np.pi * variance))
+    return P[:3, :3], mean[:3] - np.linalg.solve(P[:3, :3], P[:3, 3] * (2 - mean[3])), score
+
+
+def test_mean_field_is_coordinate_ascent_at_every_step():
+    """m_i = mu_i - sum_j P_ij (m_j - mu_j) / P_ii and variance 1/P_ii."""
+    P, mu, score = posterior()
+    instance = gaussian_variational(model(), {"Y": 2.0})
+    m, variances = np.zeros(3), np.ones(3)
+    for step in range(1, 7):
+        i = (step - 1) % 3
+        others = [j for j in range(3) if j != i]
+        m[i] = mu[i] - P[i, others] @ (m[others] - mu[others]) / P[i, i]
+        variances[i] = 1 / P[i, i]
+        found = instance.answer(step).q
+        np.testing.assert_allclose([found[n].mean.item() for n in "ABC"], m, atol=1e-6)
+        np.testing.assert_allclose([found[n].covariance.item() for n in "ABC"], variances, atol=1e-6)
+    answer = instance.answer(90)
+    kl = 0.5 * (np.log(np.diag(P)).sum() - np.linalg.slogdet(P)[1])
+    assert answer.log_evidence == pytest.approx(score, abs=1e-6)
+    assert answer.gap == pytest.approx(kl, abs=1e-5)
+    assert all(y >= x - 1e-8 for x, y in zip(answer.elbos[:-1], answer.elbos[1:], strict=True))
+
+
+def test_a_block_of_two_keeps_how_they_depend_on_each_other():
+    P, mu, _ = posterior()
+    answer = gaussian_variational(model(), {"Y": 2.0}, blocks=[("A", "B")]).answer(120)
+    pair = answer.q["A, B"]
+    np.testing.assert_allclose(pair.covariance, np.linalg.inv(P[:2, :2]), atol=1e-6)
+    np.testing.assert_allclose(pair.mean, mu[:2], atol=1e-5)
+    assert answer.gap < gaussian_variational(model(), {"Y": 2.0}).answer(60).gap
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(DissonanceError, match="one block is the exact posterior"):
+        gaussian_variational(model(), {"Y": 2.0}, blocks=[("A", "B", "C")])
+    with pytest.raises(DissonanceError, match="'D' is no variable"):
+        gaussian_variational(model(), {"Y": 2.0}, blocks=[("A", "D")])
+    with pytest.raises(DissonanceError, match="2 numbers of it are seen"):
+        gaussian_variational(model(), {"Y": [2.0, 1.0]})
