@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,15 @@ def test_an_arc_is_made_when_it_is_asked_for():
     made = PDG.from_columns(Column([], range(100_000), np.full((100_000, 2), 0.5)))
     assert made["a99999"].targets[0].name == "X99999"
     assert "arcs" not in vars(made) and "variables" not in vars(made) and len(made) == 100_000
+
+
+def test_it_is_copied_and_pickled_without_its_views():
+    made = columnar()
+    made["a1"]
+    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert isinstance(other, ColumnarPDG) and repr(other) == repr(made)
+        assert all(torch.equal(a.cpd.log_table(), b.cpd.log_table()) for a, b in zip(made, other, strict=True))
+        assert other["a1"].cpd is not made["a1"].cpd
 
 
 def test_fixed_tables_can_be_made_to_move():

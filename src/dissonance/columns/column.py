@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dissonance import numerics
 from dissonance.cpds import SoftmaxTable, Table
@@ -145,12 +145,13 @@ class Column:
 
     def cpd(self, row: int) -> Table | SoftmaxTable:
         """The cpd of one arc: its table is the column's, not a copy."""
-        made: Table | SoftmaxTable
+        kind = SoftmaxTable if self.learnable else Table
+        made = object.__new__(kind)  # the rows are known to be distributions, and are not to be copied
+        nn.Module.__init__(made)
         if self.learnable:
-            made = SoftmaxTable(logits=torch.zeros(0, dtype=torch.float64))
-            made.logits.data = self.tables[row]
+            made.__dict__["_parameters"]["logits"] = nn.Parameter(self.tables[row])
+            made.__dict__["_given"] = None
         else:
-            made = Table(torch.zeros(0, dtype=torch.float64))
-            made.p = self.tables[row]
-        object.__setattr__(made, "target_axes", self.targets.shape[1])
+            made.__dict__["_buffers"]["p"] = self.tables[row]
+        made.__dict__["target_axes"] = self.targets.shape[1]
         return made

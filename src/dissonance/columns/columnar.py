@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.collector import uncollected
 from dissonance.columns.column import Column
 from dissonance.columns.numbered import Numbered
 from dissonance.errors import CapabilityError, DissonanceError
@@ -92,7 +93,8 @@ class ColumnarPDG(PDG):
     @cached_property
     def arcs(self) -> tuple[Arc, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """All arcs, each made."""
-        return tuple(self.arc(i) for i in range(len(self)))
+        with uncollected():
+            return tuple([self.arc(i) for i in range(len(self))])
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -163,6 +165,9 @@ class ColumnarPDG(PDG):
     def with_columns(self, columns: Sequence[Column]) -> ColumnarPDG:
         """The same variables with other tables."""
         return ColumnarPDG(columns, self.sizes if self.implicit_names[0] else self.variables)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ColumnarPDG, (self.columns, self.sizes if self.implicit_names[0] else self.variables)
 
     def __repr__(self) -> str:
         n, m = len(self.sizes), len(self)
