@@ -177,11 +177,12 @@ class Run:
             dual = Dual(self.regions)
             x = dual.start if x is None else x
             while True:
-                before, began = self.lower, time.perf_counter()
                 x = self._raise(dual, x, eps)
                 if eps <= 0.011 * self.scale:
-                    speed = (self.lower - before) / (time.perf_counter() - began)
-                    yield from self._lowered(dual, x, eps, speed)
+                    if self.attainable:
+                        self._draw(dual, x, eps)
+                    self.drawn = True
+                    yield self.lower, self.upper
                 if self.close or (self.late and self.drawn) or eps <= LAST * self.scale:
                     break
                 if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
@@ -211,18 +212,6 @@ class Run:
             self.lower, self.best, self.dual = value, x, dual
         return x
 
-    def _lowered(self, dual: Dual, x: Floats, eps: float, speed: float) -> Iterator[tuple[float, float]]:
-        """Draw states, again and again as long as that gains more in a second than raising the lower bound did."""
-        while True:
-            before, began = self.upper, time.perf_counter()
-            if self.attainable:
-                self._draw(dual, x, eps)
-            self.drawn = True
-            yield self.lower, self.upper
-            gained = before - self.upper if self.upper < math.inf else 0.0
-            if self.close or self.late or gained <= 0 or gained < speed * (time.perf_counter() - began):
-                return
-
     def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
         """States as the dual point has them, and those of a model that is fitted; the upper bounds that they prove."""
         sampler = Sampler(self.terms, self.regions)
@@ -240,7 +229,7 @@ class Run:
         if self.model is None:
             self.model, self.fitted = Model(sampler, mass, self.generator), math.inf
         elif not self.model.stuck:
-            self.model.fit(FITTING, self.began + self.seconds + 0.5 * (self.solver.seconds - self.seconds))
+            self.model.fit(FITTING, self.began + self.seconds + 0.3 * (self.solver.seconds - self.seconds))
         if not (self.model.stuck or self.late):
             value = self._prove(self.model.sampler, self.model.kept(count))
             if value > self.fitted:
