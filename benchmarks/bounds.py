@@ -74,7 +74,7 @@ def regular(size: int, unary: bool, seed: int = 0) -> PDG:
     return _random_tables(nx.random_regular_graph(3, size, seed=seed), unary, seed)
 
 
-def _random_tables(graph: nx.Graph, unary: bool, seed: int) -> PDG:
+def _random_tables(graph: nx.Graph[int], unary: bool, seed: int) -> PDG:
     rng = np.random.default_rng(seed)
     x = {n: Variable(f"X{n}", 2) for n in graph.nodes}
     arcs = [Arc(f"a{i}", x[a], x[b], rng.dirichlet([1, 1], 2)) for i, (a, b) in enumerate(graph.edges)]

@@ -11,6 +11,7 @@ import argparse
 import logging
 import resource
 import time
+from importlib import import_module
 from importlib.metadata import version
 
 import numpy as np
@@ -77,7 +78,7 @@ def moreau(s: Sets) -> str:
     m e^(-t/m) <= p, so that the least sum of t is the divergence. Only b differs from set to set.
     """
     try:
-        import moreau as peer
+        peer = import_module("moreau")
     except ImportError:
         return "moreau is not installed (pip install moreau)"
     holds = np.array([[0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 1], [0, 1, 1, 1]])  # P, Q, P and Q, P or Q; by world

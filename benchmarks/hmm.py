@@ -9,10 +9,10 @@ import argparse
 import logging
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from hmmlearn.hmm import CategoricalHMM, GaussianHMM
 
 from dissonance.compiled import engage
 from dissonance.estimators import HiddenMarkovModel
@@ -47,32 +47,40 @@ def main() -> None:
     given = asked.parse_args()
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)  # that it has not converged
     engage()  # short sequences alone do not start Numba
+    peer = import_module("hmmlearn.hmm")
     rng = np.random.default_rng(0)
     start, move = np.full(STATES, 1 / STATES), rng.dirichlet(np.full(STATES, 5.0), STATES)
     means, emit = rng.normal(size=(STATES, COLUMNS)), rng.dirichlet(np.full(LABELS, 5.0), STATES)
-    ours = {"startprob_init": start, "transmat_init": move, "max_iter": given.iterations, "tol": 0.0, "floor": 0.0}
+    ours: dict[str, Any] = {
+        "startprob_init": start,
+        "transmat_init": move,
+        "max_iter": given.iterations,
+        "tol": 0.0,
+        "floor": 0.0,
+    }
     print("| emissions | steps | hmmlearn, s | dissonance, s | ratio | apart |")
     print("|---|---|---|---|---|---|")
     for steps in given.steps:
         x, labels = made(steps, rng)
 
         def gaussian(x: np.ndarray = x) -> HiddenMarkovModel:
-            init = {"means_init": means, "covariances_init": np.ones((STATES, COLUMNS))}
+            init: dict[str, Any] = {"means_init": means, "covariances_init": np.ones((STATES, COLUMNS))}
             return HiddenMarkovModel(STATES, "gaussian", covariance_type="diag", **ours, **init).fit([x])
 
-        def their_gaussian(x: np.ndarray = x) -> GaussianHMM:
-            model = GaussianHMM(STATES, "diag", n_iter=given.iterations, tol=-np.inf, init_params="", covars_prior=0.0)
+        def their_gaussian(x: np.ndarray = x) -> Any:
+            options = {"n_iter": given.iterations, "tol": -np.inf, "init_params": "", "covars_prior": 0.0}
+            model = peer.GaussianHMM(STATES, "diag", **options)
             model.covars_weight, model.means_weight, model.min_covar = 0.0, 0.0, 0.0
             model.startprob_, model.transmat_ = start, move
             model.means_, model.covars_ = means.copy(), np.ones((STATES, COLUMNS))
             return model.fit(x)
 
         def categorical(labels: np.ndarray = labels) -> HiddenMarkovModel:
-            kept = {"emissionprob_init": emit, "categories": range(LABELS)}
+            kept: dict[str, Any] = {"emissionprob_init": emit, "categories": range(LABELS)}
             return HiddenMarkovModel(STATES, **ours, **kept).fit([labels.tolist()])
 
-        def their_categorical(labels: np.ndarray = labels) -> CategoricalHMM:
-            model = CategoricalHMM(STATES, n_iter=given.iterations, tol=-np.inf, init_params="", n_features=LABELS)
+        def their_categorical(labels: np.ndarray = labels) -> Any:
+            model = peer.CategoricalHMM(STATES, n_iter=given.iterations, tol=-np.inf, init_params="", n_features=LABELS)
             model.startprob_, model.transmat_, model.emissionprob_ = start, move, emit
             return model.fit(labels[:, None])
 

@@ -47,7 +47,7 @@ def margins(joint: np.ndarray, variables: list[Variable], pairs: list[tuple[int,
 
 def raked(side: int, tol: float) -> None:
     """The same margins to the same accuracy: ours, ipfn, and a loop of pandas."""
-    from ipfn import ipfn
+    ipfn = import_module("ipfn.ipfn")
 
     rng = np.random.default_rng(0)
     variables = [Variable(n, side) for n in "ABC"]
