@@ -149,7 +149,7 @@ def test_a_large_solve_engages_numba_by_itself():
 def test_many_small_solves_engage_numba_in_the_end():
     found = python(
         "import sys, test_compiling as t\nseen = []\n"
-        "for seed in range(60):\n"
+        "for seed in range(300):\n"
         "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append('numba' in sys.modules)\n"
         "print(seen[0], seen[-1], seen == sorted(seen))"
     )
