@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from dissonance.io import files, load, source_name
 from dissonance.io.merging import merged
 from dissonance.pdg import PDG, Arc
 from dissonance.variables import cells
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, l
     if len(read) == 1:
         ((name, pdg, focus),) = read
         if gamma is not None:
-            focus = Focus(replace(focus.attention, gamma=gamma), focus.control)
+            focus = replace(focus, attention=replace(focus.attention, gamma=gamma))
         return Sources(pdg, focus, {name: tuple(pdg.arc_names)})
     names = [name for name, _, _ in read]
     if len(set(names)) < len(names):
@@ -76,10 +79,10 @@ def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, l
         beta |= {to[n]: x for n, x in focus.attention.beta.items()}
         alpha |= {to[n]: x for n, x in focus.attention.alpha.items()}
         chi |= {to[n]: x for n, x in focus.control.chi.items()}
-    focus = Focus(Attention.only(beta, alpha, gammas.pop()), Control(chi))
-    if len(read) == 1:
-        focus = replace(focus, schedules=read[0][2].schedules)
-    return Sources(merged(pdgs), focus, {n: tuple(to.values()) for n, to in zip(names, renamed, strict=True)})
+    together = Focus(Attention.only(beta, alpha, gammas.pop()), Control(chi))
+    if scheduled := [name for name, _, focus in read if focus.schedules.foci]:
+        _log.warning("the foci and schedules of %s are left out: they are about one file.", ", ".join(scheduled))
+    return Sources(merged(pdgs), together, {n: tuple(to.values()) for n, to in zip(names, renamed, strict=True)})
 
 
 def with_pseudocount(arc: Arc, pseudocount: float) -> Arc:

@@ -12,6 +12,7 @@ import pytest
 from dissonance import DissonanceError, FormatError, inconsistency, lir, load, save
 from dissonance.cli.app import run
 from dissonance.focus import Schedules
+from dissonance.io import load_sources
 from dissonance.refocus import Cycle
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "latent-class.json"
@@ -110,3 +111,14 @@ def test_a_schedule_that_is_not_there_or_not_alone_is_refused(
 ):
     assert run(["resolve", str(EXAMPLE), *options, "--out", str(tmp_path / "out.json")]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_foci_stay_when_gamma_is_said_and_are_left_out_of_several_files_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    _, focus = load(EXAMPLE)
+    assert load_sources([EXAMPLE], gamma=0.5).focus.schedules == focus.schedules
+    assert not caplog.records
+    (tmp_path / "till.csv").write_text("Till,p\nno,0.4\nyes,0.6\n")
+    assert not load_sources([EXAMPLE, tmp_path / "till.csv"]).focus.schedules.foci
+    assert "the foci and schedules of latent-class are left out" in caplog.text
