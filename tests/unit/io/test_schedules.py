@@ -120,5 +120,5 @@ def test_foci_stay_when_gamma_is_said_and_are_left_out_of_several_files_with_a_w
     assert load_sources([EXAMPLE], gamma=0.5).focus.schedules == focus.schedules
     assert not caplog.records
     (tmp_path / "till.csv").write_text("Till,p\nno,0.4\nyes,0.6\n")
-    assert not load_sources([EXAMPLE, tmp_path / "till.csv"]).focus.schedules.foci
+    assert not load_sources([EXAMPLE, tmp_path / "till.csv"], gamma=0).focus.schedules.foci
     assert "the foci and schedules of latent-class are left out" in caplog.text
