@@ -26,6 +26,7 @@ from dissonance.cpds import Generated, UniformBox
 from dissonance.flows import Descent
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+pytestmark = pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # the first time, in a thread of autograd
 W, X, Y, Z = Variable("W", Euclidean(1)), Variable("X", Euclidean(2)), Variable("Y", 3), Variable("Z", Euclidean(2))
 ATTENTION = Attention.only({"x": math.inf, "p": 1.0, "y": math.inf})
 

@@ -82,7 +82,8 @@ class Descent:
 
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """So many steps, each projected if need be."""
-        moved, chi = Movement(theta), local.reach.narrow
+        moved = Movement(theta)
+        chi = {k: x.to(theta[k].device) for k, x in local.reach.narrow.items()}
         leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.reach.free}
         optimizer = self.made(list(leaves.values()))
         for _ in range(self.steps):
