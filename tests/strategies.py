@@ -17,7 +17,8 @@ from dissonance.variables import Variable
 
 NAMES = "ABCDEFGH"
 
-EXACT = [name for name in SOLVERS if name not in {"concave-convex", "gaussian", "paper", "sampled", "at-points"}]
+OTHERS = {"concave-convex", "gaussian", "gaussian-pool", "paper", "sampled", "at-points", "bounds"}
+EXACT = [name for name in SOLVERS if name not in OTHERS]
 """Solvers of finite PDGs whose bounds meet; "pinned" and "sum-product" take special cases only. A new one joins."""
 
 

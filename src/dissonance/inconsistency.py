@@ -130,7 +130,11 @@ class Inconsistency:
         """What has to be said of hard arcs, or of a mere bracket, in words; empty if there is nothing."""
         if self.is_bracket:
             gap = (self.upper - self.lower) / max(1.0, abs(self.upper)) if self.upper < math.inf else math.inf
-            far = f"{100 * gap:.2g} % apart" if gap < math.inf else "no mu was found for an upper bound"
+            far = (
+                f"{100 * gap:.{2 if gap < 0.1 else 0}f} % apart"
+                if gap < math.inf
+                else "no mu was found for an upper bound"
+            )
             return f"a bracket, not a value: the junction tree does not fit ({far}; more time narrows it)"
         if not self.within:
             return ""

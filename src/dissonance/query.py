@@ -107,6 +107,11 @@ def network(mu: Distribution) -> PDG:
     if isinstance(mu, Product):
         return PDG(*(a for p in mu.parts if all(v.is_finite for v in p.variables) for a in network(p).arcs))
     if not isinstance(mu, CliqueTree):
+        if 8 * cells(mu.variables) > BUDGET:
+            raise SizeError(
+                f"a posterior needs the junction tree of mu, which does not fit: mu has {cells(mu.variables):.3g} joint "
+                "states. mu.marginal(...) of a few variables can be asked for."
+            )
         return PDG(Arc("mu", (), mu.variables, mu.marginal(*(v.name for v in mu.variables))))
     arcs: list[Arc] = []
     for k, (cluster, shared) in enumerate(zip(mu.tree.clusters, mu.tree.separators, strict=True)):

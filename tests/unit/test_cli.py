@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dissonance import __version__, scored
+from dissonance import __version__
 from dissonance.cli import completion
 from dissonance.cli.app import run
 from dissonance.io import FORMATS
@@ -65,7 +65,7 @@ def test_an_unexpected_error_is_one_line_and_status_1(capsys, monkeypatch: pytes
     def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError("division by\nzero")
 
-    monkeypatch.setattr(scored, "inconsistency", broken)
+    monkeypatch.setattr("dissonance.scored.inconsistency", broken)
     line = refused(capsys, "score", SMOKING, status=1)
     assert line == "dissonance: unexpected ZeroDivisionError: division by zero (--debug shows where)\n"
 
@@ -83,7 +83,7 @@ def test_an_interrupt_is_one_line_and_status_130(capsys: pytest.CaptureFixture[s
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scored, "inconsistency", interrupted)
+    monkeypatch.setattr("dissonance.scored.inconsistency", interrupted)
     assert refused(capsys, "score", SMOKING, "--json", status=130) == "dissonance: interrupted.\n"
 
 

@@ -91,7 +91,7 @@ class GaussianPool(Solver):
     `count` and `seed` are those of `Sampled`, where what hard arcs make is drawn at random.
     """
 
-    name = "gaussian pool"
+    name = "gaussian-pool"
 
     count: int | None = None
     seed: int = 0

@@ -19,8 +19,12 @@ from dissonance.pdg import PDG, Arc
 from dissonance.query import network
 from dissonance.query import query as posterior_of
 from dissonance.scored import scored
+from dissonance.solvers import Auto
 from dissonance.studio.documents import Evidence, Model, Position, labels, likelihoods, observed, pdg_of, weights
 from dissonance.studio.place import Place
+
+SOLVER = Auto(seconds=2.0)
+"""Where no junction tree fits there is a bracket, and somebody waits for it."""
 
 
 class Layout(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +78,7 @@ def score(place: Place, params: Score) -> dict[str, Any]:
     """What `dissonance score --json` prints, with all cells."""
     pdg, given = pdg_of(params.model)
     everything, focus = observed(pdg, given, params.evidence)
-    found = scored(everything, focus.attention, top=params.top, saved=params.saved)
+    found = scored(everything, focus.attention, solver=SOLVER, top=params.top, saved=params.saved)
     record = found.record()
     if record["marginals"] is not None:
         known = {v.name for v in pdg.variables}
@@ -89,7 +93,7 @@ def query(place: Place, params: Query) -> dict[str, Any]:
     `inconsistency`, `lower` and `upper` are of the model with what was observed as further beliefs.
     """
     pdg, focus = pdg_of(params.model)
-    result = inconsistency(pdg, focus.attention)
+    result = inconsistency(pdg, focus.attention, solver=SOLVER)
     if not math.isfinite(result.upper):
         raise DissonanceError("some beliefs contradict each other outright: there is no compromise to ask.")
     compromise, certain = network(result.mu), labels(pdg, params.evidence)
@@ -102,7 +106,7 @@ def query(place: Place, params: Query) -> dict[str, Any]:
     if posterior.log_partition == -math.inf:
         raise DissonanceError("what was observed has probability 0 under the best compromise.")
     with_evidence, attended = observed(pdg, focus, params.evidence)
-    together = inconsistency(with_evidence, attended.attention)
+    together = inconsistency(with_evidence, attended.attention, solver=SOLVER)
     return {
         "marginals": {v.name: {str(x): p for x, p in posterior[v.name].items()} for v in pdg.variables if v.is_finite},
         "probability": math.exp(posterior.log_partition) * math.prod(map(sum, seen.values())),

@@ -233,9 +233,10 @@ def test_a_replicate_is_written_as_the_authors_have_it(tmp_path: Path):
 def test_every_format_that_is_written_can_be_read(tmp_path: Path):
     for form in FORMATS:
         path = tmp_path / f"m.{form}"
-        save(path, PAIR, format=form)
+        pdg = PDG(PAIR.arcs[1]) if FORMATS[form].named else PAIR  # a table alone
+        save(path, pdg, format=form)
         again = tables(load(path, format=form)[0])
-        assert all(np.array_equal(p, q) for p, q in zip(again.values(), tables(PAIR).values(), strict=True))
+        assert all(np.array_equal(p, q) for p, q in zip(again.values(), tables(pdg).values(), strict=True))
 
 
 # -- evidence

@@ -43,7 +43,7 @@ def test_a_pool_is_the_integral_of_the_weighted_densities(gamma: float, alpha: d
         Arc("h", X, Y, NeuralGaussian(h, log_scale=0.3)),
     )
     found = inconsistency(pdg, Attention.only({"d": inf, "f": 2.0, "h": 0.5}, alpha, gamma))
-    assert found.solver == "gaussian pool" and found.converged and found.standard_error == 0
+    assert found.solver == "gaussian-pool" and found.converged and found.standard_error == 0
     W = 2.5 + gamma * (1 - sum(alpha.values()))
     total = 0.0
     for x in DATA[:, 0].tolist():

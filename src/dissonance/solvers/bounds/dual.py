@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
 
 from dissonance.problem import EPS
 from dissonance.solvers.bounds.regions import Regions
@@ -119,6 +118,7 @@ class Dual:
         self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None
     ) -> tuple[Floats, int]:
         """x after so many steps up the smoothed D, or those that there is time for; and how many there were."""
+        from scipy.optimize import minimize  # slow to import, and seldom needed
 
         def negated(x: Floats) -> tuple[float, Floats]:
             value, gradient, _ = self.smoothed(x, eps)

@@ -31,6 +31,9 @@ FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
 STEPS = 200
 """Steps of L-BFGS at a temperature."""
 
+QUICK = 1.0
+"""Seconds after which brackets are told on the way."""
+
 FITTING = 20
 """How often the model is fitted to what was drawn before states are kept."""
 
@@ -95,7 +98,8 @@ class Bounds(Solver):
             return infinite(component, self.name)
         try:
             for lower, upper in run:
-                _log.info("between %.6g and %.6g after %.3g s", lower, upper, run.seconds)
+                if run.seconds > QUICK:
+                    _log.info("between %.6g and %.6g after %.3g s", lower, upper, run.seconds)
         except KeyboardInterrupt:
             if run.lower == -math.inf:
                 raise

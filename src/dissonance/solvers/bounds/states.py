@@ -30,6 +30,9 @@ States = npt.NDArray[Any]
 FORBIDDEN = -50.0
 """The logarithm that an impossible cell has while states are drawn."""
 
+LARGE = 1e100
+"""The most that a region may raise the chance of a value, before it is compared with the others."""
+
 FEWEST = 1e-9
 """The least belief in a cell that is possible."""
 
@@ -307,9 +310,10 @@ class Sampler:
                     table = dense[r.dense_at[i] : r.dense_at[i + 1]].reshape([self.sizes[u] for u in variables])
                     table = table.sum(axis=tuple(k for k, u in enumerate(variables) if u != v and not done[u]))
                     table = np.moveaxis(table, [u for u in variables if done[u] or u == v].index(v), -1)
-                    with np.errstate(divide="ignore", invalid="ignore"):
-                        table = np.nan_to_num(table / table.sum(-1, keepdims=True) / own)
+                    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                        table = np.nan_to_num(table / table.sum(-1, keepdims=True) / own, posinf=LARGE).clip(max=LARGE)
                     chance *= table[tuple(states[u] for u in before)]
+                    chance /= np.maximum(chance.max(1, keepdims=True), 1 / LARGE)
             total = np.cumsum(chance, axis=1)
             drawn = (generator.random(count) * total[:, -1])[:, None]
             states[v] = np.minimum((drawn >= total).sum(1), self.sizes[v] - 1)
@@ -365,6 +369,7 @@ class Sampler:
     def counts(self, states: States) -> Floats:
         """How often each cell of each region occurs."""
         found = np.zeros(int(self.regions.dense_at[-1]), dtype=np.int64)
+        expect(SECONDS * states.shape[1] * len(self.regions.scopes))
         count_cells(states, *self.tables.where, found)
         return found.astype(np.float64)
 
