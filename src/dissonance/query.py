@@ -109,8 +109,8 @@ def network(mu: Distribution) -> PDG:
     if not isinstance(mu, CliqueTree):
         if 8 * cells(mu.variables) > BUDGET:
             raise SizeError(
-                f"a posterior needs the junction tree of mu, which does not fit: mu has {cells(mu.variables):.3g} joint "
-                "states. mu.marginal(...) of a few variables can be asked for."
+                "a posterior needs the junction tree of mu, which does not fit: mu is known by its joint states. "
+                "mu.marginal(...) of a few variables can be asked for."
             )
         return PDG(Arc("mu", (), mu.variables, mu.marginal(*(v.name for v in mu.variables))))
     arcs: list[Arc] = []

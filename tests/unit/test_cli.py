@@ -238,7 +238,7 @@ def test_the_shell_completes(shell: str, line: str, expected: list[str]):
 
 def test_the_names_offered_are_those_there_are():
     assert set(completion.SOLVERS) == set(SOLVERS)
-    assert set(completion.REFOCUS) == set(NAMES)
+    assert set(completion.REFOCUS) == {*NAMES, SWEEP}
     assert set(completion.FLOWS) == set(FLOWS)
     assert set(completion.FORMATS) == set(FORMATS)
 
