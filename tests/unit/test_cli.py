@@ -20,6 +20,7 @@ from dissonance.cli import completion
 from dissonance.cli.app import run
 from dissonance.io import FORMATS
 from dissonance.lir import FLOWS, NAMES
+from dissonance.lir.refocus import SWEEP
 from dissonance.solvers import SOLVERS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.json"))
