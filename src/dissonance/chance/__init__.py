@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dissonance.chance.geometry import weights
-from dissonance.chance.samples import Floats, Samples, interior
+from dissonance.chance.samples import Floats, SourceSamples, interior
 from dissonance.chance.tail import tail
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.focus import Attention
@@ -114,7 +114,7 @@ def chance(
     if replicates < 0 or not 0 < confidence < 1:
         raise DissonanceError("replicates is a number from 0 on, and confidence lies between 0 and 1.")
     with torch.no_grad():
-        test = Test(Samples.of(result, pseudocount), result)
+        test = Test(SourceSamples.of(result, pseudocount), result)
         return test(Draws(replicates, confidence, seed, intervals, progress or (lambda *_: None)))
 
 
@@ -133,11 +133,11 @@ class Draws:
 class Test:
     """The test of the samples of a result."""
 
-    given: Samples
+    given: SourceSamples
     result: Inconsistency
 
     @cached_property
-    def samples(self) -> Samples:
+    def samples(self) -> SourceSamples:
         """The samples, with the cells that the facts make impossible."""
         if not self.given.facts:
             return self.given
@@ -204,7 +204,7 @@ class Test:
         return p, _intervals(names, mine[0], np.concatenate(spread), by_chance.mean(0), draws.confidence)
 
 
-def _solved(samples: Samples) -> Inconsistency:
+def _solved(samples: SourceSamples) -> Inconsistency:
     found = inconsistency(samples.beliefs, Attention.only(samples.beta))
     if found.upper == float("inf"):
         raise DissonanceError("the facts contradict each other: there is no population to draw samples from.")

@@ -28,7 +28,7 @@ AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True)
-class Samples:
+class SourceSamples:
     """The arcs of a PDG that are samples, each attended with beta = n, and the facts (beta = inf) beside them.
 
     `pseudocount` is added to each count of a cell that is possible, so that what was not seen is not impossible. A cell
@@ -43,7 +43,7 @@ class Samples:
     """By sample (sources, targets): which cells are; None if all."""
 
     @classmethod
-    def of(cls, result: Inconsistency, pseudocount: float) -> Samples:
+    def of(cls, result: Inconsistency, pseudocount: float) -> SourceSamples:
         """Those that a result attends to."""
         if not 0 < pseudocount < math.inf:
             raise DissonanceError(f"the pseudocount is {pseudocount:g}; it must be a number above 0.")

@@ -90,7 +90,7 @@ def shown(text: str) -> Text:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table: numbers are never cut; what can be done without is left out where it would not fit."""
 
     title: str
@@ -98,7 +98,7 @@ class Column:
     needed: bool = True
 
 
-def grid(columns: Sequence[Column], rows: Sequence[Sequence[Text | str]], to: Console) -> Table:
+def grid(columns: Sequence[TableColumn], rows: Sequence[Sequence[Text | str]], to: Console) -> Table:
     """A table that fits a console: the first column is bold; the last column that is not needed goes first."""
     from rich import box
     from rich.measure import Measurement

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
-from dissonance.cli.output import Column, console, grid, shown, write_json
+from dissonance.cli.output import TableColumn, console, grid, shown, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _joint(result: Inconsistency, given: dict[str, Hashable], asked: list[str]) 
 
 def _show_joint(cells: list[tuple[dict[str, str], float]]) -> None:
     to = console()
-    columns = [*(Column(n, number=False) for n in cells[0][0]), Column("probability")]
+    columns = [*(TableColumn(n, number=False) for n in cells[0][0]), TableColumn("probability")]
     to.print(grid(columns, [[*map(shown, labels.values()), f"{p:.4f}"] for labels, p in cells], to))
 
 

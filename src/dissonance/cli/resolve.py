@@ -13,8 +13,8 @@ import typer
 
 from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, REFOCUS, SOLVERS, arc_names, arcs, one_of
 from dissonance.cli.output import (
-    Column,
     InterruptedRunError,
+    TableColumn,
     UnresolvedError,
     console,
     grid,
@@ -267,8 +267,8 @@ def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float)
         to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
         certified = f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}"
         to.print(Text(f"{certified}; {how}{run.steps} steps, {seconds:.3g} s"))
-    columns = [Column("arc", number=False), Column("given", number=False, needed=any(m.given for m in moves))]
-    columns += [Column("was -> is", number=False), Column("moved by", needed=False)]
+    columns = [TableColumn("arc", number=False), TableColumn("given", number=False, needed=any(m.given for m in moves))]
+    columns += [TableColumn("was -> is", number=False), TableColumn("moved by", needed=False)]
     rows: list[list[Text | str]] = []
     for m in moves:
         changes = ", ".join(f"{label} {old:.4g} -> {new:.4g}" for label, old, new in m.changes)

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from dissonance.cli.output import Column, console, grid, shown
+from dissonance.cli.output import TableColumn, console, grid, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,8 +58,12 @@ def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
         out.print(shown(f"no samples, and left out of this: {', '.join(found.left_out)}"))
     if not found.blame:
         return
-    columns = [Column("sample", number=False), Column("contribution"), Column(f"{100 * found.confidence:g} % interval")]
-    columns += [Column("by chance", needed=False), Column("most to blame", needed=False)]
+    columns = [
+        TableColumn("sample", number=False),
+        TableColumn("contribution"),
+        TableColumn(f"{100 * found.confidence:g} % interval"),
+    ]
+    columns += [TableColumn("by chance", needed=False), TableColumn("most to blame", needed=False)]
     rows: list[list[Text | str]] = []
     for b in found.blame:
         numbers = (_shown(x, unit, digits=4) for x in (b.contribution, b.low, b.high, b.by_chance))
@@ -70,8 +74,8 @@ def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
 
 def _where(cells: list[CellRow], unit: Unit) -> Table:
     """What each arc claims, what the compromise makes of it, and what that costs."""
-    columns = [Column("arc", number=False), Column("cell", number=False)]
-    columns += [Column("claimed"), Column("reconciled"), Column("contribution", needed=False)]
+    columns = [TableColumn("arc", number=False), TableColumn("cell", number=False)]
+    columns += [TableColumn("claimed"), TableColumn("reconciled"), TableColumn("contribution", needed=False)]
     rows: list[list[Text | str]] = []
     for c in cells:
         value, given = (", ".join(f"{n}={x}" for n, x in part.items()) for part in (c.value, c.given))
@@ -107,9 +111,9 @@ def _bounds(result: Inconsistency, unit: Unit) -> str:
 
 def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
     """The arcs, the most to blame first."""
-    columns = [Column("arc", number=False), Column("belief", number=False, needed=False)]
-    columns += [Column("beta", needed=False), Column("divergence", needed=False)]
-    columns += [Column("contribution"), Column("saved if dropped", needed=False)]
+    columns = [TableColumn("arc", number=False), TableColumn("belief", number=False, needed=False)]
+    columns += [TableColumn("beta", needed=False), TableColumn("divergence", needed=False)]
+    columns += [TableColumn("contribution"), TableColumn("saved if dropped", needed=False)]
     ranked = sorted(rows, key=_blameworthiness, reverse=True)
     lines: list[list[Text | str]] = []
     for r in ranked[:MAX_ARCS]:

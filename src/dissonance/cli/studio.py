@@ -31,7 +31,7 @@ def studio(
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise DissonanceError("the studio needs a web server: pip install 'dissonance[studio]'.")
     from dissonance.studio.launch import launch
-    from dissonance.studio.place import RECOVERY, Place
+    from dissonance.studio.place import RECOVERY, StudioPlace
 
     if model is not None and model != "-" and not Path(model).is_file():
         raise DissonanceError(f"{model}: no such file.")
@@ -46,6 +46,6 @@ def studio(
         sys.stdout.flush()
 
     folder = Path.cwd().resolve()
-    launch(Place(folder, model, piped), port, opens=opens, started=started)
+    launch(StudioPlace(folder, model, piped), port, opens=opens, started=started)
     kept = f"; what is not saved is in {RECOVERY}" if (folder / RECOVERY).is_file() else ""
     log.info("the studio is closed%s.", kept)

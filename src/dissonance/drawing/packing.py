@@ -32,7 +32,7 @@ class Arrangement:
 
 
 @dataclass(frozen=True)
-class Flow:
+class PageFlow:
     """Which way arcs run, "right" or "down", and the width to keep to; by default right, or down if too wide."""
 
     direction: str | None = None
@@ -40,7 +40,7 @@ class Flow:
 
 
 def packed(
-    widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[bool, Mapping[str, Tag]], flow: Flow
+    widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[bool, Mapping[str, Tag]], flow: PageFlow
 ) -> Arrangement:
     """Lay out every connected part; put one beside the other, and under it where a row is full.
 
@@ -81,7 +81,7 @@ def given(
     widths: Mapping[str, float],
     arcs: Mapping[str, Ends],
     tags: Mapping[bool, Mapping[str, Tag]],
-    flow: Flow,
+    flow: PageFlow,
     centres: Mapping[str, complex],
 ) -> Arrangement:
     """Boxes at given places and lines around them; boxes without one stand as `packed` has them beside the others."""
@@ -109,7 +109,7 @@ def _cleared(box: Rectangle, others: Sequence[Rectangle]) -> Rectangle:
 
 
 def _part(
-    widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[bool, Mapping[str, Tag]], flow: Flow
+    widths: Mapping[str, float], arcs: Mapping[str, Ends], tags: Mapping[bool, Mapping[str, Tag]], flow: PageFlow
 ) -> Arrangement:
     """One connected part: to the right or downwards, with so few boxes a row that it is not too wide, if it can be."""
     first = _piece(widths, arcs, tags, flow.direction == "down", None)

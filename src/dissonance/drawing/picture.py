@@ -16,7 +16,7 @@ from dissonance.drawing.figure import rendered
 from dissonance.drawing.labels import writings
 from dissonance.drawing.legend import Entry, entries, laid_out
 from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
-from dissonance.drawing.packing import Arrangement, Flow, given, packed
+from dissonance.drawing.packing import Arrangement, PageFlow, given, packed
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, extent, moved_group, moved_scene
 from dissonance.drawing.svg import THEMES, svg
@@ -131,7 +131,7 @@ def draw(
     named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}
     found = looks(pdg, attention, foci, blamed, named)
     inner = None if width is None else width - 2 * MARGIN
-    where = _arranged(pdg, found, Flow(direction, inner), positions or {})
+    where = _arranged(pdg, found, PageFlow(direction, inner), positions or {})
     written = writings(found, where.routes, where.boxes)
     arcs: list[MarkGroup] = []
     for a in pdg.arcs:
@@ -146,7 +146,7 @@ def draw(
     return Drawing(scene if positions else moved_scene(scene, -scene.corner), theme)
 
 
-def _arranged(pdg: PDG, found: Mapping[str, Look], flow: Flow, positions: Positions) -> Arrangement:
+def _arranged(pdg: PDG, found: Mapping[str, Look], flow: PageFlow, positions: Positions) -> Arrangement:
     widths = {v.name: max(30.0, label(v.name).width * style.NAME + 2 * PADDING) for v in pdg.variables}
     ends = {a.name: Ends(_names(a.sources), _names(a.targets)) for a in pdg.arcs}
     tags = {down: {a: look.tag(down) for a, look in found.items()} for down in (False, True)}

@@ -74,7 +74,7 @@ def apart(arcs: int, record: Record) -> bool:
     return arcs >= MANY and not record.globally
 
 
-class Parts:
+class FocusParts:
     """The parts that the foci of a run are about."""
 
     def __init__(self, setting: Setting, flow: Flow) -> None:

@@ -16,7 +16,7 @@ from dissonance.lir.foci import Foci, StackedFocus
 from dissonance.lir.inner import Inner
 from dissonance.lir.local import Local
 from dissonance.lir.observe import Observer
-from dissonance.lir.part import Part, Parts
+from dissonance.lir.part import FocusParts, Part
 from dissonance.lir.setting import Setting
 from dissonance.lir.trace import Trace
 
@@ -38,7 +38,7 @@ class Algorithm:
         self.theta, self.step, self.interrupted = dict(self.parameters.theta0), 0, False
         self.moved: Sequence[str] = tuple(self.theta)
         self.flow, self.foci = begin(setting.flow), Foci(self.parameters)
-        self.parts, self.whole = Parts(setting, self.flow), None
+        self.parts, self.whole = FocusParts(setting, self.flow), None
         self.generators = [torch.Generator().manual_seed(seed) for seed in setting.seeds]
         self.traces, self.observer = [Trace(setting.base) for _ in setting.seeds], Observer(setting)
 

@@ -50,7 +50,7 @@ class TableAtPoints(CPD):
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsOfHardArcs:
     """The rows that hard arcs make: the values of their variables, (rows or 1, ...), and how much each row counts.
 
     `telling`: the variables whose value tells the row, since points count as different even where they coincide.
@@ -61,7 +61,7 @@ class Rows:
     telling: frozenset[str]
 
     @classmethod
-    def made(cls, makers: Sequence[Attended], theta: Theta | None) -> Rows | None:
+    def made(cls, makers: Sequence[Attended], theta: Theta | None) -> RowsOfHardArcs | None:
         """Those of hard arcs, sources first; None if there is no one list of rows behind all of them."""
         values: dict[str, Tensor] = {}
         telling: set[str] = set()
@@ -138,13 +138,13 @@ def alike(values: Sequence[Tensor]) -> list[Tensor]:
 class RowTables:
     """The rows, and log p of every arc but the makers in each."""
 
-    rows: Rows
+    rows: RowsOfHardArcs
     log_p: dict[str, Tensor]
 
     @classmethod
     def of(cls, component: Component, makers: Sequence[Attended], theta: Theta | None) -> RowTables | None:
         """At theta; None if the component does not come apart into rows."""
-        rows = Rows.made(makers, theta)
+        rows = RowsOfHardArcs.made(makers, theta)
         others = [a for a in component.arcs if a not in makers]
         if rows is None or not all(rows.split(a) for a in others):
             return None
@@ -172,7 +172,7 @@ class ByRowSolution(SampledSolution):
 
     makers: tuple[Attended, ...] = ()
     at: RowTables | None = field(default=None, repr=False)
-    pool: Pool | None = field(default=None, repr=False)
+    pool: RowPool | None = field(default=None, repr=False)
     solved: Sequence[Sequence[Solution]] = field(default=(), repr=False)
     """The solutions of each row, if they are not pools."""
 
@@ -248,7 +248,7 @@ class ByRowSolution(SampledSolution):
         return found
 
 
-def _free(component: Component, rows: Rows) -> list[Variable]:
+def _free(component: Component, rows: RowsOfHardArcs) -> list[Variable]:
     """The variables that no row has a value of."""
     return [v for v in component.variables if v.name not in rows.values]
 
@@ -261,13 +261,13 @@ def _product(tables: Sequence[Tensor]) -> Tensor:
     return found
 
 
-def _about_free(component: Component, rows: Rows) -> list[Attended]:
+def _about_free(component: Component, rows: RowsOfHardArcs) -> list[Attended]:
     """The arcs about variables that the rows leave open."""
     return [a for a in component.arcs if not rows.values.keys() >= set(a.scope)]
 
 
 @dataclass(frozen=True)
-class Pool:
+class RowPool:
     """Rows that are opinion pools: W, the soft arcs, and their targets at the settings T, numbered as in their tables.
 
     `place`: T among all settings of the free variables, of the sizes `sizes`.
@@ -280,7 +280,7 @@ class Pool:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, component: Component, rows: Rows) -> Pool | None:
+    def of(cls, component: Component, rows: RowsOfHardArcs) -> RowPool | None:
         """The pools that the arcs make of rows; None if they do not."""
         free = _free(component, rows)
         if cells(free) > LARGEST:
@@ -340,7 +340,7 @@ def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, n
         return None
     weights, constant = at.rows.weights.detach(), float(at.constant(component))
     solved: list[list[Solution]] = []
-    pool = Pool.of(component, at.rows)
+    pool = RowPool.of(component, at.rows)
     if pool is not None:
         value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
         blurred = 8 * EPS * (1 + abs(value) + _size(component, at)) if math.isfinite(value) else 0.0

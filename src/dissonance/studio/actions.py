@@ -13,7 +13,7 @@ import msgspec
 
 from dissonance.errors import DissonanceError, one_line, suggest
 from dissonance.studio import answers, counts, film, opening, share
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 
 ACTIONS: dict[str, Callable[..., Any]] = {
     "hello": opening.hello,
@@ -30,7 +30,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def act(place: Place, name: str, body: bytes, emit: Callable[[bytes], bool]) -> bytes:
+def act(place: StudioPlace, name: str, body: bytes, emit: Callable[[bytes], bool]) -> bytes:
     """Do what is asked: the result as JSON. Whatever is wrong with the request is a DissonanceError of one line."""
     if name not in ACTIONS:
         raise DissonanceError(f"no action named {name!r}.{suggest(name, ACTIONS)}")

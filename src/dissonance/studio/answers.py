@@ -21,13 +21,13 @@ from dissonance.query import query as posterior_of
 from dissonance.scored import scored
 from dissonance.solvers import Auto
 from dissonance.studio.documents import Evidence, Model, Position, labels, likelihoods, observed, pdg_of, weights
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 
 SOLVER = Auto(seconds=2.0)
 """Where no junction tree fits there is a bracket, and somebody waits for it."""
 
 
-class Layout(msgspec.Struct, forbid_unknown_fields=True):
+class LayoutParams(msgspec.Struct, forbid_unknown_fields=True):
     """A model; what colours its arcs, where a person has put its variables, and the focus of a step of LIR."""
 
     model: Model
@@ -37,7 +37,7 @@ class Layout(msgspec.Struct, forbid_unknown_fields=True):
     control: dict[str, float | str] | None = None
 
 
-class Score(msgspec.Struct, forbid_unknown_fields=True):
+class ScoreParams(msgspec.Struct, forbid_unknown_fields=True):
     """A model and what was observed; `top`: how many cells are listed, all by default."""
 
     model: Model
@@ -53,7 +53,7 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
     evidence: Evidence = {}
 
 
-def layout(place: Place, params: Layout) -> dict[str, Any]:
+def layout(place: StudioPlace, params: LayoutParams) -> dict[str, Any]:
     """The picture that `dissonance draw` makes, as data.
 
     With `attention` and `control`, of a step of LIR, lines are as wide as the step attends to them, and what it
@@ -74,7 +74,7 @@ def layout(place: Place, params: Layout) -> dict[str, Any]:
     return data(drawn.scene)
 
 
-def score(place: Place, params: Score) -> dict[str, Any]:
+def score(place: StudioPlace, params: ScoreParams) -> dict[str, Any]:
     """What `dissonance score --json` prints, with all cells."""
     pdg, given = pdg_of(params.model)
     everything, focus = observed(pdg, given, params.evidence)
@@ -87,7 +87,7 @@ def score(place: Place, params: Score) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def query(place: Place, params: Query) -> dict[str, Any]:
+def query(place: StudioPlace, params: Query) -> dict[str, Any]:
     """How probable everything is given what was observed, under the best compromise: what `dissonance query` prints.
 
     `inconsistency`, `lower` and `upper` are of the model with what was observed as further beliefs.

@@ -16,7 +16,7 @@ from dissonance.io.cells import Cells, of_columns
 from dissonance.io.tables import from_table
 from dissonance.pdg import Arc
 from dissonance.studio.documents import Model, pdg_of
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells, shape
 
 Rows = list[list[str]]
@@ -38,7 +38,7 @@ class Counts(msgspec.Struct, forbid_unknown_fields=True):
     pseudocount: float = 0.0
 
 
-def counts(place: Place, params: Counts) -> dict[str, Any]:
+def counts(place: StudioPlace, params: Counts) -> dict[str, Any]:
     """The table, and the confidence: n for counts of n, None if the numbers are probabilities."""
     if (params.text is None) is (params.rows is None):
         raise DissonanceError("counts: give the numbers as text, or in rows.")

@@ -35,7 +35,7 @@ Evidence = dict[str, Observation]
 Position = tuple[float, float]
 
 
-class Document(msgspec.Struct, forbid_unknown_fields=True):
+class StudioDocument(msgspec.Struct, forbid_unknown_fields=True):
     """What the page holds: it comes and goes as JSON."""
 
     name: str

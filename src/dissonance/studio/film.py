@@ -14,7 +14,7 @@ from dissonance.lir import Row, Trace
 from dissonance.lir.resolving import Resolving, at, movable, resolve
 from dissonance.pdg import PDG
 from dissonance.studio.documents import Model, pdg_of, weights, written
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells
 
 MAX_STEPS = 10_000
@@ -23,7 +23,7 @@ MAX_NUMBERS = 1 << 24
 MAX_SEED = 2**63 - 1
 
 
-class Run(msgspec.Struct, forbid_unknown_fields=True):
+class RunParams(msgspec.Struct, forbid_unknown_fields=True):
     """A model, and the options of `dissonance resolve`."""
 
     model: Model
@@ -35,7 +35,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     control: dict[str, float | str] = {}
 
 
-def run(place: Place, params: Run, emit: Callable[[Any], bool]) -> dict[str, Any]:
+def run(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) -> dict[str, Any]:
     """Run LIR. A frame is theta at a step, and the focus it is about to be resolved under; the last has none."""
     pdg, given = pdg_of(params.model)
     _check(pdg, params)
@@ -49,7 +49,7 @@ def run(place: Place, params: Run, emit: Callable[[Any], bool]) -> dict[str, Any
     return {"kind": "done", "model": written(found.pdg, given), **found.record, "moved": moved, "cancelled": cancelled}
 
 
-def _check(pdg: PDG, params: Run) -> None:
+def _check(pdg: PDG, params: RunParams) -> None:
     if not 0 <= params.steps <= MAX_STEPS:
         raise DissonanceError(f"steps: expected 0 to {MAX_STEPS}, found {params.steps}.")
     if not 0 <= params.seed <= MAX_SEED:

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from dissonance.studio.place import STALE, Place
+from dissonance.studio.place import STALE, StudioPlace
 from dissonance.studio.worker import CANCEL, LAST, Kind, Message, work
 
 GRACE = 2.0
@@ -38,7 +38,7 @@ class Request:
 class Worker:
     """A worker process, and what it says; None is its death."""
 
-    def __init__(self, place: Place, compile_first: bool) -> None:
+    def __init__(self, place: StudioPlace, compile_first: bool) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
         self.process = context.Process(target=work, args=(other, place, compile_first), daemon=True)
@@ -67,7 +67,7 @@ class Worker:
 class Lane:
     """A worker and those who wait for it, first come, first served."""
 
-    def __init__(self, place: Place, compile_first: bool = False) -> None:
+    def __init__(self, place: StudioPlace, compile_first: bool = False) -> None:
         self.place, self.compile_first = place, compile_first
         self.ready = asyncio.Event()
         self._worker: Worker | None = None

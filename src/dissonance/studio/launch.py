@@ -16,14 +16,14 @@ import uvicorn
 
 from dissonance.errors import DissonanceError
 from dissonance.studio.guard import Guard
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 from dissonance.studio.server import Server
 
 CLOSING = 1
 """Seconds that requests have to come to their end."""
 
 
-def launch(place: Place, port: int, *, opens: bool, started: Callable[[Guard], None]) -> None:
+def launch(place: StudioPlace, port: int, *, opens: bool, started: Callable[[Guard], None]) -> None:
     """Serve the studio until it is interrupted; `started` is told the address once it answers."""
     with _bound(port) as listening:
         guard = Guard(listening.getsockname()[1])

@@ -15,9 +15,9 @@ from dissonance.errors import DissonanceError
 from dissonance.io import encode, files, load, source_name
 from dissonance.lir import FLOWS, NAMES
 from dissonance.studio import examples
-from dissonance.studio.documents import Document, check_cells, pdg_of, written
+from dissonance.studio.documents import StudioDocument, check_cells, pdg_of, written
 from dissonance.studio.folder import READ, WRITTEN, Folder
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 from dissonance.studio.recovery import Recovery
 
 
@@ -39,7 +39,7 @@ class Open(msgspec.Struct, forbid_unknown_fields=True):
 class Save(msgspec.Struct, forbid_unknown_fields=True):
     """A document and the name of the file it goes to."""
 
-    document: Document
+    document: StudioDocument
     file: str
     overwrite: bool = False
 
@@ -47,7 +47,7 @@ class Save(msgspec.Struct, forbid_unknown_fields=True):
 class Keep(msgspec.Struct, forbid_unknown_fields=True):
     """A document that is not saved yet, and the tab that holds it."""
 
-    document: Document
+    document: StudioDocument
     tab: str = ""
 
 
@@ -58,7 +58,7 @@ class Discard(msgspec.Struct, forbid_unknown_fields=True):
     recovered: bool = False
 
 
-def hello(place: Place, params: Nothing) -> dict[str, Any]:
+def hello(place: StudioPlace, params: Nothing) -> dict[str, Any]:
     """What there is to open, and the names that the page needs."""
     return {
         "version": __version__,
@@ -76,7 +76,7 @@ def hello(place: Place, params: Nothing) -> dict[str, Any]:
     }
 
 
-def open_document(place: Place, params: Open) -> Document:
+def open_document(place: StudioPlace, params: Open) -> StudioDocument:
     """The document of a file."""
     asked = [params.file, params.example, params.filename, params.start or None]
     if sum(x is not None for x in asked) != 1:
@@ -92,7 +92,7 @@ def open_document(place: Place, params: Open) -> Document:
     return _loaded(Path(place.model) if place.piped is None else io.BytesIO(place.piped), place.model)
 
 
-def save(place: Place, params: Save) -> dict[str, str]:
+def save(place: StudioPlace, params: Save) -> dict[str, str]:
     """Write the model of a document to a file of the folder."""
     path = Folder(place.folder).to_write(params.file, params.overwrite)
     pdg, focus = pdg_of(params.document.model)
@@ -100,13 +100,13 @@ def save(place: Place, params: Save) -> dict[str, str]:
     return {"file": params.file}
 
 
-def keep(place: Place, params: Keep) -> dict[str, str]:
+def keep(place: StudioPlace, params: Keep) -> dict[str, str]:
     """Keep a document until it is saved."""
     Recovery(place.folder, place.process).keep(params.tab, params.document)
     return {}
 
 
-def discard(place: Place, params: Discard) -> dict[str, str]:
+def discard(place: StudioPlace, params: Discard) -> dict[str, str]:
     """Forget what was kept."""
     recovery = Recovery(place.folder, place.process)
     if params.recovered:
@@ -116,7 +116,7 @@ def discard(place: Place, params: Discard) -> dict[str, str]:
     return {}
 
 
-def _in_folder(place: Place) -> str | None:
+def _in_folder(place: StudioPlace) -> str | None:
     """The name of the model of the command line, if it is a file of the folder."""
     if place.model is None or place.piped is not None:
         return None
@@ -135,9 +135,9 @@ def _dropped(params: Open) -> io.BytesIO:
         raise DissonanceError(f"open: the content of {params.filename!r} is not base64.") from None
 
 
-def _loaded(source: Path | io.BytesIO, name: str) -> Document:
+def _loaded(source: Path | io.BytesIO, name: str) -> StudioDocument:
     if isinstance(source, io.BytesIO):
         source.name = name
     pdg, focus = load(source)
     check_cells(pdg)
-    return Document(source_name(name), written(pdg, focus))
+    return StudioDocument(source_name(name), written(pdg, focus))

@@ -19,7 +19,7 @@ RECOVERY = ".dissonance-studio.json"
 
 
 @dataclass(frozen=True)
-class Place:
+class StudioPlace:
     """The folder, the process, and the model the studio opens with: the path of a file, or what was piped in.
 
     That file may be anywhere, for a person has named it on the command line; pages cannot.

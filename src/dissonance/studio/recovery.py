@@ -10,24 +10,24 @@ from pathlib import Path
 import msgspec
 
 from dissonance.io import files
-from dissonance.studio.documents import Document
+from dissonance.studio.documents import StudioDocument
 from dissonance.studio.place import RECOVERY
 
 FORMAT = "dissonance.studio"
 
 
-class Kept(msgspec.Struct):
+class KeptDocument(msgspec.Struct):
     """A document of one tab of one studio, and when it was kept."""
 
     studio: int
     tab: str
     seconds: float
-    document: Document
+    document: StudioDocument
 
 
 class _File(msgspec.Struct):
     format: str = FORMAT
-    kept: list[Kept] = []
+    kept: list[KeptDocument] = []
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Recovery:
         """Where the file is."""
         return self.folder / RECOVERY
 
-    def offered(self) -> Document | None:
+    def offered(self) -> StudioDocument | None:
         """The latest work that a studio which no longer runs has left."""
         left = [k for k in self._read() if self._left(k)]
         return max(left, key=lambda k: k.seconds).document if left else None
 
-    def keep(self, tab: str, document: Document) -> None:
+    def keep(self, tab: str, document: StudioDocument) -> None:
         """Keep the work of a tab, in place of what was kept of it before."""
         others = [k for k in self._read() if (k.studio, k.tab) != (self.studio, tab)]
-        self._write([*others, Kept(self.studio, tab, time.time(), document)])
+        self._write([*others, KeptDocument(self.studio, tab, time.time(), document)])
 
     def discard(self, tab: str) -> None:
         """Forget the work of a tab: it is saved, or not wanted."""
@@ -60,10 +60,10 @@ class Recovery:
         """Forget what studios that no longer run have left."""
         self._write([k for k in self._read() if not self._left(k)])
 
-    def _left(self, kept: Kept) -> bool:
+    def _left(self, kept: KeptDocument) -> bool:
         return kept.studio != self.studio and not _runs(kept.studio)
 
-    def _read(self) -> list[Kept]:
+    def _read(self) -> list[KeptDocument]:
         """What is kept; a file that is no recovery file holds nothing of use."""
         if self.path.is_symlink() or not self.path.is_file():
             return []
@@ -73,7 +73,7 @@ class Recovery:
             return []
         return found.kept if found.format == FORMAT else []
 
-    def _write(self, kept: list[Kept]) -> None:
+    def _write(self, kept: list[KeptDocument]) -> None:
         if not kept:
             if not self.path.is_symlink():
                 files.remove(self.path)

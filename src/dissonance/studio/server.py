@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from dissonance.studio.guard import HEADERS, Guard
 from dissonance.studio.lanes import Lane, Request
-from dissonance.studio.place import PAGE, REPLACED, STREAMS, Place
+from dissonance.studio.place import PAGE, REPLACED, STREAMS, StudioPlace
 from dissonance.studio.worker import WARM, Kind
 
 FILES = {
@@ -46,7 +46,7 @@ Send = Callable[[Message], Awaitable[None]]
 class Server:
     """The application: files of the page, actions, and the workers that do them."""
 
-    def __init__(self, place: Place, guard: Guard) -> None:
+    def __init__(self, place: StudioPlace, guard: Guard) -> None:
         self.place, self.guard = place, guard
         self.complaint: str | None = None  # of the model of the command line
         self.answers, self.runs = Lane(place), Lane(place, compile_first=True)

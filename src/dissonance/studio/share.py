@@ -17,8 +17,8 @@ from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.io import encode
 from dissonance.pdg import PDG
 from dissonance.reporting import report
-from dissonance.studio.documents import Document, observed, pdg_of
-from dissonance.studio.place import Place
+from dissonance.studio.documents import StudioDocument, observed, pdg_of
+from dissonance.studio.place import StudioPlace
 from dissonance.studio.script import script
 
 DPI = 192
@@ -27,12 +27,12 @@ DPI = 192
 class Export(msgspec.Struct, forbid_unknown_fields=True):
     """A document and the kind of file it is to be; `theme` of a picture: auto, light or dark."""
 
-    document: Document
+    document: StudioDocument
     kind: str
     theme: str = "auto"
 
 
-def export(place: Place, params: Export) -> dict[str, Any]:
+def export(place: StudioPlace, params: Export) -> dict[str, Any]:
     """The content of a file, as text or as base64, and a name for it. What was observed is part of the model."""
     if params.kind not in KINDS:
         raise DissonanceError(f"no export named {params.kind!r}.{suggest(params.kind, KINDS)}")

@@ -9,7 +9,7 @@ import msgspec
 from dissonance import compiled
 from dissonance.solvers.exact import precompile
 from dissonance.studio.actions import act
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 
 SMALL = {
     "format": "dissonance.pdg",
@@ -44,4 +44,4 @@ def use_compiled() -> None:
 def _try() -> None:
     body = msgspec.json.encode({"model": SMALL})
     for name in ("score", "layout"):
-        act(Place(Path()), name, body, lambda event: False)
+        act(StudioPlace(Path()), name, body, lambda event: False)

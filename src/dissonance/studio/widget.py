@@ -20,7 +20,7 @@ from dissonance.focus import Attention, Control, Focus
 from dissonance.pdg import PDG, Arc
 from dissonance.studio.actions import act
 from dissonance.studio.documents import pdg_of, written
-from dissonance.studio.place import PAGE, REPLACED, STALE, STREAMS, Place
+from dissonance.studio.place import PAGE, REPLACED, STALE, STREAMS, StudioPlace
 
 try:
     import anywidget
@@ -42,7 +42,7 @@ class StudioWidget(anywidget.AnyWidget):
         focus = Focus(Attention.of(None, pdg)) if focus is None else focus
         model = msgspec.json.decode(written(pdg, focus))
         self._given = {a.name: (record, a) for record, a in zip(model["arcs"], pdg.arcs, strict=True)}
-        self._place = Place(Path.cwd())
+        self._place = StudioPlace(Path.cwd())
         self._answering, self._running = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._latest: dict[str, tuple[int, Future[None]]] = {}
         self._cancelled: dict[int, threading.Event] = {}

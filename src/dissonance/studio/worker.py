@@ -10,7 +10,7 @@ import threading
 from enum import StrEnum
 from multiprocessing.connection import Connection, wait
 
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 
 
 class Kind(StrEnum):
@@ -30,7 +30,7 @@ WARM, CANCEL = "(warm)", "(cancel)"
 """Requests beside actions: to use the compiled solver from now on; to stop what is being done, if anything."""
 
 
-def work(connection: Connection, place: Place, compile_first: bool) -> None:
+def work(connection: Connection, place: StudioPlace, compile_first: bool) -> None:
     """Do what is asked until the other end is closed.
 
     A request is (action, body); messages answer it, and the last of them is one of `LAST`. Before that only a cancel
@@ -63,7 +63,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _ended(connection: Connection, place: Place, action: str, body: bytes) -> Message:
+def _ended(connection: Connection, place: StudioPlace, action: str, body: bytes) -> Message:
     """Do one action; how it ended."""
     from dissonance.errors import DissonanceError, one_line
     from dissonance.studio.actions import act

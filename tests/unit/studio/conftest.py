@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dissonance.studio.actions import act
-from dissonance.studio.place import Place
+from dissonance.studio.place import StudioPlace
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Do = Callable[..., Any]
@@ -35,7 +35,7 @@ def do(folder: Path) -> Do:
             do.events.append(json.loads(event))
             return len(do.events) == do.stop_after
 
-        return json.loads(act(Place(folder), action, json.dumps(params).encode(), emit))
+        return json.loads(act(StudioPlace(folder), action, json.dumps(params).encode(), emit))
 
     do.events, do.stop_after = [], None  # pyright: ignore[reportFunctionMemberAccess]
     return do

@@ -387,9 +387,9 @@ def test_an_unknown_action_is_an_error_with_the_nearest_name(do):
 
 def test_a_body_that_is_not_json_is_an_error(do, folder: Path):
     from dissonance.studio.actions import act
-    from dissonance.studio.place import Place
+    from dissonance.studio.place import StudioPlace
 
     for body in (b"{", b"[" * 100_000, b'{"model": NaN}', b"\xff\xfe", b'{"model": 1e999}'):
         with pytest.raises(DissonanceError) as found:
-            act(Place(folder), "score", body, lambda event: False)
+            act(StudioPlace(folder), "score", body, lambda event: False)
         assert "\n" not in str(found.value)

@@ -16,7 +16,7 @@ import pytest
 from dissonance.errors import DissonanceError
 from dissonance.studio.actions import act
 from dissonance.studio.folder import Folder
-from dissonance.studio.place import RECOVERY, Place
+from dissonance.studio.place import RECOVERY, StudioPlace
 from dissonance.studio.recovery import Recovery
 
 Model = dict[str, Any]
@@ -179,17 +179,17 @@ def test_the_networks_of_an_installed_library_are_offered(do, tmp_path: Path, mo
 
 
 def test_the_model_of_the_command_line_may_be_anywhere(folder: Path, outside: Path):
-    def opened(place: Place) -> Any:
+    def opened(place: StudioPlace) -> Any:
         return json.loads(act(place, "open", b'{"start": true}', lambda event: False))
 
-    def hello(place: Place) -> Any:
+    def hello(place: StudioPlace) -> Any:
         return json.loads(act(place, "hello", b"{}", lambda event: False))
 
-    elsewhere, here = Place(folder, str(outside)), Place(folder, str(folder / "smoking.json"))
+    elsewhere, here = StudioPlace(folder, str(outside)), StudioPlace(folder, str(folder / "smoking.json"))
     assert opened(elsewhere)["name"] == "outside"
     assert (hello(elsewhere)["start"], hello(elsewhere)["file"]) == (True, None)
     assert (hello(here)["start"], hello(here)["file"]) == (True, "smoking.json")
-    piped = Place(folder, "-", (folder / "smoking.json").read_bytes())
+    piped = StudioPlace(folder, "-", (folder / "smoking.json").read_bytes())
     assert opened(piped)["model"] == opened(here)["model"]
 
 
@@ -214,9 +214,9 @@ def ended_process() -> int:
 
 
 def test_unsaved_work_of_a_studio_that_ended_is_offered(folder: Path, smoking: Model):
-    before, now = Place(folder, process=ended_process()), Place(folder)
+    before, now = StudioPlace(folder, process=ended_process()), StudioPlace(folder)
 
-    def ask(place: Place, action: str, **params: Any) -> Any:
+    def ask(place: StudioPlace, action: str, **params: Any) -> Any:
         return json.loads(act(place, action, json.dumps(params).encode(), lambda event: False))
 
     ask(before, "keep", document=document("old", smoking), tab="1")

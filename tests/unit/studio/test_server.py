@@ -19,7 +19,7 @@ import uvicorn
 from dissonance.studio import lanes, server
 from dissonance.studio.guard import HEADERS, Guard
 from dissonance.studio.lanes import DIED
-from dissonance.studio.place import STALE, Place
+from dissonance.studio.place import STALE, StudioPlace
 from dissonance.studio.server import Server
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -57,7 +57,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     (folder / "smoking.json").write_text(json.dumps(MODEL))
     listening = socket.create_server(("127.0.0.1", 0))
     guard = Guard(listening.getsockname()[1])
-    app = Server(Place(folder, str(folder / "smoking.json")), guard)
+    app = Server(StudioPlace(folder, str(folder / "smoking.json")), guard)
     served = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=served.run, args=([listening],))
     thread.start()

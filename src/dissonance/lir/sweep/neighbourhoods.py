@@ -25,7 +25,7 @@ MANY = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class FociBatch:
     """Foci of one shape: `arcs` (foci, arcs), in an order in which all look alike; `variables` (foci, variables); and
     the scope of each arc, as numbers of these."""
 
@@ -36,9 +36,9 @@ class Batch:
     def __len__(self) -> int:
         return len(self.arcs)
 
-    def take(self, some: slice) -> Batch:
+    def take(self, some: slice) -> FociBatch:
         """Some of the foci."""
-        return Batch(self.arcs[some], self.variables[some], self.scopes)
+        return FociBatch(self.arcs[some], self.variables[some], self.scopes)
 
 
 class _Graph:
@@ -138,7 +138,7 @@ def neighbourhood_named(name: str) -> str:
     return name
 
 
-def batches(pdg: ColumnarPDG, attended: npt.NDArray[np.bool_], neighbourhood: str) -> list[list[Batch]]:
+def batches(pdg: ColumnarPDG, attended: npt.NDArray[np.bool_], neighbourhood: str) -> list[list[FociBatch]]:
     """The foci, by colour: those of one colour have no arc in common; each colour in batches of one shape.
 
     A focus of a single arc is left out: a belief does not contradict itself.
@@ -158,7 +158,7 @@ def batches(pdg: ColumnarPDG, attended: npt.NDArray[np.bool_], neighbourhood: st
     loops.arrange(begins, arcs, centre, g.at, g.scopes, kind, g.variables, seen_at, seen, sign)
     colour = np.zeros(len(centre), dtype=np.int64)
     most = loops.colours(begins, arcs, len(pdg), colour)
-    found: list[list[Batch]] = [[] for _ in range(most)]
+    found: list[list[FociBatch]] = [[] for _ in range(most)]
     shape = np.unique(sign, return_inverse=True)[1]
     order = np.lexsort((shape, colour))
     cuts = np.flatnonzero(np.diff(colour[order]) | np.diff(shape[order])) + 1
@@ -167,7 +167,7 @@ def batches(pdg: ColumnarPDG, attended: npt.NDArray[np.bool_], neighbourhood: st
     return found
 
 
-def _batch(g: _Graph, foci: Lists, seen: Lists, members: Ints) -> Batch:
+def _batch(g: _Graph, foci: Lists, seen: Lists, members: Ints) -> FociBatch:
     """The foci of one shape and colour."""
 
     def rows(lists: Lists) -> Ints:
@@ -180,4 +180,4 @@ def _batch(g: _Graph, foci: Lists, seen: Lists, members: Ints) -> Batch:
     for j, scope in enumerate(scopes):  # what the signs of shapes say is not taken on trust
         for i, local in enumerate(scope):
             assert (g.scopes[g.at[arcs[:, j]] + i] == variables[:, local]).all()
-    return Batch(arcs, variables, scopes)
+    return FociBatch(arcs, variables, scopes)

@@ -23,7 +23,7 @@ from dissonance.io.fingerprint import Fingerprint
 from dissonance.lir.flows import Natural, flow_named
 from dissonance.lir.setting import solver_for
 from dissonance.lir.sweep.neighbourhoods import batches
-from dissonance.lir.sweep.sweeping import Floats, Sweeps, Tables
+from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton
@@ -66,9 +66,9 @@ class Sweeping:
         return ColumnarPDG.of(self.pdg)
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> SweepTables:
         """Its tables, with confidence and control of every arc."""
-        return Tables(self.columns, self._beta(), self._chi())
+        return SweepTables(self.columns, self._beta(), self._chi())
 
     def _beta(self) -> Floats:
         """The confidence in every arc; an error where foci of it are not for sweeps."""
@@ -174,7 +174,7 @@ class SweepRun:
         said: Callable[[int], None],
     ) -> None:
         """So many sweeps in all, from the checkpoint if there is one; Ctrl-C ends it after the last finished one."""
-        kept = None if checkpoint is None else Kept(self, checkpoint, sweeps)
+        kept = None if checkpoint is None else KeptSweeps(self, checkpoint, sweeps)
         self.trace.where = lambda: self.end.theta
         try:
             while self.step < sweeps:
@@ -215,7 +215,7 @@ class SweepRun:
         return Row(self.step, **found)
 
 
-class Kept:
+class KeptSweeps:
     """The checkpoint of a run of sweeps, written after each."""
 
     def __init__(self, run: SweepRun, path: str, sweeps: int) -> None:

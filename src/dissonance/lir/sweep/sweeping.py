@@ -21,7 +21,7 @@ from dissonance.lir.inner.base import Attentions
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.local import MASS
 from dissonance.lir.parameters import Parameters
-from dissonance.lir.sweep.neighbourhoods import Batch
+from dissonance.lir.sweep.neighbourhoods import FociBatch
 from dissonance.pdg import PDG, Arc
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.program import Arcs
@@ -47,7 +47,7 @@ class Swept:
     proved: float
 
 
-class Tables:
+class SweepTables:
     """log p of all arcs of a PDG in columns, (n, source settings, target settings) each, and how much each arc counts
     and may move."""
 
@@ -61,10 +61,10 @@ class Tables:
         return np.searchsorted(self.first, arcs, side="right") - 1
 
 
-class Shape:
+class FociShape:
     """What foci of one shape have in common: their arcs as problems of one structure."""
 
-    def __init__(self, tables: Tables, batch: Batch, solver: Newton) -> None:
+    def __init__(self, tables: SweepTables, batch: FociBatch, solver: Newton) -> None:
         self.solver = solver
         self.columns: list[int] = tables.column_of(batch.arcs[0]).tolist()
         sizes = tables.pdg.sizes[batch.variables[0]].tolist()
@@ -108,12 +108,12 @@ class Shape:
 class Piece:
     """Some foci of one shape and colour: the rows of their tables, and where the solver stopped last time."""
 
-    shape: Shape
+    shape: FociShape
     arcs: Ints
     rows: list[Ints]
     near: Floats | None = field(default=None)
 
-    def visit(self, tables: Tables, tol: float, move: bool) -> tuple[float, float, int]:
+    def visit(self, tables: SweepTables, tol: float, move: bool) -> tuple[float, float, int]:
         """Solve, and move unless it is only to look; the sums of the bounds, and Newton steps."""
         columns, parts = self.shape.columns, self.shape.parts
         log_p = np.concatenate(
@@ -147,16 +147,16 @@ def _flowed(log_p: Floats, joint: Floats, rate: Floats, moves: npt.NDArray[np.bo
 class Sweeps:
     """The foci of a PDG in columns, ready to be visited again and again."""
 
-    def __init__(self, tables: Tables, colours: Sequence[Sequence[Batch]], solver: Newton, tol: float) -> None:
+    def __init__(self, tables: SweepTables, colours: Sequence[Sequence[FociBatch]], solver: Newton, tol: float) -> None:
         self.tables, self.tol = tables, tol
-        shapes: dict[object, Shape] = {}
+        shapes: dict[object, FociShape] = {}
         self.colours: list[list[Piece]] = []
         for batches in colours:
             pieces: list[Piece] = []
             for whole in batches:
                 key = tuple(tables.column_of(whole.arcs[0]).tolist()), whole.scopes
                 if key not in shapes:
-                    shapes[key] = Shape(tables, whole, solver)
+                    shapes[key] = FociShape(tables, whole, solver)
                 shape = shapes[key]
                 for begin in range(0, len(whole), CHUNK):
                     arcs = whole.arcs[begin : begin + CHUNK]

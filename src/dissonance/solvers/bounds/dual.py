@@ -20,7 +20,7 @@ from dissonance.solvers.bounds.regions import Regions
 from dissonance.solvers.bounds.terms import Floats, Ints
 
 
-class Dual:
+class RelaxedDual:
     """D of some regions, at x: multipliers, then z, of which q = softmax(z), row by row."""
 
     def __init__(self, regions: Regions) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Ints, Scope, Term, Terms, projected
+from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected
 
 Bools = npt.NDArray[np.bool_]
 
@@ -189,7 +189,7 @@ def _supported(alive: Bools, links: _Links) -> Bools:
     return alive
 
 
-def _shared_out(terms: Sequence[Term], number: dict[Scope, int]) -> tuple[dict[int, int], list[int]]:
+def _shared_out(terms: Sequence[SmallTerm], number: dict[Scope, int]) -> tuple[dict[int, int], list[int]]:
     """The main term of each region, the one with the largest beta; the other soft terms."""
     main: dict[int, int] = {}
     others: list[int] = []
@@ -210,7 +210,7 @@ def _assemble(
     dense_at: Ints,
     alive: Bools,
     links: _Links,
-    terms: Sequence[Term],
+    terms: Sequence[SmallTerm],
     number: dict[Scope, int],
 ) -> Regions:
     main, second = _shared_out(terms, number)
@@ -300,7 +300,7 @@ def _starts(*keys: Ints) -> Ints:
     return np.concatenate([[0], np.flatnonzero(new) + 1])
 
 
-def _multiplied(t: Term, place: Ints, columns: int) -> tuple[tuple[Ints, Ints, Floats], int]:
+def _multiplied(t: SmallTerm, place: Ints, columns: int) -> tuple[tuple[Ints, Ints, Floats], int]:
     """lam(s,t) - sum_t p(t|s) lam(s,t) at the cells of a hard arc: 0 on average if the arc holds."""
     here = place >= 0
     cells, entry = place[here], t.entry[here]
@@ -313,7 +313,7 @@ def _multiplied(t: Term, place: Ints, columns: int) -> tuple[tuple[Ints, Ints, F
 
 
 def _others(
-    terms: Sequence[Term], second: Sequence[int], place: Ints, dense_at: Ints, number: dict[Scope, int], cells: int
+    terms: Sequence[SmallTerm], second: Sequence[int], place: Ints, dense_at: Ints, number: dict[Scope, int], cells: int
 ) -> tuple[sparse.csr_matrix, Others]:
     """beta at the cells of the terms that are not main ones, by entry."""
     rows, cols, data, logs, row, beta, whose, entries = [], [], [], [], [], [], [], []

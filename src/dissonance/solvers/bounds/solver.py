@@ -14,7 +14,7 @@ import numpy as np
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.solvers.base import BYTES_PER_CELL, DEFAULT_TOL, Solution, Solver, infinite
-from dissonance.solvers.bounds.dual import Dual
+from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.mu import JointStates
@@ -93,7 +93,7 @@ class Bounds(Solver):
                 f"the {self.name} solver needs tables, gamma = 0 and beta >= 0; with gamma > 0 attend to fewer arcs, "
                 'with beta < 0 use solver="concave-convex".'
             )
-        run = Run(self, component)
+        run = Narrowing(self, component)
         if run.regions.empty:
             return infinite(component, self.name)
         try:
@@ -118,7 +118,7 @@ class PastTree(Bounds):
         return BYTES_PER_CELL * cells_left(component) > self.budget
 
 
-class Run:
+class Narrowing:
     """One component on its way: iterate over it for brackets, each at least as narrow as the one before."""
 
     def __init__(self, solver: Bounds, component: Component) -> None:
@@ -128,7 +128,7 @@ class Run:
         self.regions = self._regions(())
         self.lower, self.upper = -math.inf, math.inf
         self.best = np.zeros(0)
-        self.dual: Dual | None = None
+        self.dual: RelaxedDual | None = None
         self.model: Model | None = None
         self.fitted = math.inf
         self.drawn = False
@@ -178,7 +178,7 @@ class Run:
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
         while not self.regions.empty:
-            dual = Dual(self.regions)
+            dual = RelaxedDual(self.regions)
             x = dual.start if x is None else x
             while True:
                 x = self._raise(dual, x, eps)
@@ -200,14 +200,14 @@ class Run:
         self.lower = self.upper = math.inf
         yield self.lower, self.upper
 
-    def _grow(self, dual: Dual, x: Floats, eps: float, added: tuple[Scope, ...]) -> bool:
+    def _grow(self, dual: RelaxedDual, x: Floats, eps: float, added: tuple[Scope, ...]) -> bool:
         """Whether larger regions help, which are then `grown`."""
         room = int(self.solver.budget / BYTES) - len(self.regions.cell)
         most = min(room, 2 * len(self.regions.cell) + 10000)
         self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most))
         return bool(self.grown)
 
-    def _raise(self, dual: Dual, x: Floats, eps: float) -> Floats:
+    def _raise(self, dual: RelaxedDual, x: Floats, eps: float) -> Floats:
         deadline = self.began + 0.7 * self.solver.seconds if self.drawn else math.inf
         x, steps = dual.raised(x, eps, STEPS, deadline)
         self.steps += steps
@@ -216,7 +216,7 @@ class Run:
             self.lower, self.best, self.dual = value, x, dual
         return x
 
-    def _draw(self, dual: Dual, x: Floats, eps: float) -> None:
+    def _draw(self, dual: RelaxedDual, x: Floats, eps: float) -> None:
         """States as the dual point has them, and those of a model that is fitted; the upper bounds that they prove."""
         sampler = Sampler(self.terms, self.regions)
         if not sampler.base:

@@ -151,7 +151,7 @@ def possible_states(
 
 
 @dataclass(frozen=True)
-class Tables:
+class RegionTables:
     """Tables over variables, one after another: which variables, how far apart their values lie, where each begins."""
 
     scope_at: Ints
@@ -160,7 +160,7 @@ class Tables:
     table_at: Ints
 
     @classmethod
-    def of(cls, scopes: Sequence[Sequence[int]], sizes: Sequence[int]) -> Tables:
+    def of(cls, scopes: Sequence[Sequence[int]], sizes: Sequence[int]) -> RegionTables:
         """Those of these scopes."""
         lengths = np.array([len(s) for s in scopes], dtype=np.int64)
         flat = np.array([v for s in scopes for v in s], dtype=np.int64)
@@ -190,7 +190,7 @@ class Sampler:
         self.place = {v: i for i, v in enumerate(self.base)}
         self.sizes = [terms.sizes[v] for v in self.base]
         scopes = [[self.place[v] for v in s] for s in regions.scopes]
-        self.tables = Tables.of(scopes, self.sizes)
+        self.tables = RegionTables.of(scopes, self.sizes)
         alive = np.zeros(int(regions.dense_at[-1]), dtype=np.bool_)
         alive[regions.dense_at[regions.cell_region] + regions.cell] = True
         self.alive = alive
@@ -234,7 +234,7 @@ class Sampler:
         states = [math.prod(sizes[u] for u in x) if len(x) < 16 else 0 for x in around]
         near = [x if 0 < n <= KNOWN else [] for x, n in zip(around, states, strict=True)]
         known = np.array([n if n <= KNOWN else 0 for n in states], dtype=np.int64)
-        tables = Tables.of(near, sizes)
+        tables = RegionTables.of(near, sizes)
         where = known, tables.scope_at, tables.scope, tables.stride
         return *arrays[0], *arrays[1], counts, *arrays[2], *arrays[3], *where
 

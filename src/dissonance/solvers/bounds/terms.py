@@ -29,7 +29,7 @@ SOFT, HARD, RULE = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Term:
+class SmallTerm:
     """Arcs of one mechanism: which entry (s, t) of their table every cell of the scope is, -1 where none is possible.
 
     `log_p` (entries,) is the mean of their logarithms, weighted by beta; `beta` the sum; a RULE has neither: all it
@@ -50,7 +50,7 @@ class Terms:
     """The terms of a component over `variables` (numbers), and each variable's value at the cells of a scope."""
 
     sizes: tuple[int, ...]
-    terms: list[Term]
+    terms: list[SmallTerm]
     made: dict[int, tuple[Scope, Ints]]
 
     @property
@@ -151,7 +151,9 @@ def terms_of(component: Component) -> Terms:
     return Terms(sizes, found, making.made)
 
 
-def _term(making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]) -> Term:
+def _term(
+    making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]
+) -> SmallTerm:
     scope = making.scope(variables)
     entry = making.at(variables, scope)
     width = math.prod(making.sizes[v] for v in variables[sources:])
@@ -161,9 +163,9 @@ def _term(making: _Making, variables: Scope, sources: int, which: tuple[int, ...
         log_p = np.sum([a.beta / beta * a.log_p.ravel() for a in arcs], axis=0)
     possible = log_p > -math.inf
     if possible.all():
-        return Term(scope, entry, HARD if beta == math.inf else SOFT, width, log_p, beta, which)
+        return SmallTerm(scope, entry, HARD if beta == math.inf else SOFT, width, log_p, beta, which)
     kind = RULE if not log_p[possible].any() else HARD if beta == math.inf else SOFT
-    return Term(scope, np.where(possible[entry], entry, -1), kind, width, log_p, beta, which)
+    return SmallTerm(scope, np.where(possible[entry], entry, -1), kind, width, log_p, beta, which)
 
 
 def _definitions(arcs: Sequence[Attended], scopes: Sequence[Scope]) -> list[int]:

@@ -17,7 +17,7 @@ from dissonance.forecasts import Template
 from dissonance.problem import prepare
 from dissonance.scores import observational_incompatibility
 from dissonance.solvers import Auto, Bounds
-from dissonance.solvers.bounds.dual import Dual
+from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.regions import regions_of
 from dissonance.solvers.bounds.terms import terms_of
@@ -53,7 +53,7 @@ def chain(n: int) -> PDG:
 def test_the_lower_bound_is_exact_on_trees():
     pdg = chain(6)
     (component,) = prepare(pdg, Attention.uniform(pdg)).components
-    dual = Dual(regions_of(terms_of(component)))
+    dual = RelaxedDual(regions_of(terms_of(component)))
     x = dual.start
     for eps in (0.1, 0.01, 1e-3, 1e-4, 1e-5):
         x, _ = dual.raised(x, eps, 400)
@@ -72,7 +72,7 @@ def test_a_region_for_a_frustrated_cycle_is_found_and_closes_its_gap():
     found = {}
     for more in ((), ((0, 1, 2),)):
         regions = regions_of(terms, more)
-        dual = Dual(regions)
+        dual = RelaxedDual(regions)
         point = dual.start
         for eps in (0.1, 0.01, 1e-3, 1e-4):
             point, _ = dual.raised(point, eps, 400)
