@@ -48,14 +48,18 @@ def originals() -> list[tuple[str, bytes]]:
     """Models in every format, and one of Gaussians."""
     from dissonance.errors import DissonanceError
     from dissonance.io import encode, load
+    from dissonance.pdg import PDG, Arc
+    from dissonance.variables import Variable
 
     found: list[tuple[str, bytes]] = []
-    for path in sorted(EXAMPLES.glob("*.json")):
-        pdg, focus = load(path)
-        for form in ("json", "bif", "xmlbif", "uai", "replicate"):
+    a, b = Variable("A", ["no", "yes"]), Variable("B", 3)
+    network = PDG(Arc("a", (), a, [0.7, 0.3]), Arc("b", a, b, [[0.2, 0.3, 0.5], [0.6, 0.4, 0.0]]))
+    for pdg, focus in [(network, None), *(load(path) for path in sorted(EXAMPLES.glob("*.json")))]:
+        for form in ("json", "bif", "xmlbif", "uai", "replicate", "npz", "csv"):
             for given in (focus, None):
+                alone = PDG(pdg.arcs[0]) if form == "csv" else pdg  # one table
                 try:
-                    content = encode("model", pdg, given, format=form)
+                    content = encode("model", alone, None if form == "csv" else given, format=form)
                 except DissonanceError:
                     continue
                 if len(content) < 20_000:

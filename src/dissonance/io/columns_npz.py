@@ -20,6 +20,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,15 @@ import torch
 from dissonance.columns import Column, ColumnarPDG
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Control, Focus
+from dissonance.io import limits
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 WHOLE = ("sizes", "gamma", "variables", "labels")
 OF_COLUMNS = ("sources", "targets", "tables", "logits", "beta", "alpha", "chi", "names")
+
+DAMAGED = (ValueError, OSError, EOFError, KeyError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile)
+"""What numpy and zipfile raise for a file that is damaged."""
 
 
 def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
@@ -44,6 +49,8 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         known = kind in OF_COLUMNS and number.isdigit() and int(number) < count if "." in key else kind in WHOLE
         if not known:
             raise FormatError(f"holds an array {key!r}, which is none of a PDG in columns.")
+    if not count:
+        raise FormatError("holds no column of arcs.")
     sizes = _needed(held, "sizes").astype(np.int64)
     columns = [_column(held, k) for k in range(count)]
     pdg: PDG = PDG.from_columns(*columns, variables=_variables(held, sizes))
@@ -52,9 +59,21 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
 
 def _arrays(content: bytes) -> dict[str, Any]:
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            unpacked = sum(member.file_size for member in packed.infolist())
+            limits.check_count(unpacked, "bytes of arrays", most=limits.MAX_UNPACKED)
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        KeyError,
+        RuntimeError,
+        MemoryError,
+        zlib.error,
+        zipfile.BadZipFile,
+    ) as error:
         raise FormatError(f"is not a whole .npz file of arrays: {error}.") from None
 
 

@@ -27,6 +27,8 @@ from dissonance.pdg import PDG
 def from_bytes(content: bytes, learnable: bool, name: str = "table") -> tuple[PDG, Focus]:
     """The PDG of one arc of that name."""
     lines, rows = _rows(content)
+    if not rows:
+        raise FormatError("holds nothing but blank lines.", 1)
     headings = [h.strip() for h in rows[0]]
     if len(rows) == 1:
         raise FormatError("has a heading and nothing below it.", 1)

@@ -19,6 +19,8 @@ MAX_VALUES = 1_000_000
 """What sizes that are not spelled out may add up to."""
 MAX_FILLED = 1 << 20
 """Entries of all tables that a file does not spell out."""
+MAX_UNPACKED = 1 << 30
+"""Bytes of all arrays of a .npz file."""
 
 _APART, _OPENS = 1, 2
 _KINDS = np.zeros(256, dtype=np.uint8)

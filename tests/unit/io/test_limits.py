@@ -16,7 +16,7 @@ import torch
 
 from dissonance import PDG, Arc, Euclidean, LinearGaussian, Variable, inconsistency
 from dissonance.errors import DissonanceError, FormatError, SizeError
-from dissonance.io import files, limits, load
+from dissonance.io import encode, files, limits, load
 
 PDG_FILE = '{"format": "dissonance.pdg", "version": 1, "variables": [%s], "arcs": [%s]}'
 X = '{"name": "X", "size": 2}'
@@ -168,3 +168,23 @@ def test_bounds_hold_however_narrow_the_noise(sd: float, mean: float):
                 gap = mpmath.mpf(p.b.item()) - mpmath.mpf(q.b.item())
             exactly = gap**2 / (2 * (s + t)) - mpmath.log(2 * mpmath.sqrt(s * t) / (s + t))
             assert result.lower <= exactly <= result.upper
+
+
+def test_blank_csv_and_odd_npz_files_are_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    blank = tmp_path / "blank.csv"
+    blank.write_text(",,\n,,\n")
+    with pytest.raises(FormatError, match="blank lines"):
+        load(blank)
+    x = Variable("X", 2)
+    whole = encode("m.npz", PDG(Arc("p", (), x, [0.5, 0.5])))
+    at = whole.index(b"PK\x01\x02")
+    for byte, value in ((8, 1), (10, 99)):  # encrypted; packed in a way that nobody knows
+        odd = bytearray(whole)
+        odd[at + byte] = value
+        (tmp_path / "odd.npz").write_bytes(bytes(odd))
+        with pytest.raises(FormatError, match=r"not a whole \.npz file"):
+            load(tmp_path / "odd.npz")
+    monkeypatch.setattr(limits, "MAX_UNPACKED", 100)
+    (tmp_path / "large.npz").write_bytes(whole)
+    with pytest.raises(FormatError, match="more than 100 bytes of arrays"):
+        load(tmp_path / "large.npz")
