@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dissonance.attended import Attended
 from dissonance.distributions.samples import Samples
-from dissonance.errors import CapabilityError
+from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.numerics import DTYPE
 from dissonance.pdg import Theta
 from dissonance.problem import Component
@@ -111,6 +111,9 @@ class GaussianPool(Solver):
             )
         found, _ = self.evaluate(component, component.theta)
         value = found.value.item()
+        if math.isnan(value):
+            names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
+            raise DissonanceError(f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row.")
         return GaussianPoolSolution(
             component,
             value,

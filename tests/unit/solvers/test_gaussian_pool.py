@@ -16,6 +16,7 @@ from dissonance import (
     Attention,
     CapabilityError,
     Control,
+    DissonanceError,
     Euclidean,
     LinearGaussian,
     Variable,
@@ -99,3 +100,20 @@ def test_beliefs_with_other_sources_are_refused_in_words():
     )
     with pytest.raises(CapabilityError, match=r"same sources and the same targets"):
         inconsistency(pdg, Attention.only({"d": inf, "f": 1.0, "y": 1.0}), solver="gaussian-pool")
+
+
+class Logarithm(nn.Module):
+    """No number where x < 0."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x - 1.0)
+
+
+def test_predictions_that_are_no_numbers_are_an_error_and_no_certificate():
+    pdg = PDG(
+        Arc("d", (), X, Data(DATA)),
+        Arc("f", X, Y, LinearGaussian([[2.0]], [0.0], [[0.5]])),
+        Arc("h", X, Y, NeuralGaussian(Logarithm())),
+    )
+    with pytest.raises(DissonanceError, match="NaN: a mean or a scale of 'f', 'h'"):
+        inconsistency(pdg, Attention.only({"d": inf, "f": 1.0, "h": 1.0}), solver="gaussian-pool")
