@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SHORT = {"kills": 3, "flips": 24, "trials": 10, "files": 400, "forms": 40, "problems": 80, "stacked": 800}
+SHORT = {
+    "kills": 3,
+    "flips": 24,
+    "trials": 10,
+    "files": 400,
+    "forms": 40,
+    "problems": 80,
+    "solvers": 60,
+    "stacked": 800,
+}
 
 
 def test_a_short_attack_breaks_nothing():
