@@ -2,6 +2,7 @@
 
     python benchmarks/sweep.py size                            # 10^4, 10^5 and 10^6 arcs of a random graph of degree 3
     python benchmarks/sweep.py size --arcs 100000 --neighbourhood closed --sweeps 3
+    python benchmarks/sweep.py size --device cuda              # the same on a GPU, beside the compiled code
     python benchmarks/sweep.py neighbourhoods --arcs 20000     # nats resolved a second on a grid, at random, on a chain
 
 `size` prints CPU and wall seconds, the most memory the process had, and the exponent of the time of the first sweep in
@@ -23,6 +24,7 @@ import torch
 from dissonance import PDG, inconsistency
 from dissonance.columns import Column, ColumnarPDG
 from dissonance.lir.sweep.neighbourhoods import NEIGHBOURHOODS, batches
+from dissonance.lir.sweep.on_device import DeviceTables
 from dissonance.lir.sweep.sweeping import Sweeps, SweepTables
 from dissonance.solvers import Newton
 
@@ -69,10 +71,12 @@ def graph(kind: str, arcs: int) -> ColumnarPDG:
     return made
 
 
-def sweeps_of(pdg: ColumnarPDG, neighbourhood: str) -> Sweeps:
-    """All foci, laid out."""
+def sweeps_of(pdg: ColumnarPDG, neighbourhood: str, device: str | None = None) -> Sweeps:
+    """All foci, laid out; on a device, if one is given."""
     every = np.ones(len(pdg))
-    return Sweeps(SweepTables(pdg, every, every), batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
+    tables = SweepTables(pdg, every, every)
+    placed = tables if device is None else DeviceTables(tables, device)
+    return Sweeps(placed, batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
 
 
 def memory() -> float:
@@ -80,16 +84,16 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def size(arcs: list[int], neighbourhood: str, count: int) -> None:
+def size(arcs: list[int], neighbourhood: str, count: int, device: str | None) -> None:
     """Cost by size."""
-    print(f"{neighbourhood}: CPU seconds (wall)")
+    print(f"{neighbourhood}, {device or 'compiled'}: CPU seconds (wall)")
     first: list[tuple[int, float]] = []
     for n in arcs:
         began = time.process_time()
         pdg = graph("random", n)
         built = time.process_time() - began
         began = time.process_time()
-        sweeps = sweeps_of(pdg, neighbourhood)
+        sweeps = sweeps_of(pdg, neighbourhood, device)
         laid = time.process_time() - began
         print(f"{len(pdg):8d} arcs: built {built:.2f}, {sweeps.foci} foci laid out {laid:.2f}", flush=True)
         for k in range(count):
@@ -103,6 +107,8 @@ def size(arcs: list[int], neighbourhood: str, count: int) -> None:
                 f"the whole at least {found.proved:.3f}; {memory():.2f} GiB",
                 flush=True,
             )
+        if device is not None and torch.cuda.is_available():
+            print(f"         on the device at most {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB")
     if len(first) > 1:
         (a, s), (b, t) = first[0], first[-1]
         print(f"the first sweep takes time ~ arcs^{np.log(t / s) / np.log(b / a):.3f} from {a} to {b} arcs")
@@ -160,11 +166,15 @@ def main() -> None:
     parser.add_argument("--arcs", type=int, nargs="+")
     parser.add_argument("--neighbourhood", default="edge", choices=list(NEIGHBOURHOODS))
     parser.add_argument("--sweeps", type=int, help="3 by default, 60 at most for neighbourhoods")
+    parser.add_argument("--device", help="where torch sweeps, such as cuda; beside the compiled code")
     options = parser.parse_args()
     torch.set_num_threads(1)
     sweeps_of(graph("random", 5000), "edge").sweep()  # everything is imported and compiled
+    if options.device is not None:
+        sweeps_of(graph("random", 5000), "edge", options.device).sweep()
     if options.what == "size":
-        size(options.arcs or [10_000, 100_000, 1_000_000], options.neighbourhood, options.sweeps or 3)
+        for device in dict.fromkeys((None, options.device)):
+            size(options.arcs or [10_000, 100_000, 1_000_000], options.neighbourhood, options.sweeps or 3, device)
     else:
         neighbourhoods((options.arcs or [20_000])[0], options.sweeps or 60)
 

@@ -48,11 +48,11 @@ class Answers:
     slope: Tensor
 
     @classmethod
-    def blank(cls, count: int, entries: int) -> Answers:
+    def blank(cls, count: int, entries: int, device: torch.device | None = None) -> Answers:
         """Nothing known."""
-        low, high = (torch.full((count,), x, dtype=DTYPE) for x in (-math.inf, math.inf))
-        zeros = torch.zeros(count, entries, dtype=DTYPE)
-        return cls(low, high, torch.zeros(count, dtype=torch.long), zeros, zeros.clone())
+        low, high = (torch.full((count,), x, dtype=DTYPE, device=device) for x in (-math.inf, math.inf))
+        zeros = torch.zeros(count, entries, dtype=DTYPE, device=device)
+        return cls(low, high, torch.zeros(count, dtype=torch.long, device=device), zeros, zeros.clone())
 
     @property
     def tensors(self) -> list[Tensor]:

@@ -27,8 +27,10 @@ from dissonance import (
 )
 from dissonance.columns import Column, ColumnarPDG
 from dissonance.errors import DissonanceError, FormatError
-from dissonance.lir.sweep import sweeping
+from dissonance.lir.sweep import on_device, sweeping
 from dissonance.lir.sweep.neighbourhoods import NEIGHBOURHOODS, batches
+from dissonance.lir.sweep.on_device import DeviceTables
+from dissonance.lir.sweep.run import Sweeping
 from dissonance.refocus import Cycle
 from dissonance.runs import Record
 from dissonance.solvers.convex import threads
@@ -278,3 +280,62 @@ def test_options_of_sweeps_are_for_sweeps_and_a_sweep_is_a_run_by_itself():
         lir(PDG(Arc("p", (), Z, shared), Arc("q", (), Z, shared)), "sweep")
     with pytest.raises(DissonanceError, match="no arc has parameters"):
         lir(PDG(Arc("p", (), Z, [0.4, 0.6])), "sweep")
+
+
+WHERE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps as on a GPU: there if there is one, else by the same code on the CPU."""
+    monkeypatch.setattr(Sweeping, "placed", lambda self, foci: DeviceTables(self.tables, WHERE))
+
+
+@pytest.mark.parametrize("neighbourhood", NEIGHBOURHOODS)
+def test_a_sweep_on_a_device_is_that_of_the_compiled_code(neighbourhood: str, monkeypatch: pytest.MonkeyPatch):
+    pdg = graph(n=40)
+    here = lir(pdg, "sweep", neighbourhood=neighbourhood, sweeps=3)
+    on_a_device(monkeypatch)
+    there = lir(pdg, "sweep", neighbourhood=neighbourhood, sweeps=3)
+    unique = neighbourhood != "star"  # stars leave mu(t|s) open where mu* avoids s
+    for mine, theirs in zip(here.trace.rows[: None if unique else 1], there.trace.rows, strict=unique):
+        for name in ("local_lower", "local_upper", "global_lower"):
+            assert getattr(theirs, name) == pytest.approx(getattr(mine, name), abs=1e-5, nan_ok=True)
+        assert theirs.tv_theta == pytest.approx(mine.tv_theta, abs=1e-4)
+    for key, theta in here.theta.items() if unique else ():
+        torch.testing.assert_close(there.theta[key].softmax(-1), theta.softmax(-1), atol=1e-4, rtol=0)
+
+
+def test_what_a_device_cannot_solve_is_solved_by_the_compiled_code(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(5)
+    p = tables(rng, 9, 3)
+    p[::2] = [0.3, 0.7, 0.0]
+    chain = np.arange(9)
+    pdg = PDG.from_columns(Column([], chain, p), Column(chain[:-1], chain[1:], tables(rng, 8, 3, 3)))
+    here = lir(pdg, "sweep", sweeps=2)
+    on_a_device(monkeypatch)
+    solved: list[int] = []
+    by_host = sweeping.FociShape.solve
+
+    def counted(self: sweeping.FociShape, log_p: Any, beta: Any, near: Any) -> Any:
+        solved.append(len(beta))
+        return by_host(self, log_p, beta, near)
+
+    monkeypatch.setattr(sweeping.FociShape, "solve", counted)
+    there = lir(pdg, "sweep", sweeps=2)
+    assert sum(solved) > 0
+    for key, theta in here.theta.items():
+        torch.testing.assert_close(there.theta[key].softmax(-1), theta.softmax(-1), atol=1e-6, rtol=0)
+    monkeypatch.setattr(on_device, "small_enough", lambda s: False)
+    large = lir(pdg, "sweep", sweeps=2)
+    for key, theta in here.theta.items():
+        torch.testing.assert_close(large.theta[key], theta, atol=1e-6, rtol=0)
+
+
+def test_a_sweep_on_a_device_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    on_a_device(monkeypatch)
+    pdg, kept = graph(n=20), tmp_path / "kept"
+    lir(pdg, "sweep", sweeps=2, checkpoint=str(kept))
+    resumed = lir(pdg, "sweep", sweeps=4, checkpoint=str(kept))
+    whole = lir(pdg, "sweep", sweeps=4)
+    for key, theta in whole.theta.items():
+        assert torch.equal(resumed.theta[key], theta)

@@ -119,10 +119,18 @@ class Sweeping:
                 if users.setdefault(id(p), a.name) != a.name:
                     raise CapabilityError(f"{a} and {users[id(p)]!r} share a table, which no sweep can move.")
 
-    def end(self, log_p: Sequence[Floats]) -> SweptPDG:
+    def placed(self, foci: int) -> SweepTables:
+        """The tables on a GPU, if the solver is to be there for so many foci."""
+        if not self.solver.on_gpu(foci):
+            return self.tables
+        from dissonance.lir.sweep.on_device import DeviceTables
+
+        return DeviceTables(self.tables, self.solver.device or "cuda")
+
+    def end(self, log_p: Sequence[Any]) -> SweptPDG:
         """The beliefs where a sweep has taken them."""
         columns = self.columns.columns
-        moved = [c.moved(torch.from_numpy(x)) for c, x in zip(columns, log_p, strict=True)]
+        moved = [c.moved(torch.as_tensor(x, device="cpu")) for c, x in zip(columns, log_p, strict=True)]
         return SweptPDG(self.pdg, self.columns.with_columns(moved))
 
 
@@ -155,16 +163,13 @@ class SweepRun:
     """A run of sweeps: the tables as they are, and the trace so far."""
 
     def __init__(self, of: Sweeping) -> None:
-        self.of, self.tables, self.step, self.interrupted = of, of.tables, 0, False
-        attended = of.tables.beta > 0
-        self.sweeps = Sweeps(of.tables, batches(of.columns, attended, of.neighbourhood), of.solver, of.tol)
+        self.of, self.step, self.interrupted = of, 0, False
+        foci = batches(of.columns, of.tables.beta > 0, of.neighbourhood)
+        self.tables = of.placed(sum(len(b) for colour in foci for b in colour))
+        self.sweeps = Sweeps(self.tables, foci, of.solver, of.tol)
         self.trace = Trace(Focus(of.attention or Attention(), of.control or Control()))
-        self.start = [np.exp(x) for x in self.tables.log_p]
-        self.now = self.copied()
-
-    def copied(self) -> list[Floats]:
-        """The tables as they are now."""
-        return [x.copy() for x in self.tables.log_p]
+        self.start = [self.tables.xp.exp(x) for x in self.tables.log_p]
+        self.now = self.tables.copied()
 
     def run(
         self,
@@ -181,7 +186,7 @@ class SweepRun:
                 began = time.perf_counter()
                 row = self._look(self.now)
                 swept = self.sweeps.sweep(said)
-                self.now = self.copied()
+                self.now = self.tables.copied()
                 self.step += 1
                 found: dict[str, Any] = {"local_lower": swept.lower, "local_upper": swept.upper}
                 found |= {"solves": self.sweeps.foci, "newton_steps": swept.steps}
@@ -204,9 +209,10 @@ class SweepRun:
         """The beliefs after the last finished sweep."""
         return self.of.end(self.now)
 
-    def _look(self, log_p: Sequence[Floats]) -> Row:
+    def _look(self, log_p: Sequence[Any]) -> Row:
         """The row of these tables: how far they are from the start, and the global inconsistency if it is asked for."""
-        apart = sum(0.5 * float(np.abs(np.exp(x) - p).sum()) for x, p in zip(log_p, self.start, strict=True))
+        exp = self.tables.xp.exp
+        apart = sum(0.5 * float(abs(exp(x) - p).sum()) for x, p in zip(log_p, self.start, strict=True))
         rows = sum(x.shape[0] * x.shape[1] for x in log_p)
         found: dict[str, Any] = {"tv_theta": apart / rows}
         if self.of.record.globally:
@@ -222,7 +228,7 @@ class KeptSweeps:
         """Go on from the file, if it is there, to do so many sweeps in all."""
         self.run, self.path, of = run, path, run.of
         columns = [(c.sources, c.targets, c.tables, c.learnable) for c in of.columns.columns]
-        weights = run.tables.beta, run.tables.chi
+        weights = of.tables.beta, of.tables.chi
         self.of = Fingerprint(columns, of.columns.sizes, *weights, of.neighbourhood, of.solver, of.tol, of.record).hex()
         if Path(path).exists():
             self._resume(sealed.read_state(path, WHAT), sweeps)
@@ -233,12 +239,12 @@ class KeptSweeps:
 
     def write(self) -> None:
         """Write the state after the last sweep."""
-        near = [None if p.near is None else torch.from_numpy(p.near) for p in self._pieces]
+        near = [None if p.near is None else torch.as_tensor(p.near, device="cpu") for p in self._pieces]
         state = {
             "format": FORMAT,
             "of": self.of,
             "step": self.run.step,
-            "log_p": [torch.from_numpy(x) for x in self.run.now],
+            "log_p": [torch.as_tensor(x, device="cpu") for x in self.run.now],
             "near": near,
             "rows": self.run.trace.lines(),
         }
@@ -259,8 +265,7 @@ class KeptSweeps:
             )
         run = self.run
         run.step, run.trace.rows[:] = state["step"], rows_of_lines(state["rows"])
-        for mine, theirs in zip(run.tables.log_p, state["log_p"], strict=True):
-            mine[...] = theirs.numpy()
-        run.now = run.copied()
+        run.tables.put(state["log_p"])
+        run.now = run.tables.copied()
         for piece, near in zip(self._pieces, state["near"], strict=True):
-            piece.near = None if near is None else near.numpy()
+            piece.near = None if near is None else run.tables.array(near)

@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from dissonance import numerics
 from dissonance.columns import ColumnarPDG
@@ -49,16 +51,45 @@ class Swept:
 
 class SweepTables:
     """log p of all arcs of a PDG in columns, (n, source settings, target settings) each, and how much each arc counts
-    and may move."""
+    and may move: arrays of `xp`, which is numpy here and torch in `on_device.py`."""
+
+    xp: Any = np
+    log_p: list[Any]
 
     def __init__(self, pdg: ColumnarPDG, beta: Floats, chi: Floats) -> None:
         self.pdg, self.beta, self.chi = pdg, beta, chi
-        self.log_p: list[Floats] = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns]
+        self.log_p = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns]
         self.first: Ints = np.concatenate([[0], np.cumsum([len(c) for c in pdg.columns])]).astype(np.int64)
 
     def column_of(self, arcs: Ints) -> Ints:
         """The column of each arc."""
         return np.searchsorted(self.first, arcs, side="right") - 1
+
+    def array(self, x: Tensor | Ints) -> Any:
+        """As an array of `xp`."""
+        return x if isinstance(x, np.ndarray) else x.numpy()
+
+    def shape(self, batch: FociBatch, solver: Newton) -> FociShape:
+        """What these foci have in common, ready to be solved."""
+        return FociShape(self, batch, solver)
+
+    def visited(self, pieces: Sequence[Piece], tol: float, move: bool) -> list[tuple[float, float, int]]:
+        """What visits of foci of one colour have found: they are independent of each other."""
+        found = [(0.0, 0.0, 0)] * len(pieces)
+
+        def work(i: int) -> None:
+            found[i] = pieces[i].visit(self, tol, move)
+
+        side_by_side([lambda i=i: work(i) for i in range(len(pieces))])
+        return found
+
+    def copied(self) -> list[Any]:
+        """The tables as they are now."""
+        return [x.copy() for x in self.log_p]
+
+    def put(self, log_p: Sequence[Tensor]) -> None:
+        """Set all tables."""
+        self.log_p = [x.numpy().copy() for x in log_p]
 
 
 class FociShape:
@@ -86,8 +117,12 @@ class FociShape:
         """For foci whose bounds do not meet."""
         return OneByOne(Parameters([self._pdg]), self.solver)
 
-    def solve(self, a: Arcs, near: Floats | None) -> tuple[Answers, Floats | None]:
+    most: int = CHUNK
+    """Foci that are solved and moved as one piece of work."""
+
+    def solve(self, log_p: Floats, beta: Floats, near: Floats | None) -> tuple[Answers, Floats | None]:
         """Answers, and where the solver stopped, if all foci are of one group."""
+        a = Arcs(log_p, beta, np.zeros_like(beta), np.zeros(len(beta)))
         groups = self.stack.groups(a)
         if len(groups) == 1:
             ((group, _),) = groups.items()
@@ -99,8 +134,8 @@ class FociShape:
                 found.put(torch.from_numpy(some), self.stack.solve(group, a.take(some), self.solver)[0])
         left = found.open(self.solver.tol)
         if left.any():
-            log_p, beta, alpha, gamma = (torch.from_numpy(x)[left] for x in (a.log_p, a.beta, a.alpha, a.gamma))
-            found.put(left, self.others.tables(log_p, Attentions(beta, alpha, gamma)))
+            tables, weights, alpha, gamma = (torch.from_numpy(x)[left] for x in (log_p, beta, a.alpha, a.gamma))
+            found.put(left, self.others.tables(tables, Attentions(weights, alpha, gamma)))
         return found, at
 
 
@@ -109,39 +144,39 @@ class Piece:
     """Some foci of one shape and colour: the rows of their tables, and where the solver stopped last time."""
 
     shape: FociShape
-    arcs: Ints
-    rows: list[Ints]
-    near: Floats | None = field(default=None)
+    arcs: Any
+    rows: list[Any]
+    near: Any = field(default=None)
 
     def visit(self, tables: SweepTables, tol: float, move: bool) -> tuple[float, float, int]:
         """Solve, and move unless it is only to look; the sums of the bounds, and Newton steps."""
-        columns, parts = self.shape.columns, self.shape.parts
-        log_p = np.concatenate(
+        columns, parts, xp = self.shape.columns, self.shape.parts, tables.xp
+        log_p = xp.concatenate(
             [tables.log_p[k][r].reshape(len(r), -1) for k, r in zip(columns, self.rows, strict=True)], 1
         )
         beta = tables.beta[self.arcs]
-        answers, at = self.shape.solve(Arcs(log_p, beta, np.zeros_like(beta), np.zeros(len(beta))), self.near)
-        lower, upper = answers.lower.numpy(), answers.upper.numpy()
+        answers, at = self.shape.solve(log_p, beta, self.near)
         if move:
             self.near = at
-            joint, open_ = answers.joint.numpy(), ~(upper < tol) & np.isfinite(upper)
+            joint, upper = tables.array(answers.joint), tables.array(answers.upper)
+            open_ = ~(upper < tol) & xp.isfinite(upper)
             for j, (k, rows, (span, shape)) in enumerate(zip(columns, self.rows, parts, strict=True)):
                 chi = tables.chi[self.arcs[:, j]]
                 if chi.any():
-                    before = log_p[:, span].reshape(-1, *shape)
-                    tables.log_p[k][rows] = _flowed(before, joint[:, span].reshape(-1, *shape), chi * beta[:, j], open_)
-        return float(lower.sum()), float(upper.sum()), int(answers.steps.sum())
+                    before, aim = (x[:, span].reshape(-1, *shape) for x in (log_p, joint))
+                    tables.log_p[k][rows] = _flowed(xp, before, aim, chi * beta[:, j], open_)
+        return float(answers.lower.sum()), float(answers.upper.sum()), int(answers.steps.sum())
 
 
-def _flowed(log_p: Floats, joint: Floats, rate: Floats, moves: npt.NDArray[np.bool_]) -> Floats:
+def _flowed(xp: Any, log_p: Any, joint: Any, rate: Any, moves: Any) -> Any:
     """The natural flow of tables for unit time, P <- mu + (P - mu) e^(-chi beta); rows without mass stay."""
-    mass = joint.sum(-1, keepdims=True)
-    aim = joint / np.maximum(joint.sum(-1, keepdims=True), 1e-300)
-    p = aim + (np.exp(log_p) - aim) * np.exp(-rate)[:, None, None]
+    mass = joint.sum(-1)[..., None]
+    aim = joint / xp.clip(mass, 1e-300, None)
+    p = aim + (xp.exp(log_p) - aim) * xp.exp(-rate)[:, None, None]
     with np.errstate(divide="ignore"):
-        moved = np.log(p / p.sum(-1, keepdims=True))
+        moved = xp.log(p / p.sum(-1)[..., None])
     free = (mass > MASS) & (rate > 0)[:, None, None] & moves[:, None, None]
-    return np.where(free, moved, log_p)
+    return xp.where(free, moved, log_p)
 
 
 class Sweeps:
@@ -156,12 +191,12 @@ class Sweeps:
             for whole in batches:
                 key = tuple(tables.column_of(whole.arcs[0]).tolist()), whole.scopes
                 if key not in shapes:
-                    shapes[key] = FociShape(tables, whole, solver)
+                    shapes[key] = tables.shape(whole, solver)
                 shape = shapes[key]
-                for begin in range(0, len(whole), CHUNK):
-                    arcs = whole.arcs[begin : begin + CHUNK]
-                    rows = [arcs[:, j] - tables.first[k] for j, k in enumerate(shape.columns)]
-                    pieces.append(Piece(shape, arcs, rows))
+                for begin in range(0, len(whole), shape.most):
+                    arcs = whole.arcs[begin : begin + shape.most]
+                    rows = [tables.array(arcs[:, j] - tables.first[k]) for j, k in enumerate(shape.columns)]
+                    pieces.append(Piece(shape, tables.array(arcs), rows))
             self.colours.append(pieces)
         self.shapes = len(shapes)
 
@@ -182,12 +217,7 @@ class Sweeps:
 
     def _visit(self, pieces: Sequence[Piece], move: bool, said: Callable[[int], None]) -> tuple[float, float, int]:
         """The foci of one colour, side by side."""
-        results: list[tuple[float, float, int]] = [(0.0, 0.0, 0)] * len(pieces)
-
-        def work(i: int) -> None:
-            results[i] = pieces[i].visit(self.tables, self.tol, move)
-
-        side_by_side([lambda i=i: work(i) for i in range(len(pieces))])
+        results = self.tables.visited(pieces, self.tol, move)
         said(sum(len(p.arcs) for p in pieces))
         lower, upper, steps = (math.fsum(x) for x in zip(*results, strict=True))
         return lower, upper, int(steps)

@@ -43,56 +43,37 @@ def small_enough(s: Structure) -> bool:
 
 def solve(program: Program, tol: Floats, enough: Floats, near: Floats | None, known: Any, device: str) -> Outcome:
     """Solve and prove, as `solve.solve` does."""
-    batch = _Batch(program, device)
+
+    def on(x: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(x).to(device)
+
+    batch = DeviceBatch(program.structure, device).of(*map(on, program.numbers))
     found = unsolved(program)
     with torch.inference_mode():
-        goal, close = (torch.from_numpy(x).to(device) for x in (tol, enough))
-        start = batch.cold()
-        steps = torch.zeros(len(program), dtype=torch.long, device=device)
-        bounds = torch.full((len(program), 3), math.inf, dtype=torch.float64, device=device)
-        mu = torch.zeros_like(batch.c)
-        rest = torch.arange(len(program), device=device)
-        if near is not None and known.any():
-            old = torch.from_numpy(np.flatnonzero(known)).to(device)
-            start[old] = torch.from_numpy(near).to(device)[old]
-            for stage in range(3):
-                if not len(old):
-                    break
-                some = batch.take(old)
-                if stage == 1:
-                    gap = (bounds[old, 1] - bounds[old, 0]).nan_to_num(nan=1.0).clamp(1e-8, 1.0)
-                    start[old] = some.inside(start[old], gap)
-                most = (5, WARM_STEPS, 2 * WARM_STEPS)[stage]
-                start[old], taken = some.newton(start[old], goal[old], most, stage == 0)
-                steps[old] += taken
-                mu[old], bounds[old] = some.certify(start[old])
-                old = old[bounds[old, 1] - bounds[old, 0] > close[old] * bounds[old, 1].abs().clamp(min=1.0)]
-            fresh = torch.from_numpy(np.flatnonzero(~known)).to(device)
-            rest = torch.cat([old, fresh])
-        if len(rest):
-            some = batch.take(rest)
-            start[rest], taken = some.newton(some.cold(), goal[rest], 60, False)
-            steps[rest] += taken
-            mu[rest], bounds[rest] = some.certify(start[rest])
-        found.at, found.mu, found.bounds = (x.cpu().numpy().copy() for x in (start, mu, bounds))
-        found.steps = steps.cpu().numpy().copy()
+        starts = None if near is None or not known.any() else (on(near), on(known))
+        at, mu, bounds, steps = batch.solve(on(tol), on(enough), starts)
+        found.at, found.mu, found.bounds, found.steps = (x.cpu().numpy().copy() for x in (at, mu, bounds, steps))
         if program.structure.hard:
-            found.contradiction = batch.contradiction(start).cpu().numpy().copy()
+            found.contradiction = batch.contradiction(at).cpu().numpy().copy()
     return found
 
 
-class _Batch:
-    """P problems on a device. A point is mu, z, y and d side by side, (P, point)."""
+class DeviceBatch:
+    """P problems of one structure on a device. A point is mu, z, y and d side by side, (P, point)."""
 
-    def __init__(self, program: Program, device: str) -> None:
-        s, lay = program.structure, program.structure.layout
+    c: Tensor
+    W: Tensor
+    p: Tensor
+
+    def __init__(self, s: Structure, device: str) -> None:
+        """What problems of a structure have in common; `of` adds their numbers."""
+        lay = s.layout
         self.L = s.flat_layout[1]
         n, entries, unknowns = self.L.cells, self.L.entries, self.L.unknowns
 
         def on(x: npt.NDArray[Any]) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(x)).to(device)
 
-        self.c, self.W, self.p = (on(x) for x in program.numbers)
         clusters = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
         sizes = np.diff(lay.term_cell)
         cell = np.repeat(lay.cell_at[clusters] - lay.term_cell[:-1], sizes) + np.arange(sizes.sum())
@@ -125,11 +106,50 @@ class _Batch:
     def _k(lay: Any) -> npt.NDArray[np.int64]:
         return np.repeat(np.arange(len(lay.parent)), np.diff(lay.cell_at))
 
-    def take(self, some: Tensor) -> _Batch:
-        """Some of the problems."""
-        made = object.__new__(_Batch)
-        made.__dict__ = {**self.__dict__, "c": self.c[some], "W": self.W[some], "p": self.p[some]}
+    def of(self, c: Tensor, W: Tensor, p: Tensor) -> DeviceBatch:
+        """Problems with these numbers; see `program.Numbers`."""
+        made = object.__new__(DeviceBatch)
+        made.__dict__ = {**self.__dict__, "c": c, "W": W, "p": p}
         return made
+
+    def take(self, some: Tensor) -> DeviceBatch:
+        """Some of the problems."""
+        return self.of(self.c[some], self.W[some], self.p[some])
+
+    def solve(
+        self, tol: Tensor, enough: Tensor, near: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where problems stop, (P, point); mu, (P, cells); bounds, as `certify` has them, (P, 3); Newton steps, (P,).
+
+        `near`: where nearby problems stopped, (P, point), and for which of them that is known, (P,).
+        """
+        device, count = self.c.device, len(self.c)
+        start, mu = self.cold(), torch.zeros_like(self.c)
+        steps = torch.zeros(count, dtype=torch.long, device=device)
+        bounds = torch.full((count, 3), math.inf, dtype=torch.float64, device=device)
+        rest = torch.arange(count, device=device)
+        if near is not None:
+            old = near[1].nonzero()[:, 0]
+            start[old] = near[0][old]
+            for stage in range(3):
+                if not len(old):
+                    break
+                some = self.take(old)
+                if stage == 1:
+                    gap = (bounds[old, 1] - bounds[old, 0]).nan_to_num(nan=1.0).clamp(1e-8, 1.0)
+                    start[old] = some.inside(start[old], gap)
+                most = (5, WARM_STEPS, 2 * WARM_STEPS)[stage]
+                start[old], taken = some.newton(start[old], tol[old], most, stage == 0)
+                steps[old] += taken
+                mu[old], bounds[old] = some.certify(start[old])
+                old = old[bounds[old, 1] - bounds[old, 0] > enough[old] * bounds[old, 1].abs().clamp(min=1.0)]
+            rest = torch.cat([old, (~near[1]).nonzero()[:, 0]])
+        if len(rest):
+            some = self.take(rest)
+            start[rest], taken = some.newton(some.cold(), tol[rest], 60, False)
+            steps[rest] += taken
+            mu[rest], bounds[rest] = some.certify(start[rest])
+        return start, mu, bounds, steps
 
     def split(self, at: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """mu, z, y and d."""
@@ -260,7 +280,7 @@ class _Batch:
 class _Now:
     """How far points are from done, and the steps from there."""
 
-    def __init__(self, batch: _Batch, at: Tensor) -> None:
+    def __init__(self, batch: DeviceBatch, at: Tensor) -> None:
         self.batch = batch
         self.mu, self.z, y, self.d = batch.split(at)
         self.y, self.q = batch.normalised(y)

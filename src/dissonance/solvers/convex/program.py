@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -201,7 +201,7 @@ class Structure:
             parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (price < len(lay.home))] = -np.inf
         p = np.ones((len(a.gamma), len(lay.row)))
         p[:, self._of_arcs] = np.exp(a.log_p[:, lay.table[self._of_arcs]])
-        p[:, self._soft] = 0.9 * p[:, self._soft] + 0.05
+        p[:, self._soft] = first_guess(p[:, self._soft])
         if self.hard:  # rows of single precision sum to 1 only so far
             total = np.add.reduceat(p, lay.entry_at[:-1], axis=1)[:, lay.row]
             p = np.where(self.kind == HARD, p / total, p)
@@ -282,6 +282,11 @@ class Structure:
         """What a solve of one problem holds."""
         I, L = self.flat_layout
         return 8 * (len(I) + L.width)
+
+
+def first_guess(p: Any) -> Any:
+    """Where q of a soft arc begins: near its table, and away from 0."""
+    return 0.9 * p + 0.05
 
 
 def _some(marked: Bools) -> Ints | slice:

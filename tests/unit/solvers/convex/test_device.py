@@ -41,6 +41,11 @@ def problems(style: Style, count: int = 25) -> Iterator[tuple[Component, Program
                 yield c, program(c)
 
 
+def on_device(one: Program) -> device.DeviceBatch:
+    """Its problems, as tensors."""
+    return device.DeviceBatch(one.structure, WHERE).of(*(torch.from_numpy(x).to(WHERE) for x in one.numbers))
+
+
 def on_torch(one: Program, near: np.ndarray | None = None, known: np.ndarray | None = None) -> Outcome:
     known = np.full(len(one), near is not None) if known is None else known
     return device.solve(one, spread(one, TOL), spread(one, ENOUGH), near, known, WHERE)
@@ -119,7 +124,7 @@ def test_the_bounds_of_any_point_are_those_of_the_compiled_proof(style: str):
             work.mu[...] = rng.random(work.mu.shape) * (rng.random(work.mu.shape) < 0.8)
             at = torch.from_numpy(work.at.copy()).to(WHERE)
             work.certify()
-            batch = device._Batch(one, WHERE)
+            batch = on_device(one)
             mu, bounds = batch.certify(at)
             np.testing.assert_allclose(mu.cpu().numpy(), work.proved, atol=1e-13)
             size = max(1.0, float(np.abs(work.bounds[np.isfinite(work.bounds)]).max()))
@@ -139,7 +144,7 @@ def test_contradictory_multipliers_are_proof_on_both():
             if not 1e-4 < violation < inf:
                 continue
             here, there = solve(one := program(c), spread(one, TOL), spread(one, ENOUGH)), on_torch(one)
-            moved = device._Batch(one, WHERE).contradiction(torch.from_numpy(here.at).to(WHERE))
+            moved = on_device(one).contradiction(torch.from_numpy(here.at).to(WHERE))
             assert float(moved) == pytest.approx(float(here.contradiction[0]), abs=1e-12)
             assert not (there.bounds[0, 2] < 1e-6 and there.bounds[0, 1] < inf)  # no mu is claimed to satisfy them
             proved += here.contradiction[0] > 0
