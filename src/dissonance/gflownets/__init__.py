@@ -8,6 +8,7 @@ from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
     from dissonance.gflownets.bits import bit_strings as bit_strings
+    from dissonance.gflownets.chains import block_chains as block_chains
     from dissonance.gflownets.cpds import Backward as Backward
     from dissonance.gflownets.cpds import Forward as Forward
     from dissonance.gflownets.cpds import StateFlow as StateFlow
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from dissonance.gflownets.flow_network import surprisal_attention as surprisal_attention
     from dissonance.gflownets.grids import hyper_grid as hyper_grid
     from dissonance.gflownets.losses import LOSSES as LOSSES
+    from dissonance.gflownets.sets import subsets as subsets
+    from dissonance.gflownets.trained import Policy as Policy
+    from dissonance.gflownets.trained import Trained as Trained
     from dissonance.gflownets.trainer import Trainer as Trainer
     from dissonance.gflownets.trainer import TrainingPlan as TrainingPlan
     from dissonance.gflownets.trainer import TrainingRun as TrainingRun

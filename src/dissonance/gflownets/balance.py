@@ -107,7 +107,7 @@ class Parts:
         if self.decay == 0:
             return gap
         length = inside.sum(1)
-        ends = torch.arange(gap.shape[1] + 1)
+        ends = torch.arange(gap.shape[1] + 1, device=gap.device)
         span = ends[None, :] - ends[:, None]  # (j, k)
         weight = torch.where(span > 0, self.decay ** (span - 1).clamp(min=0).to(gap.dtype), 0.0)
         weight = torch.where(ends <= length[:, None, None], weight, 0.0)  # (trajectories, j, k)
@@ -119,11 +119,23 @@ class Parts:
         return unfinished.diagonal(1, 1, 2)
 
 
+@dataclass(frozen=True)
+class FlowMatching(Parts):
+    """Flow matching: DB with the P_B that is best for F and P_F, that of the inflow. All transitions into s' have then
+
+    gap = log sum_s F(s) P_F(s' | s) - log F(s')
+    """
+
+
 BALANCES: dict[str, Balance] = {
     **{name: WholeTrajectories(loss.by_length, not loss.learned) for name, loss in LOSSES.items()},
     "DB": Parts(),
     "SubTB": Parts(0.9),
 }
+
+
+TRAINED: dict[str, Balance] = {**BALANCES, "FM": FlowMatching()}
+"""What `train` takes: also flow matching, which has no P_B that could be an arc."""
 
 
 def balance_named(balance: Balance | str) -> Balance:
@@ -133,6 +145,15 @@ def balance_named(balance: Balance | str) -> Balance:
     if balance not in BALANCES:
         raise DissonanceError(f"no balance is named {balance!r}.{suggest(balance, BALANCES)}")
     return BALANCES[balance]
+
+
+def trained_loss(loss: Balance | str) -> Balance:
+    """The same, or FM: what `train` takes."""
+    if not isinstance(loss, str):
+        return loss
+    if loss not in TRAINED:
+        raise DissonanceError(f"unknown loss {loss!r}.{suggest(loss, TRAINED)}")
+    return TRAINED[loss]
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,7 @@ def _tables(walk: Walk) -> Tables:
 def fits(parts: Parts, walk: Walk) -> bool:
     """Whether the kernels can take this network and graph; if not, `policy.logits` does."""
     width, outputs = parts["heads"].shape[1:]
-    return width in (32, 64, 128, 256) and outputs <= COLUMNS.value and walk.inputs <= 256
+    return "flow" not in parts and width in (32, 64, 128, 256) and outputs <= COLUMNS.value and walk.inputs <= 256
 
 
 def _power(n: int) -> int:

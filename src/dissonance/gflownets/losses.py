@@ -101,13 +101,20 @@ class Kinds:
 
     def __call__(self, score: Tensor, length: Tensor, log_z: Tensor) -> Tensor:
         """The loss of each run and batch: (runs, ..., trajectories) and log Z (runs, ...) give (runs, ...)."""
+        return self.mean(self.each_of(score, length, log_z))
+
+    def each_of(self, score: Tensor, length: Tensor, log_z: Tensor) -> Tensor:
+        """The loss of each trajectory, (runs, ..., trajectories)."""
 
         def over(flag: Tensor, like: Tensor) -> Tensor:
             return flag.reshape(-1, *[1] * (like.ndim - 1))
 
         partition = torch.where(over(self.learned, log_z), log_z, -score.mean(-1))
         gap = score + partition.unsqueeze(-1)
-        losses = gap.square() / torch.where(over(self.by_length, length), length, 1)
-        losses = torch.where(over(self.each, losses), losses.clamp(max=LIMIT), losses)
-        mean = losses.mean(-1)
-        return torch.where(over(self.whole, mean), mean.clamp(max=LIMIT), mean)
+        return gap.square() / torch.where(over(self.by_length, length), length, 1)
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """The mean of the losses of trajectories, (runs, ..., trajectories), cut off where that is asked for."""
+        each, whole = (x.reshape(-1, *[1] * (losses.ndim - 1)) for x in (self.each, self.whole))
+        mean = torch.where(each, losses.clamp(max=LIMIT), losses).mean(-1)
+        return torch.where(whole[..., 0], mean.clamp(max=LIMIT), mean)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dissonance.gflownets.policy import Parts, logits
+from dissonance.gflownets.policy import Parts, logits, logits_and_flows
 from dissonance.gflownets.trajectories import Trajectories, TransitionRows
 from dissonance.gflownets.walk import Walk
 
@@ -79,17 +79,43 @@ def transition_scores(parts: Parts, walk: Walk, rows: TransitionRows) -> Tensor:
     The network is evaluated once at each state, however many rows are there.
     """
     states, place = walk.distinct(rows.states.long())
-    forward, backward = _log_probabilities(parts, walk, states)
+    forward, backward = _chosen(walk, states, place, rows, logits(parts, walk.active[states]))
+    return forward - backward
+
+
+def transition_terms(parts: Parts, walk: Walk, rows: TransitionRows) -> tuple[Tensor, Tensor, Tensor]:
+    """log P_F(move | state), log P_B(state before | state), 0 at the start, and log F(state) of every row, if there is
+    a flow through states, else 0; (runs, rows) each."""
+    states, place = walk.distinct(rows.states.long())
+    active = walk.active[states]
+    if "flow" not in parts:
+        forward, backward = _chosen(walk, states, place, rows, logits(parts, active))
+        return forward, backward, torch.zeros_like(forward)
+    found, flow = logits_and_flows(parts, active)
+    return *_chosen(walk, states, place, rows, found), flow.gather(1, place)
+
+
+def log_inflow(parts: Parts, walk: Walk, states: Tensor) -> Tensor:
+    """log sum F(s) P_F(s' | s) over the parents s of states s' (runs, n); -inf at the start."""
+    runs, count = states.shape
+    before, moves = (x[states].reshape(runs, -1) for x in (walk.before, walk.moved))
+    parents, place = walk.distinct(before.clamp(min=0))
+    found, flow = logits_and_flows(parts, walk.active[parents])
+    each = torch.arange(runs, device=states.device).unsqueeze(1)
+    log_p = _log_forward(walk, parents, found)[each, place, moves.clamp(min=0)]
+    edges = torch.where(before >= 0, log_p + flow.gather(1, place), NEVER)
+    return edges.reshape(runs, count, -1).logsumexp(-1)
+
+
+def _chosen(walk: Walk, states: Tensor, place: Tensor, rows: TransitionRows, found: Tensor) -> tuple[Tensor, Tensor]:
+    """log P_F of the move of every row and log P_B of the move back, from logits at each state once."""
     each = torch.arange(len(states), device=states.device).unsqueeze(1)
-    chosen = forward[each, place, rows.moves.long()]
+    backward = found[..., walk.exit + 1 :].masked_fill(~walk.backward[states], NEVER).log_softmax(-1)
     undone = backward[each, place, rows.undone.long().clamp(min=0)]
-    return chosen - torch.where(rows.undone >= 0, undone, 0)
+    chosen = _log_forward(walk, states, found)[each, place, rows.moves.long()]
+    return chosen, torch.where(rows.undone >= 0, undone, 0)
 
 
-def _log_probabilities(parts: Parts, walk: Walk, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithms of P_F and P_B at these states (runs, n)."""
-    forward, backward = logits(parts, walk.active[states]).split([walk.exit + 1, walk.backward.shape[1]], -1)
-    return (
-        forward.masked_fill(~walk.forward[states], NEVER).log_softmax(-1),
-        backward.masked_fill(~walk.backward[states], NEVER).log_softmax(-1),
-    )
+def _log_forward(walk: Walk, states: Tensor, found: Tensor) -> Tensor:
+    """log P_F at these states (runs, n), from logits."""
+    return found[..., : walk.exit + 1].masked_fill(~walk.forward[states], NEVER).log_softmax(-1)

@@ -18,13 +18,15 @@ Parts = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class PolicyShape:
-    """The network: k-hot inputs, hidden layers of one width with ReLU, and a head for P_F beside one for P_B."""
+    """The network: k-hot inputs, hidden layers of one width with ReLU, and a head for P_F beside one for P_B; with
+    `flows` a third one, for the flow through a state."""
 
     inputs: int
     moves: int  # logits of P_F, the exit included
     parents: int  # logits of P_B
     width: int = 256
     depth: int = 3  # hidden layers
+    flows: bool = False
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.depth < 1:
@@ -33,9 +35,9 @@ class PolicyShape:
             )
 
     @classmethod
-    def of(cls, dag: Dag, width: int = 256, depth: int = 3) -> PolicyShape:
+    def of(cls, dag: Dag, width: int = 256, depth: int = 3, flows: bool = False) -> PolicyShape:
         """The network that fits this graph."""
-        return cls(dag.inputs, dag.actions + 1, dag.before.shape[1], width, depth)
+        return cls(dag.inputs, dag.actions + 1, dag.before.shape[1], width, depth, flows)
 
     @cached_property
     def parts(self) -> dict[str, tuple[int, ...]]:
@@ -48,6 +50,7 @@ class PolicyShape:
             "hidden_bias": (self.depth - 1, self.width),
             "heads": (self.width, outputs),
             "heads_bias": (outputs,),
+            **({"flow": (self.width, 1), "flow_bias": (1,)} if self.flows else {}),
             "log_z": (),
         }
 
@@ -89,8 +92,20 @@ def logits(parts: Parts, active: Tensor) -> Tensor:
 
     The trunk is evaluated once for both.
     """
+    return torch.baddbmm(parts["heads_bias"].unsqueeze(1), _trunk(parts, active), parts["heads"])
+
+
+def logits_and_flows(parts: Parts, active: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, and log F of these states, (runs, rows): log Z and what the network adds to it."""
+    h = _trunk(parts, active)
+    found = torch.baddbmm(parts["heads_bias"].unsqueeze(1), h, parts["heads"])
+    flow = torch.baddbmm(parts["flow_bias"].unsqueeze(1), h, parts["flow"]).squeeze(-1)
+    return found, parts["log_z"].unsqueeze(1) + flow
+
+
+def _trunk(parts: Parts, active: Tensor) -> Tensor:
     h = k_hot(active, parts["input"].shape[1], parts["input"].dtype)
     h = torch.baddbmm(parts["input_bias"].unsqueeze(1), h, parts["input"]).relu_()
     for bias, weight in zip(parts["hidden_bias"].unbind(1), parts["hidden"].unbind(1), strict=True):
         h = torch.baddbmm(bias.unsqueeze(1), h, weight).relu_()
-    return torch.baddbmm(parts["heads_bias"].unsqueeze(1), h, parts["heads"])
+    return h

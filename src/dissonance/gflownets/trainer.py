@@ -18,11 +18,13 @@ from torch import Tensor
 
 from dissonance.errors import CapabilityError, DissonanceError, FormatError
 from dissonance.gflownets import plain
+from dissonance.gflownets.balance import Balance, trained_loss
 from dissonance.gflownets.dag import Dag
 from dissonance.gflownets.exact import Fit, Terminating
-from dissonance.gflownets.losses import Clamp, Kinds, loss_named
+from dissonance.gflownets.gaps import GapLosses
+from dissonance.gflownets.losses import LOSSES, TB, Clamp, Kinds
 from dissonance.gflownets.optimiser import AdamW, Rates
-from dissonance.gflownets.policy import Parts, PolicyShape
+from dissonance.gflownets.policy import Parts, PolicyShape, logits_and_flows
 from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows, padded
@@ -40,7 +42,7 @@ COARSE = 4096  # rows are padded to a multiple of it where every number of rows 
 class TrainingRun:
     """One run: a loss, a seed, and the hyperparameters that the published search varies."""
 
-    loss: str = "ModTB"
+    loss: str | Balance = "ModTB"  # a name, or a balance of your own
     seed: int = 0
     learning_rate: float = 1e-3
     beta2: float = 0.999
@@ -50,7 +52,7 @@ class TrainingRun:
     decay: float = 0.01
 
     def __post_init__(self) -> None:
-        loss_named(self.loss)
+        trained_loss(self.loss)
         Clamp.named(self.clamp)
         for name in ("learning_rate", "clip", "log_z_rate"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -106,8 +108,10 @@ class Trainer:
             raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
         self.dags = tuple(dags)
         self.walk = Walk.of(dags, self.device)
-        self.shape = PolicyShape.of(dags[0], self.plan.width, self.plan.depth)
-        self.kinds = Kinds.of([loss_named(r.loss) for r in runs], [Clamp.named(r.clamp) for r in runs], self.device)
+        whole = [LOSSES.get(r.loss) if isinstance(r.loss, str) else None for r in runs]
+        self.gaps = GapLosses([trained_loss(r.loss) if w is None else None for r, w in zip(runs, whole, strict=True)])
+        self.shape = PolicyShape.of(dags[0], self.plan.width, self.plan.depth, self.gaps.flows)
+        self.kinds = Kinds.of([w or TB for w in whole], [Clamp.named(r.clamp) for r in runs], self.device)
         self.theta = self.shape.fresh([run.seed for run in runs]).to(self.device)
         self.parts = self.shape.split(self.theta)
         self.optimiser = AdamW.fresh(self._rates(), self.theta)
@@ -116,7 +120,7 @@ class Trainer:
         self.replay = Replay.empty(len(runs), self.plan.capacity, self.walk.longest, self.device)
         self.visited = torch.zeros(len(runs), self.walk.states, dtype=torch.bool, device=self.device)
         self.stuck = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
-        self.kernels = _kernels(self.parts, self.walk, kernels)
+        self.kernels = _kernels(self.parts, self.walk, False if self.gaps.any and kernels is None else kernels)
         self.fresh = torch.empty(len(runs), self.plan.batch, self.walk.longest, device=self.device)  # uniform, to draw
         self.again = torch.empty(len(runs), self.plan.capacity, device=self.device)  # uniform, to replay
         self.tau = Trajectories.empty(len(runs), self.plan.batch, self.walk.longest, self.device)  # the latest batch
@@ -196,7 +200,8 @@ class Trainer:
         """The loss of each run on these trajectories, whose transitions may be padded to so many rows."""
         laid = TransitionRows.of(self.walk, tau, rows)
         scores = (self.kernels or plain).transition_scores(parts, self.walk, laid)
-        return self.kinds(laid.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
+        losses = self.kinds.each_of(laid.total(scores) - tau.log_rewards(self.walk), tau.length, parts["log_z"])
+        return self.kinds.mean(self.gaps(parts, self.walk, tau, laid, losses) if self.gaps.any else losses)
 
     def terminating(self) -> Tensor:
         """The exact terminating distribution of each run, (runs, states) in float64."""
@@ -218,11 +223,21 @@ class Trainer:
         fits = [Fit.of(found, *self.targets(some)) for some, found in self.terminating_by_parts()]
         columns = {name: torch.cat([getattr(fit, name) for fit in fits]).cpu() for name in vars(fits[0])}
         log_partition = torch.tensor([dag.log_partition for dag in self.dags])
-        learned = self.kinds.learned.cpu()
-        columns["log_z_error"] = torch.where(learned, self.parts["log_z"].cpu() - log_partition, float("nan"))
+        columns["log_z_error"] = self.log_partition() - log_partition
         wanted = self._targets[1][self.walk.reward]
         columns["coverage"] = ((self.visited & wanted).sum(1) / wanted.sum(1)).cpu()
         return columns
+
+    @torch.no_grad()
+    def log_partition(self) -> Tensor:
+        """log Z as each run has learned it, a parameter or the flow of the start; NaN where the loss needs none."""
+        found = torch.where(self.kinds.learned, self.parts["log_z"], float("nan"))
+        begin = torch.full((len(self.runs), 1), self.walk.start, device=self.device)
+        flow = logits_and_flows(self.parts, self.walk.active[begin])[1][:, 0] if self.shape.flows else found
+        for k, balance in enumerate(self.gaps.balances):
+            if balance is not None:
+                found[k] = flow[k] if balance.states else self.parts["log_z"][k] if balance.partition else float("nan")
+        return found.cpu()
 
     def targets(self, some: slice = ALL) -> tuple[Tensor, Tensor]:
         """The target and the modes of these runs, (runs, states)."""
@@ -255,7 +270,7 @@ class Trainer:
         """What a checkpoint is a checkpoint of."""
         known = {id(dag): Fingerprint(dag).hex() for dag in {id(dag): dag for dag in self.dags}.values()}
         return {
-            "runs": [asdict(run) | {"clamp": str(run.clamp)} for run in self.runs],
+            "runs": [asdict(run) | {"clamp": str(run.clamp), "loss": _known(run.loss)} for run in self.runs],
             "graphs": [known[id(dag)] for dag in self.dags],
             "plan": asdict(self.plan),
         }
@@ -274,6 +289,11 @@ class Trainer:
             generator.set_state(known)
         filled(self.visited, state["visited"], "visited")
         filled(self.stuck, state["stuck"], "stuck")
+
+
+def _known(loss: str | Balance) -> str:
+    """What a loss is known by."""
+    return loss if isinstance(loss, str) else f"{type(loss).__qualname__} {Fingerprint(loss).hex()}"
 
 
 def filled(to: Tensor, kept: Tensor, what: str) -> None:
@@ -295,7 +315,7 @@ def _kernels(parts: Parts, walk: Walk, wanted: bool | None) -> ModuleType | None
         return kernels
     if wanted:
         raise CapabilityError(
-            "the kernels need Triton, a width of 32, 64, 128 or 256, at most 256 inputs and at most 16 moves forwards "
-            "and backwards together; leave `kernels` out to do without them."
+            "the kernels need Triton, a width of 32, 64, 128 or 256, at most 256 inputs, at most 16 moves forwards and "
+            "backwards together, and a loss without flows through states; leave `kernels` out to do without them."
         )
     return None

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dissonance.errors import DissonanceError
 from dissonance.gflownets.dag import Dag
+from dissonance.gflownets.trained import Trained
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun, filled
 from dissonance.io import sealed
 
@@ -42,11 +43,16 @@ def train(
     checkpoint: Path | str | None = None,
     keep_every: int = 500,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Trainer, TrainingRecord]:
+) -> Trained:
     """Train these runs together; compute their exact fit `every` so many iterations, and at the end.
 
     With a `checkpoint`, the training is kept in that file every `keep_every` iterations, and goes on from there when
     the same runs are trained again.
+
+    >>> grid = hyper_grid(2, 4)
+    >>> trained = train([TrainingRun("DB", learning_rate=0.01)], grid, TrainingPlan(50, 32, 0, width=32, depth=1))
+    >>> trained.policies[0].frame().columns.tolist()
+    ['state', 'reward', 'target', 'probability']
     """
     graphs = [dags] * len(runs) if isinstance(dags, Dag) else list(dags)
     trainer = Trainer(runs, graphs, plan, device)
@@ -66,7 +72,7 @@ def train(
         if progress is not None:
             progress(trainer.iteration, end)
     record.losses = record.losses.cpu()
-    return trainer, record
+    return Trained(trainer, record)
 
 
 def _keep(path: Path, trainer: Trainer, record: TrainingRecord) -> None:

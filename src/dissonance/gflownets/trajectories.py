@@ -97,8 +97,12 @@ class TransitionRows:
         undone = torch.where(real & (t > 0), came, -1)
         return cls(states, moves, undone.int(), place, ends[:, -1].int(), (count, longest))
 
+    def grid(self, values: Tensor) -> Tensor:
+        """The same by trajectory and transition, 0 beyond the end: (runs, rows) to (runs, trajectories, longest)."""
+        count, longest = self.shape
+        found = values.new_zeros(len(values), count * longest + 1).scatter(1, self.place, values)
+        return found[:, :-1].reshape(-1, count, longest)
+
     def total(self, values: Tensor) -> Tensor:
         """Sums over the transitions of each trajectory: (runs, rows) to (runs, trajectories)."""
-        count, longest = self.shape
-        grid = values.new_zeros(len(values), count * longest + 1).scatter(1, self.place, values)
-        return grid[:, :-1].reshape(-1, count, longest).sum(-1)
+        return self.grid(values).sum(-1)

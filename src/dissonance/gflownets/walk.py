@@ -21,6 +21,8 @@ class Walk:
     active: Tensor  # (states, k) active inputs of the network
     forward: Tensor  # (states, actions + 1) bool: the moves allowed, the exit last
     backward: Tensor  # (states, parents) bool: the backward moves allowed; all at the start, where none is asked for
+    before: Tensor  # (states, parents) the states before, -1 pads
+    moved: Tensor  # (states, parents) the moves that led here from there
     last: Tensor  # (states,) the last move allowed
     log_reward: Tensor  # (rewards, states)
     reward: Tensor  # (runs,) which reward each run has
@@ -50,6 +52,8 @@ class Walk:
             active=first.active.to(device),
             forward=forward.to(device),
             backward=(backward | ~backward.any(1, keepdim=True)).to(device),
+            before=first.before.to(device),
+            moved=first.move.to(device),
             last=last.to(device),
             log_reward=torch.stack([dag.log_reward for dag in unique]).float().to(device),
             reward=torch.tensor([place[id(dag)] for dag in dags], device=device),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dissonance import DissonanceError
-from dissonance.gflownets import Dag, bit_strings, word_tree
+from dissonance.gflownets import Dag, bit_strings, block_chains, subsets, word_tree
 
 
 def parity(words):
@@ -64,6 +64,37 @@ def test_word_trees_are_what_a_user_would_list(letters, length):
     assert len(dag.active.unique(dim=0)) == dag.states
 
 
+@pytest.mark.parametrize(("elements", "size", "smaller"), [(1, 1, False), (5, 3, False), (4, 4, True)])
+def test_sets_are_what_a_user_would_list(elements, size, smaller):
+    dag = subsets(elements, size, parity, smaller=smaller, modes=lambda s: s[:, 0] > 0)
+    listed = Dag.from_moves(
+        frozenset(),
+        lambda s: {str(e): s | {e} for e in range(elements) if e not in s} if len(s) < size else {},
+        lambda s: 1.0 + 4 * (len(s) % 2) if smaller or len(s) == size else None,
+    )
+    every = sorted(range(1 << elements), key=lambda b: (b.bit_count(), b))
+    index = {frozenset(e for e in range(elements) if b >> e & 1): i for i, b in enumerate(every)}
+    same(dag, listed, index.__getitem__)
+    assert dag.before.shape[1] == size and len(dag.active.unique(dim=0)) == dag.states
+
+
+@pytest.mark.parametrize(("blocks", "length"), [(2, 1), (2, 4), (3, 3)])
+def test_chains_of_blocks_are_what_a_user_would_list(blocks, length):
+    dag = block_chains(blocks, length, parity)
+    listed = Dag.from_moves(
+        (),
+        lambda s: (
+            {str(c): c for a in range(blocks) for c in dict.fromkeys(((*s, a), (a, *s)))} if len(s) < length else {}
+        ),
+        lambda s: float(parity(torch.tensor([s]))[0]) if len(s) == length else None,
+    )
+    index = {
+        s: i for i, s in enumerate(s for n in range(length + 1) for s in itertools.product(range(blocks), repeat=n))
+    }
+    same(dag, listed, index.__getitem__)
+    assert len(dag.active.unique(dim=0)) == dag.states
+
+
 def test_a_reward_of_the_wrong_shape_or_sign_is_said():
     with pytest.raises(DissonanceError, match="8 words need a number each"):
         bit_strings(3, lambda w: w)
@@ -73,3 +104,7 @@ def test_a_reward_of_the_wrong_shape_or_sign_is_said():
         bit_strings(0, parity)
     with pytest.raises(DissonanceError, match="2 letters"):
         word_tree(1, 3, parity)
+    with pytest.raises(DissonanceError, match="2 blocks"):
+        block_chains(1, 3, parity)
+    with pytest.raises(DissonanceError, match="1 <= size <= elements <= 62"):
+        subsets(3, 4, parity)
