@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from dissonance.errors import CapabilityError, FormatError
-from dissonance.gflownets import Trained, hyper_grid, subsets, train
+from dissonance.gflownets import Dag, Trained, hyper_grid, subsets, train
 from dissonance.gflownets.balance import Parts, WholeTrajectories
 from dissonance.gflownets.losses import LIMIT
 from dissonance.gflownets.policy import logits, logits_and_flows
@@ -74,7 +75,7 @@ def by_loops(loss: str, each: list[Tensor]) -> Tensor:
 
 @pytest.mark.parametrize("loss", ["DB", "SubTB", "FM"])
 @pytest.mark.parametrize("dag", [GRID, subsets(4, 3, lambda s: 1.0 + s[:, 0])], ids=["grid", "sets"])
-def test_losses_and_gradients_are_those_of_loops(loss: str, dag):
+def test_losses_and_gradients_are_those_of_loops(loss: str, dag: Dag):
     trainer = Trainer([TrainingRun(loss, seed=2)], [dag], SMALL)
     trainer.theta[0, -1] = 0.7  # log Z
     tau = trainer.batch()
@@ -145,7 +146,7 @@ def test_losses_of_transitions_are_cut_off_like_the_others():
     assert loss[0] > LIMIT and loss[1] < loss[0] and loss[2] == LIMIT
 
 
-def test_another_loss_is_another_training(tmp_path):
+def test_another_loss_is_another_training(tmp_path: Path):
     kept = tmp_path / "kept"
     train([TrainingRun(Parts(0.5))], GRID, SMALL, checkpoint=kept)
     train([TrainingRun(Parts(0.5))], GRID, SMALL, checkpoint=kept)
@@ -164,8 +165,8 @@ def test_policies_that_were_trained():
     assert one.log_partition == pytest.approx(GRID.log_partition + trained.record.last("log_z_error")[0], abs=1e-5)
     assert one.distance == pytest.approx(trained.record.last("l1")[0], abs=1e-9)
     frame = one.frame()
-    assert frame["probability"].is_monotonic_decreasing and len(frame) == GRID.states
-    assert frame["probability"].sum() == pytest.approx(1) and frame["target"].sum() == pytest.approx(1)
+    assert frame["probability"].tolist() == sorted(frame["probability"], reverse=True) and len(frame) == GRID.states
+    assert [sum(frame[c]) for c in ("probability", "target")] == pytest.approx([1, 1])
     drawn = one.sample(20_000, torch.Generator().manual_seed(0))
     often = torch.bincount(drawn, minlength=GRID.states) / len(drawn)
     assert float((often - one.terminating).abs().max()) < 0.02
