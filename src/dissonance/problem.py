@@ -285,8 +285,9 @@ class Problem:
     @property
     def constant(self) -> float:
         """-gamma sum log|V| over the unmentioned variables."""
-        size = sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
-        return -self.gamma * size if self.gamma else 0.0
+        if not self.gamma:
+            return 0.0
+        return -self.gamma * sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
 
 
 def check_bytes(

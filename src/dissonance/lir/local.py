@@ -92,6 +92,13 @@ class Local:
             self.first = found.lower, found.upper
         return found
 
+    def solve_once(self, theta: Stacked) -> tuple[Tensor, Tensor]:
+        """The bounds of the first solve; at theta if nothing was solved yet, as nothing could move."""
+        if self.first is None:
+            self.solve(theta)
+        assert self.first is not None
+        return self.first
+
     def resolved(self, solved: Solved) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
         a = self.attention

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from dissonance.errors import DissonanceError
 from dissonance.focus import Focus
 from dissonance.lir import guards
 from dissonance.lir.checkpoints import Checkpoint
@@ -100,8 +101,13 @@ class Algorithm:
         guards.surround(self, foci, focus)
         inner = self.inner.fork() if self.setting.record.globally else self.inner
         local = Local(self.parameters, inner, focus.attention, focus.reach, self.setting.tol)
-        with guards.explained(self, foci, local):
+        try:
             moved = exp(local, self.theta, self.flow)
+        except DissonanceError:
+            guards.refuse_nonfinite(self)  # which says more
+            raise
+        local.solve_once(self.theta)
+        guards.refuse_infinite(self, foci, local)
         return focus, local, moved
 
     def _local(self, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
@@ -109,11 +115,9 @@ class Algorithm:
         focus, before = part.foci.stack(foci), part.theta(self.theta)
         local = Local(part.parameters, part.inner(), focus.attention, focus.reach, self.setting.tol)
         moved = exp(local, before, self.flow)
-        if local.first is None:  # nothing could move, so nothing was solved
-            local.solve(before)
-        assert local.first is not None
+        lower, upper = local.solve_once(before)
         outside = focus.attention.gamma * (self.parts.settings - part.settings)
-        local.first = local.first[0] - outside, local.first[1] - outside
+        local.first = lower - outside, upper - outside
         return focus, local, moved
 
     def refocus(self) -> list[Focus]:
