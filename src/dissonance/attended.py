@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc, Theta
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.table import Table, log_tables
 from dissonance.distributions.tree import Scope
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Varying
-from dissonance.pdg import Arc, Theta
 
 Array = npt.NDArray[np.float64]
 Mechanism = tuple[frozenset[str], frozenset[str]]

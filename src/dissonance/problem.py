@@ -10,13 +10,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc, Theta, frozen
 from dissonance.attended import Array, Attended, Mechanism, moved, weighted
 from dissonance.collector import uncollected
 from dissonance.determined import determined, makers
 from dissonance.distributions.tree import MOST, Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc, Theta, frozen
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 Bools = npt.NDArray[np.bool_]

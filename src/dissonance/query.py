@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.cpds import Factor
 from dissonance.distributions import CliqueTree, Distribution
 from dissonance.distributions.factors import Factors, LogFactor
@@ -28,7 +29,7 @@ from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, 
 from dissonance.distributions.product import Product
 from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
 from dissonance.errors import DissonanceError, SizeError, suggest, visible
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import BUDGET
 from dissonance.variables import Variable, cells, shape
 

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
 from dissonance.numerics import FEASIBLE
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.variables import cells
 
 __all__ = [

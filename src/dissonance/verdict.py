@@ -7,9 +7,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import torch
 
+from dissonance.arc import Arc, Theta
 from dissonance.errors import DissonanceError
 from dissonance.inconsistency import BlameRow, Inconsistency, inconsistency
-from dissonance.pdg import Arc, Theta
 from dissonance.scores import CellRow, cell_rows
 
 MOST_ARCS = 100

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc
 from dissonance.distributions import Distribution
 from dissonance.errors import SizeError
-from dissonance.pdg import Arc
 from dissonance.variables import Variable, cells, shape
 
 Floats = npt.NDArray[np.float64]

@@ -14,10 +14,10 @@ from dissonance.cli.output import TableColumn, console, grid, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dissonance.arc import Arc
     from dissonance.chance import Chance
     from dissonance.cli.score import Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
-    from dissonance.pdg import Arc
     from dissonance.scored import Marginals, Scored
     from dissonance.scores import CellRow
 

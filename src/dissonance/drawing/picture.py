@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dissonance.arc import Arc
 from dissonance.drawing import style
 from dissonance.drawing.arrows import Look, marks
 from dissonance.drawing.data import data
@@ -24,7 +25,7 @@ from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 FORMATS = ("svg", "png", "pdf")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, SoftmaxTable, Table
 from dissonance.cpds.observed import Sample
 from dissonance.cpds.observed_gaussian import Covariance
@@ -22,7 +23,7 @@ from dissonance.estimators.latent import LatentModel, drawn
 from dissonance.instances.em.chains import Chains, Smoothed
 from dissonance.instances.em.instance import shares
 from dissonance.instances.em.latent import hidden_markov
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 

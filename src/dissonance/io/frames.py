@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.io.cells import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, of_columns, plain
 from dissonance.io.network import labelled, table_rows
-from dissonance.pdg import Arc
 from dissonance.variables import Variable, as_tuple
 
 if TYPE_CHECKING:

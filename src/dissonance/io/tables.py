@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.cpds.table import SUM_TOLERANCE
 from dissonance.errors import DissonanceError, suggest
 from dissonance.io.cells import ROUNDED, Cells, Floats, as_numbers, check_margins, is_one, plain
 from dissonance.io.limits import MAX_LABELS
 from dissonance.io.network import labelled
-from dissonance.pdg import Arc
 from dissonance.variables import Variable, shape
 
 log = logging.getLogger("dissonance")

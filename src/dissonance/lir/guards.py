@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dissonance.arc import Theta
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG
 
 if TYPE_CHECKING:
     from dissonance.lir.foci import StackedFocus

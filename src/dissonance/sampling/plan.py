@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError, suggest
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component
 from dissonance.sampling.draws import Tally, Units
 from dissonance.sampling.entropies import Entropy, Names, entropies, entropy_of
@@ -173,10 +173,7 @@ class Plan:
                 constant += float((mu.weights * weight).detach().sum()) if isinstance(weight, Tensor) else weight
         total: Tensor | None = None
         for weight, x in parts:
-            if total is None:
-                total = x if weight == 1.0 else weight * x
-            else:
-                total = total.add(x, alpha=weight)
+            total = (x if weight == 1.0 else weight * x) if total is None else total.add(x, alpha=weight)
         value = torch.zeros((), dtype=mu.weights.dtype) if total is None else _average(mu.weights, total)
         return Estimate(value, mu, parts, units, constant != 0)
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Theta
 from dissonance.attended import Array
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.numerics import FEASIBLE as FEASIBLE
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.variables import cells
 
@@ -172,6 +172,10 @@ class Solver(Protocol):
     def choose(self, component: Component) -> Solver:
         """The solver of a component: itself, unless it is one that chooses among others."""
         return self
+
+    def for_tables(self) -> Solver | None:
+        """The solver that batches of convex tables are passed to, in arrays; None: it takes components only."""
+        return None
 
     def batch(self, component: Component) -> object:
         """A key that components have in common which are solved together; None: each by itself."""

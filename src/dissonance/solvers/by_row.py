@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import SizeError
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import EPS, Component, connected
 from dissonance.sampling.plan import UNASKED
 from dissonance.solvers.base import Solution, Solver, solve_together

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.scores import unchecked_incompatibility
 from dissonance.solvers.base import Solution, Solver, infinite

@@ -51,6 +51,10 @@ class Newton(Solver):
         """Whether beta >= gamma alpha, mechanism by mechanism."""
         return component.convex
 
+    def for_tables(self) -> Newton | None:
+        """Itself."""
+        return self
+
     def batch(self, component: Component) -> object:
         """Components that differ in their numbers only."""
         return component.shape.key
@@ -220,6 +224,9 @@ class CliqueTreeSolver(Newton):
 
     name = "clique-tree"
 
+    def for_tables(self) -> None:
+        """None: it solves one at a time."""
+
     def run(
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
@@ -234,6 +241,9 @@ class JointSolver(Newton):
     """The dense joint: one cluster with every variable. For small PDGs, and as a check on the tree."""
 
     name = "joint"
+
+    def for_tables(self) -> None:
+        """None: arrays are made for junction trees."""
 
     def tree(self, component: Component) -> Tree:
         """One cluster."""
@@ -267,8 +277,9 @@ def precompile() -> None:
     """Compile the functions of the solver and cache them on disk; does nothing if the cache is up to date."""
     if kept():
         return
+    from dissonance.arc import Arc
     from dissonance.focus import Attention
-    from dissonance.pdg import PDG, Arc
+    from dissonance.pdg import PDG
     from dissonance.problem import prepare
     from dissonance.solvers.convex.selection import select
     from dissonance.variables import Variable

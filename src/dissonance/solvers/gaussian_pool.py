@@ -19,11 +19,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.draws import Units

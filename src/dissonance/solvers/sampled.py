@@ -8,9 +8,9 @@ from functools import cached_property
 
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Estimate, Plan

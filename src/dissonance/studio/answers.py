@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.drawing import draw
 from dissonance.drawing.data import data
@@ -15,7 +16,7 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.jsonable import json_number
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.query import network
 from dissonance.query import query as posterior_of
 from dissonance.scored import scored

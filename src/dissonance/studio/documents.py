@@ -7,11 +7,12 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import msgspec
 
+from dissonance.arc import Arc
 from dissonance.cpds import PointMass
 from dissonance.errors import DissonanceError, FormatError, SizeError, suggest
 from dissonance.focus import Focus
 from dissonance.io import limits, pdg_json
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells
 
 MAX_CELLS = 1 << 22

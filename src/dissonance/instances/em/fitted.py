@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.lir import Run, Trace
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers.direct import GivenSolution
 from dissonance.variables import Variable
 

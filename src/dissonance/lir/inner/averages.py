@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import Problem
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Plan
@@ -183,5 +184,5 @@ def _no_steps(runs: int) -> Tensor:
 def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
     if not parts or not leaves:
         return [torch.zeros_like(v) for v in leaves]
-    found = torch.autograd.grad(parts, leaves, allow_unused=True)
+    found: Sequence[Tensor | None] = torch.autograd.grad(parts, leaves, allow_unused=True)
     return [torch.zeros_like(v) if g is None else g for v, g in zip(leaves, found, strict=True)]

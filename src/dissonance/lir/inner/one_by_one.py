@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc, Theta
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
@@ -18,7 +19,7 @@ from dissonance.lir.inner.base import Attentions, Inner, Solved, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import Problem, prepare
 from dissonance.solvers import Solver
 from dissonance.solvers.stack import Answers

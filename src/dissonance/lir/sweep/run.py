@@ -26,7 +26,7 @@ from dissonance.lir.sweep.neighbourhoods import batches
 from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
-from dissonance.solvers import Auto, Newton
+from dissonance.solvers import Newton
 
 FORMAT = "dissonance.sweep 1"
 WHAT = "a checkpoint"
@@ -52,10 +52,10 @@ class Sweeping:
         tol, record = given["tol"], given["trace"] or Record(globally=False)
         if record.snapshots or record.distortion:
             raise CapabilityError("the trace of a sweep has no snapshots and no distortion of mu*.")
-        chosen: Any = solver_for(given["solver"], tol)
-        if type(chosen) not in (Newton, Auto):
+        chosen = solver_for(given["solver"], tol)
+        solver: Any = chosen.for_tables()
+        if solver is None:
             raise CapabilityError(f'a sweep is solved by "newton", not by {chosen.name!r}.')
-        solver = Newton(chosen.tol, chosen.budget, chosen.device)
         attention = given["attention"]
         spelled = None if attention is None else Attention.of(attention, pdg)
         return cls(pdg, neighbourhood, spelled, given["control"], solver, solver.tol if tol is None else tol, record)

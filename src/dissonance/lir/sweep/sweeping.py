@@ -16,13 +16,14 @@ import numpy.typing as npt
 import torch
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.columns import ColumnarPDG
 from dissonance.lir.inner.base import Attentions
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.local import MASS
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.sweep.neighbourhoods import FociBatch
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.convex.threads import side_by_side
