@@ -168,10 +168,12 @@ class Arc:
     @cached_property
     def has_table(self) -> bool:
         """Whether the cpd is a table: finite variables, and a cpd that has one."""
-        return self.cpd.can("log_table") and all(v.is_finite for v in self.scope)
+        return all([v.is_finite for v in self.scope]) and self.cpd.can("log_table")
 
     def log_table(self, theta: Theta | None = None) -> Tensor:
         """log p(T|S) as a table (source sizes..., target sizes...), at `theta` if given."""
+        if theta and self.cpd.softmax and (moved := theta.get(f"{self.name}.{self.cpd.stored}")) is not None:
+            return self.cpd.log_rows(moved.flatten(-len(self.targets))).reshape(moved.shape)
         try:
             return self.call("log_table", theta)
         except CapabilityError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from types import MappingProxyType
 from typing import Protocol
 
@@ -194,9 +195,8 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        for name in (*self.beta, *self.alpha, *self.varying):
-            if name not in pdg:
-                pdg[name]
+        for name in filterfalse(pdg.__contains__, (*self.beta, *self.alpha, *self.varying)):
+            pdg[name]  # the error suggests the nearest name
 
 
 @dataclass(frozen=True)

@@ -358,8 +358,8 @@ def _result(
     asked: Solver,
     seconds: float,
 ) -> Inconsistency:
-    lower = problem.constant + _total([s.lower for s in solutions])
-    upper = problem.constant + _total([s.upper for s in solutions])
+    constant = problem.constant
+    lower, upper = constant + _total([s.lower for s in solutions]), constant + _total([s.upper for s in solutions])
     value = torch.tensor(upper, dtype=numerics.DTYPE)
     if math.isfinite(upper) and torch.is_grad_enabled():
         for s in solutions:
@@ -387,7 +387,7 @@ def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
     for c in problem.components:
         kept.update(c.theta or {})
     attended = {a.name for c in problem.components for a in c.arcs}
-    kept.update(frozen((a for a in pdg.arcs if a.name not in attended and not a.is_drawn), theta) or {})
+    kept.update(frozen([a for a in pdg.arcs if a.name not in attended and not a.is_drawn], theta) or {})
     return kept or None
 
 

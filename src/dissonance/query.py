@@ -100,13 +100,13 @@ def posterior(
     device: torch.device | str | None = None,
 ) -> Posterior:
     """The posterior of every finite variable of a distribution given evidence, or given each of many evidence sets."""
-    return query(network(mu), evidence, budget=budget, device=device)
+    return query(network_of(mu), evidence, budget=budget, device=device)
 
 
-def network(mu: Distribution) -> PDG:
+def network_of(mu: Distribution) -> PDG:
     """A PDG whose factor graph is mu: a conditional table for every cluster, given what it shares with its parent."""
     if isinstance(mu, Product):
-        return PDG(*(a for p in mu.parts if all(v.is_finite for v in p.variables) for a in network(p).arcs))
+        return PDG(*(a for p in mu.parts if all(v.is_finite for v in p.variables) for a in network_of(p).arcs))
     if not isinstance(mu, CliqueTree):
         if 8 * cells(mu.variables) > BUDGET:
             raise SizeError(

@@ -34,7 +34,8 @@ def selected(variables: Sequence[Variable], solutions: Sequence[Solution]) -> tu
 
 
 def _finite(variables: Sequence[Variable], solutions: Sequence[Solution]) -> tuple[CliqueTree, float]:
-    """mu* over the finite variables that are not drawn, and how far off it may be: on one forest, or extended along loose ends."""
+    """mu* over the finite variables that are not drawn, on one forest or extended along loose ends, and how far off it
+    may be."""
     drawn = {v.name for s in solutions if _drawn(s) for v in s.component.variables}
     finite = tuple(v for v in variables if v.is_finite and v.name not in drawn)
     solved = [s for s in solutions if not (_drawn(s) or s.component.is_euclidean)]

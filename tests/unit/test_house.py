@@ -35,7 +35,7 @@ def test_every_count_is_printed():
         "# classes",
         "# public names",
         "# names at the root",
-        "# names defined at least twice",
+        "# names defined at least twice, # of them for different things",
         "# isinstance checks on types of solvers/ and cpds/",
         "# isinstance checks on types of lir/",
         "# modules, # switches (#, # compiled): score examples/smoking.json",

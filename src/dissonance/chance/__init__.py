@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from dissonance.chance.geometry import weights
+from dissonance.chance.geometry import chi_square_weights
 from dissonance.chance.samples import Floats, SourceSamples, interior
 from dissonance.chance.tail import tail
 from dissonance.errors import DissonanceError, SizeError
@@ -178,7 +178,7 @@ class Test:
         if not interior(mu, float(s.sizes.min())):
             unmet.append("the best compromise lies at the edge of what is possible")
         try:
-            found = weights(mu, s.arcs, s.facts, s.counts)
+            found = chi_square_weights(mu, s.arcs, s.facts, s.counts)
         except SizeError as error:
             return None, None, (*unmet, str(error))
         return tail(found, statistic), len(found), tuple(unmet)

@@ -67,8 +67,7 @@ class Local:
     def full(self) -> list[tuple[Tensor, Tensor]]:
         """Of each arc the runs in which all of its components, and those in which any, have chi > 0, (P,) each."""
         found: list[tuple[Tensor, Tensor]] = []
-        for arc in self.parameters.arcs:
-            keys = self.parameters.keys(arc)
+        for keys in [self.parameters.keys(arc) for arc in self.parameters.arcs]:
             if not keys:
                 nowhere = torch.zeros(len(self.attention), dtype=torch.bool)
                 found.append((nowhere, nowhere))

@@ -61,8 +61,10 @@ class Auto(Solver):
     def choose(self, component: Component) -> Solver:
         """The first that fits; if none does, the sampled one, which says why."""
         kinds = component.kinds
-        fitting = (s for s in self.candidates if kinds <= s.takes and s.fits(component))
-        return next(fitting, Sampled(self.samples, self.seed))
+        for s in self.candidates:
+            if kinds <= s.takes and (not s.needs or kinds & s.needs) and s.fits(component):
+                return s
+        return Sampled(self.samples, self.seed)
 
     def for_tables(self) -> Newton:
         """That of its list."""

@@ -83,7 +83,7 @@ class AtPoints(Solver):
 
     name = "at points"
 
-    takes = frozenset({"drawn"})
+    takes = needs = frozenset({"drawn"})
 
     solver: Solver = field(default_factory=Newton)
 

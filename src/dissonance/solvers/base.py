@@ -158,6 +158,9 @@ class Solver(Protocol):
     takes: ClassVar[frozenset[str]] = frozenset()
     """The kinds of components it takes beside tables of finite variables: see `Component.kinds`."""
 
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """If there are any: the kinds of which a component must be one at least, so that it can fit."""
+
     name: ClassVar[str]
     """What the result calls it."""
 
@@ -243,7 +246,7 @@ def solve_together(
     found: dict[int, Solution] = {}
     for group in groups.values():
         s = solvers[group[0]]
-        size = s.together(len(group))
+        size = s.together(len(group)) if len(group) > 1 else 1
         for at in range(0, len(group), size):
             part = group[at : at + size]
             began = time.perf_counter()

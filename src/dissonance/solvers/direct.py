@@ -304,7 +304,9 @@ class Given(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
-        return component.given is not None and _given_bytes(component.beyond[1]) <= self.budget
+        if component.gamma <= 0 or component.given is None:
+            return False
+        return _given_bytes(component.beyond[1]) <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""

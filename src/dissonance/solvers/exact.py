@@ -182,18 +182,20 @@ class Newton(Solver):
         steps = int(outcome.steps[k])
         if outcome.contradiction[k] > 0:
             return replace(infinite(c, self.name), steps=steps)
+        rounding, tables, multipliers = c.rounding, s.tables(outcome.mu[k]), [*s.multipliers(outcome.at[k])]
+        memory = s.bytes * len(outcome.steps)
         found = Solution(
             c,
-            lower - c.rounding,
-            upper + c.rounding if residual <= within else math.inf,
+            lower - rounding,
+            upper + rounding if residual <= within else math.inf,
             self.name,
             tree=s.tree,
-            tables=s.tables(outcome.mu[k]),
-            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at[k])},
+            tables=tables,
+            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in multipliers},
             steps=steps,
             residual=residual,
             within=within if within > ROUNDING else 0.0,
-            memory=s.bytes * len(outcome.steps),
+            memory=memory,
             method="newton",
             near=(s, outcome.at[k], outcome.broad[k]),
         )

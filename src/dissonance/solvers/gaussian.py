@@ -151,7 +151,7 @@ class GaussianSolver(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
-    takes = frozenset({"euclidean"})
+    takes = needs = frozenset({"euclidean"})
 
     def fits(self, component: Component) -> bool:
         """Whether all is linear-Gaussian."""

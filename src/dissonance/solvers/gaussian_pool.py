@@ -96,11 +96,11 @@ class GaussianPool(Solver):
     count: int | None = None
     seed: int = 0
 
-    takes = frozenset({"drawn"})
+    takes = needs = frozenset({"drawn"})
 
     def fits(self, component: Component) -> bool:
         """Whether all that hard arcs do not make is in the targets of such beliefs, and of no other arc."""
-        return super().fits(component) and component.is_drawn and _pooled(component) is not None
+        return component.is_drawn and _pooled(component) is not None
 
     def solve(self, component: Component) -> Solution:
         """The average over rows; converged if nothing in it is random."""

@@ -74,7 +74,7 @@ class Sampled(Solver):
     count: int | None = None
     seed: int = 0
 
-    takes = frozenset({"drawn", "varying", "euclidean"})
+    takes = needs = frozenset({"drawn", "varying", "euclidean"})
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:

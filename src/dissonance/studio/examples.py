@@ -24,7 +24,7 @@ def listed() -> list[dict[str, str]]:
     return [{"name": n, "title": t} for n, t in TITLES.items()]
 
 
-def networks() -> list[dict[str, str]]:
+def published_networks() -> list[dict[str, str]]:
     """The published networks that are on this machine, with the library that brought them."""
     return [{"name": n, "title": f"{n}, of {library}"} for n, (library, _) in _networks().items()]
 

@@ -111,6 +111,7 @@ class OneByOne(Inner):
         self.around = Surroundings([{}] * len(parameters), [0] * len(parameters))
         self._seen: dict[tuple[Attentions, int], PreparedProblem] = {}
         self._known: dict[tuple[object, ...], PreparedProblem] = {}
+        self._most = PREPARED * len(parameters)
 
     @property
     def supports_varying(self) -> bool:
@@ -196,8 +197,9 @@ class OneByOne(Inner):
                 pdg = self.parameters.pdgs[k]
                 self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
             self._seen[attention, k] = self._known[values]
-            _forget(self._seen, PREPARED * len(self.parameters))
-            _forget(self._known, PREPARED * len(self.parameters))
+            for memory in (self._seen, self._known):
+                if len(memory) > self._most:
+                    memory.pop(next(iter(memory)))  # the oldest
         return self._seen[attention, k]
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Answers:
@@ -256,9 +258,3 @@ class OneByOne(Inner):
         """Tables (P, entries) as the parameters of `bare`."""
         shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
         return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]
-
-
-def _forget(memory: dict[Any, PreparedProblem], most: int) -> None:
-    """Drop the oldest if there are too many."""
-    if len(memory) > most:
-        memory.pop(next(iter(memory)))

@@ -84,7 +84,7 @@ class Bounds(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether gamma is 0 and no arc is disbelieved."""
-        return super().fits(component) and component.gamma == 0 and not (component.beta < 0).any()
+        return component.gamma == 0 and not (component.beta < 0).any()
 
     def solve(self, component: Component) -> Solution:
         """The bracket that is reached in time; of an interrupted one, the best so far."""
@@ -93,7 +93,7 @@ class Bounds(Solver):
                 f"the {self.name} solver needs tables, gamma = 0 and beta >= 0; with gamma > 0 attend to fewer arcs, "
                 'with beta < 0 use solver="concave-convex".'
             )
-        run = Narrowing(self, component)
+        run = Bracketing(self, component)
         if run.regions.empty:
             return infinite(component, self.name)
         try:
@@ -118,7 +118,7 @@ class PastTree(Bounds):
         return BYTES_PER_CELL * cells_left(component) > self.budget
 
 
-class Narrowing:
+class Bracketing:
     """One component on its way: iterate over it for brackets, each at least as narrow as the one before."""
 
     def __init__(self, solver: Bounds, component: Component) -> None:
