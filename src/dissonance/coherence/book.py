@@ -31,7 +31,7 @@ MOST_WORLDS = 4096
 
 @dataclass(frozen=True)
 class BeliefRow:
-    """What becomes of one belief.
+    """One belief of a book, reconciled, and the bet on it.
 
     `coherent` is its reconciled probability, `contribution` what it is to blame for, `if_true` and `if_false` what the
     bet on it wins; where its condition does not hold the bet is called off.

@@ -78,7 +78,7 @@ def report(
     replicates: int = 400,
     reproduce: str | None = None,
 ) -> ConflictReport:
-    """Everything about a result that somebody who was not there needs.
+    """A report on a result, for readers who know nothing of it yet.
 
     `top`: how many cells of tables are listed. `steps`: how many steps of LIR reconcile the tables, 0 for none.
     `replicates`: how many samples are drawn to say whether samples that disagree do so by chance, 0 for none.

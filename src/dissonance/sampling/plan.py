@@ -136,7 +136,7 @@ class Plan:
         return tuple(a for a in self.arcs if a.log_p.size)
 
     def holds(self, theta: Theta) -> bool:
-        """Whether the tables that theta moves are functions of their sources as far as they were."""
+        """Whether the tables that theta moves are deterministic, or not, as they were when the plan was made."""
         for a in self._tables:
             if a.arc.holds(theta):
                 log_p = a.arc.log_table(theta).detach().cpu().numpy()
@@ -303,7 +303,7 @@ def is_random(a: Attended) -> bool:
 
 
 class _Seen:
-    """The samples of a component, and what its arcs say of them, asked once."""
+    """The samples of a component, and -log p of its arcs there, each computed once."""
 
     def __init__(self, arcs: Mapping[str, Arc], mu: Samples, theta: Theta | None) -> None:
         self.values, self.weights = mu.values, mu.weights

@@ -1,4 +1,4 @@
-"""Models that are one click away: the examples that come with the package, and networks that other libraries bring."""
+"""Models to open: the examples that come with the package, and networks that other installed libraries hold."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class _Film:
         return self.show(trace.rows[-1], moved_to(self.pdg, trace.theta))
 
     def show(self, row: Row, pdg: PDG) -> bool:
-        """Emit a frame; returns whether nobody wants more."""
+        """Emit a frame; returns whether the run is to stop."""
         tables = {a.name: a.cpd.table().tolist() for a in pdg.arcs if a.has_table}
         lower, upper = json_number(row.global_lower), json_number(row.global_upper)
         frame = {

@@ -1,4 +1,4 @@
-"""What EM has learned, how probable the data are under it, and when it has settled."""
+"""What EM has learned, how probable the data are under it, and when it has converged."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Settled:
     tol: float
 
     def __call__(self, step: int, traces: Sequence[Trace]) -> bool:
-        """Whether every run has settled."""
+        """Whether every run has converged."""
         if step % 2 or step < 4:
             return False
         gains = [t.rows[step - 3].local_upper - t.rows[step - 1].local_upper for t in traces]

@@ -42,7 +42,7 @@ class FociBatch:
 
 
 class _Graph:
-    """The arcs in attention, from all sides."""
+    """The attended arcs: the scope of each, and the arcs at each variable."""
 
     def __init__(self, pdg: ColumnarPDG, attended: npt.NDArray[np.bool_]) -> None:
         self.at, self.scopes = pdg.scopes
@@ -109,7 +109,7 @@ def stars(g: _Graph, closed: bool = False) -> tuple[Lists, Ints]:
 
 
 def closed(g: _Graph) -> tuple[Lists, Ints]:
-    """The same with the beliefs about its neighbours alone."""
+    """One focus for every variable: the arcs that mention it, and those about one of its neighbours alone."""
     return stars(g, closed=True)
 
 
@@ -132,7 +132,7 @@ NEIGHBOURHOODS: dict[str, Callable[[_Graph], tuple[Lists, Ints]]] = {
 
 
 def neighbourhood_named(name: str) -> str:
-    """The name, if it is one."""
+    """The name itself; an error if there is no such neighbourhood."""
     if name not in NEIGHBOURHOODS:
         raise DissonanceError(f"no neighbourhood named {name!r}.{suggest(str(name), NEIGHBOURHOODS)}")
     return name

@@ -34,7 +34,7 @@ WHAT = "a checkpoint"
 
 @dataclass(frozen=True)
 class Sweeping:
-    """What a run of sweeps is a run of."""
+    """The PDG and the options of a run of sweeps: all that does not change from sweep to sweep."""
 
     pdg: PDG
     neighbourhood: str
@@ -71,7 +71,7 @@ class Sweeping:
         return SweepTables(self.columns, self._beta(), self._chi())
 
     def _beta(self) -> Floats:
-        """The confidence in every arc; an error where foci of it are not for sweeps."""
+        """beta of every arc; an error if a sweep does not support the attention."""
         columns, given = self.columns.columns, self.attention
         if given is None:
             beta = np.concatenate([c.beta for c in columns])
@@ -108,7 +108,7 @@ class Sweeping:
         return np.where(moves, chi, 0.0)
 
     def _refuse_shared(self) -> None:
-        """An arc that others share the table of, or whose table is no parameter, is not for sweeps."""
+        """Raise if an arc shares its table with another, or has a table that is not a parameter."""
         if isinstance(self.pdg, ColumnarPDG):
             return
         users: dict[int, str] = {}
@@ -128,7 +128,7 @@ class Sweeping:
 
 @dataclass(frozen=True)
 class SweptPDG:
-    """Where a run of sweeps has ended."""
+    """The beliefs at the end of a run of sweeps."""
 
     given: PDG
     columns: ColumnarPDG
@@ -205,7 +205,7 @@ class SweepRun:
         return self.of.end(self.now)
 
     def _look(self, log_p: Sequence[Floats]) -> Row:
-        """The row of these tables: how far they are from the start, and the global inconsistency if it is asked for."""
+        """The trace row of these tables: how far they have moved, and the global inconsistency if it is asked for."""
         apart = sum(0.5 * float(np.abs(np.exp(x) - p).sum()) for x, p in zip(log_p, self.start, strict=True))
         rows = sum(x.shape[0] * x.shape[1] for x in log_p)
         found: dict[str, Any] = {"tv_theta": apart / rows}

@@ -84,7 +84,7 @@ class FociShape:
 
     @cached_property
     def others(self) -> OneByOne:
-        """For foci whose bounds do not meet."""
+        """The problems of foci whose bounds do not meet in the batch, solved one by one."""
         return OneByOne(Parameters([self._pdg]), self.solver)
 
     def solve(self, a: Arcs, near: Floats | None) -> tuple[Answers, Floats | None]:

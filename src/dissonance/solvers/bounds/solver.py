@@ -109,7 +109,7 @@ class Bounds(Solver):
 
 @dataclass(frozen=True)
 class PastTree(Bounds):
-    """The same, for components whose junction tree does not fit the budget: the one that `auto` knows."""
+    """The same, for components whose junction tree does not fit the budget: the form that `auto` uses."""
 
     def fits(self, component: Component) -> bool:
         """Whether there is no room for a tree, not even of what is left without loose ends."""
@@ -119,7 +119,7 @@ class PastTree(Bounds):
 
 
 class Bracketing:
-    """One component on its way: iterate over it for brackets, each at least as narrow as the one before."""
+    """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
     def __init__(self, solver: Bounds, component: Component) -> None:
         self.began = time.perf_counter()
@@ -139,12 +139,12 @@ class Bracketing:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken."""
+        """The seconds since it began."""
         return time.perf_counter() - self.began
 
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time limit is reached."""
         return self.seconds >= self.solver.seconds
 
     @property
