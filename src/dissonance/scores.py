@@ -265,8 +265,8 @@ def unchecked_incompatibility(mu: Distribution, pdg: PDG, attention: Attention, 
     rest = attention.without(*[a.name for a in even]) if even else attention
     total = observational_incompatibility(mu, pdg, rest.beta, theta)
     for arc in even:
-        cost = -numerics.expectation(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
-        total = total + beta[arc.name] * cost
+        rows = mu.rows(arc.sources, arc.targets)
+        total = total - beta[arc.name] * numerics.expectation(rows, arc.log_table(theta).reshape(rows.shape))
     if gamma:
         total = total + gamma * structural_deficiency(mu, pdg, rest.alpha)
     return total

@@ -184,5 +184,5 @@ def _no_steps(runs: int) -> Tensor:
 def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
     if not parts or not leaves:
         return [torch.zeros_like(v) for v in leaves]
-    found: Sequence[Tensor | None] = torch.autograd.grad(parts, leaves, allow_unused=True)
+    found: Any = torch.autograd.grad(parts, leaves, allow_unused=True)  # None for one that is not used
     return [torch.zeros_like(v) if g is None else g for v, g in zip(leaves, found, strict=True)]

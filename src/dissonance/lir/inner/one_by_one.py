@@ -197,7 +197,8 @@ class OneByOne(Inner):
                 pdg = self.parameters.pdgs[k]
                 self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
             self._seen[attention, k] = self._known[values]
-            for memory in (self._seen, self._known):
+            memories: tuple[dict[Any, PreparedProblem], ...] = (self._seen, self._known)
+            for memory in memories:
                 if len(memory) > self._most:
                     memory.pop(next(iter(memory)))  # the oldest
         return self._seen[attention, k]
