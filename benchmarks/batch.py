@@ -22,9 +22,10 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from dissonance.arc import Arc
 from dissonance.compiled import engage
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu

@@ -18,7 +18,7 @@ import numpy as np
 
 from dissonance.coherence.beliefs import Belief
 from dissonance.coherence.events import names, renamed, text_of
-from dissonance.coherence.outcomes import realised, scored, settled
+from dissonance.coherence.outcomes import forecast_scores, realised, settled
 from dissonance.coherence.tuples import Sets, book, load_sets
 from dissonance.forecasts import Gains, Template
 from dissonance.solvers.convex.conic import conic
@@ -57,7 +57,7 @@ def accuracy(sets: list[Sets], found: list[Gains], name: str) -> None:
     """Forecasts as they are and reconciled, against outcomes."""
     outcome = [settled(s.template.beliefs, s.outcome).ravel() for s in sets]
     for what, p in (("as they are", [s.p for s in sets]), (f"reconciled ({name})", [f.coherent for f in found])):
-        of = scored(np.concatenate([x.ravel() for x in p]), np.concatenate(outcome))
+        of = forecast_scores(np.concatenate([x.ravel() for x in p]), np.concatenate(outcome))
         print(f"{what:20} {of.count} forecasts, log loss {of.log:.4f}, Brier {of.brier:.4f}")
 
 

@@ -8,7 +8,12 @@ Counted in src/dissonance, from the source:
 
 - classes and public names, at the top level of modules: those are classes and functions whose name does not begin with
   an underscore. Names at the root: `dissonance.__all__`.
-- names defined at least twice: public names that two or more modules define.
+- names defined at least twice: public names that two or more modules define; and how many of them are for different
+  things. A name is for one thing where its definitions beside the first are
+  - commands (what cli/app.py makes one) or actions (what ACTIONS of studio/actions.py lists under that very name):
+    they carry the name of what they expose;
+  - in modules of one group of INTERCHANGEABLE: other implementations that are chosen from, with the same arguments;
+  - functions that import the name from the module that defines it and pass their arguments on.
 - isinstance checks: calls of isinstance and issubclass, comparisons of type(x), and class patterns of match, in lir/
   and solvers/, on a class that is imported from or defined in solvers/ or cpds/; and those on a class of lir/.
 
@@ -105,6 +110,51 @@ def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
         for name in set(public_definitions(module)):
             where[name].append(path)
     return {name: paths for name, paths in sorted(where.items()) if len(paths) > 1}
+
+
+INTERCHANGEABLE = (
+    ("io/",),  # formats: FORMATS of io/__init__.py has the modules
+    ("gflownets/kernels.py", "gflownets/plain.py"),  # for a GPU, and for a CPU
+    ("solvers/convex/device.py", "solvers/convex/solve.py"),  # the same
+)
+"""Paths, or folders, whose modules define the same functions for something to choose among them."""
+
+FORMAT_FUNCTIONS = ("from_bytes", "to_bytes")
+"""What a format is, in the modules of io/."""
+
+
+def exposed(modules: dict[str, ast.Module]) -> set[tuple[str, str]]:
+    """The commands and the actions: (path, name) of each function that has the name that it is called by."""
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(modules.get("cli/app.py", ast.Module([], []))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("app.command("):
+            found |= {(f"cli/{ast.unparse(x.value)}.py", x.attr) for x in node.args if isinstance(x, ast.Attribute)}
+    for node in ast.walk(modules.get("studio/actions.py", ast.Module([], []))):
+        if isinstance(node, ast.Dict):
+            for key, x in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(x, ast.Attribute) and key.value == x.attr:
+                    found.add((f"studio/{ast.unparse(x.value)}.py", x.attr))
+    return found
+
+
+def passes_on(module: ast.Module, name: str) -> bool:
+    """Whether a function of that name imports its name from where it is defined."""
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    imports = [x for f in functions for x in ast.walk(f) if isinstance(x, ast.ImportFrom)]
+    return any(alias.name == name for x in imports for alias in x.names)
+
+
+def for_different_things(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Those of `defined_twice` whose definitions are not one thing, by the rule above, and where they are."""
+    outside, found = exposed(modules), dict[str, list[str]]()
+    for name, paths in defined_twice(modules).items():
+        left = [p for p in paths if (p, name) not in outside and not passes_on(modules[p], name)]
+        for group in INTERCHANGEABLE:
+            inside = [p for p in left if p in group or (p.startswith(group) and name in FORMAT_FUNCTIONS)]
+            left = [p for p in left if p not in inside[1:]]
+        if len(left) > 1:
+            found[name] = left
+    return found
 
 
 def root_names(checkout: Path) -> int:
@@ -216,7 +266,7 @@ def main() -> None:
     modules = parsed(package)
     lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in package.rglob("*.py"))
     classes = sum(isinstance(node, ast.ClassDef) for m in modules.values() for node in m.body)
-    twice = defined_twice(modules)
+    twice, different = defined_twice(modules), for_different_things(modules)
     checks, checks_of_lir = type_checks(modules, "solvers", "cpds"), type_checks(modules, "lir")
 
     def listed(items: Iterator[str]) -> None:
@@ -228,8 +278,8 @@ def main() -> None:
     print(f"{classes:6,} classes")
     print(f"{sum(1 for m in modules.values() for _ in public_definitions(m)):6,} public names")
     print(f"{root_names(checkout):6,} names at the root")
-    print(f"{len(twice):6,} names defined at least twice")
-    listed(f"{name}: {', '.join(paths)}" for name, paths in twice.items())
+    print(f"{len(twice):6,} names defined at least twice, {len(different)} of them for different things")
+    listed(f"{name}: {', '.join(paths)}{' (DIFFERENT)' * (name in different)}" for name, paths in twice.items())
     print(f"{len(checks):6,} isinstance checks on types of solvers/ and cpds/")
     listed(iter(checks))
     print(f"{len(checks_of_lir):6,} isinstance checks on types of lir/")

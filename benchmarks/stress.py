@@ -17,9 +17,10 @@ from collections import Counter
 
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import CliqueTreeSolver, JointSolver, Newton
 from dissonance.variables import Variable
 

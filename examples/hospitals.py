@@ -18,8 +18,8 @@ import pandas as pd
 from torch import Tensor
 
 from dissonance import PDG, Attention, Focus, SoftmaxTable, Variable, inconsistency, lir, save
+from dissonance.arc import Arc
 from dissonance.io import fitted
-from dissonance.pdg import Arc
 from dissonance.runs import Run
 
 MEASURED = {"Radius": "mean radius", "Texture": "mean texture", "Concavity": "mean concave points"}

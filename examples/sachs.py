@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 
 from dissonance import PDG, SoftmaxTable, inconsistency, load, save
+from dissonance.arc import Arc
 from dissonance.io import fitted
-from dissonance.pdg import Arc
 
 EXPERIMENTS = {
     "CD3/CD28": (853, "-"),

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import SOLVERS
 from dissonance.variables import Variable
 

@@ -11,11 +11,12 @@ from typing import Any
 import mpmath
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import LinearGaussian
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 Case = tuple[PDG, Attention, Any]

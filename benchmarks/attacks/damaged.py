@@ -46,9 +46,10 @@ PIECES = (
 
 def originals() -> list[tuple[str, bytes]]:
     """Models in every format, and one of Gaussians."""
+    from dissonance.arc import Arc
     from dissonance.errors import DissonanceError
     from dissonance.io import encode, load
-    from dissonance.pdg import PDG, Arc
+    from dissonance.pdg import PDG
     from dissonance.variables import Variable
 
     found: list[tuple[str, bytes]] = []

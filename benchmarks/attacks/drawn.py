@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.dense import Array, Dense, DenseArc, Ints
+from dissonance.arc import Arc
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 Bools = NDArray[np.bool_]

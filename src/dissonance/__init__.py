@@ -10,6 +10,7 @@ from dissonance.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dissonance.arc import Arc as Arc
     from dissonance.coherence.beliefs import Belief as Belief
     from dissonance.coherence.book import coherence as coherence
     from dissonance.cpds import Deterministic as Deterministic
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from dissonance.lir import lir as lir
     from dissonance.lir import lirs as lirs
     from dissonance.pdg import PDG as PDG
-    from dissonance.pdg import Arc as Arc
     from dissonance.query import Posterior as Posterior
     from dissonance.query import Queries as Queries
     from dissonance.query import query as query

@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc, Theta
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.table import Table, log_tables
 from dissonance.distributions.tree import Scope
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Varying
-from dissonance.pdg import Arc, Theta
 
 Array = npt.NDArray[np.float64]
 Mechanism = tuple[frozenset[str], frozenset[str]]
@@ -60,7 +60,7 @@ class Attended:
         return self.arc.mechanism
 
 
-def weighted(arcs: Sequence[Arc], attention: Attention, theta: Theta | None) -> list[Attended]:
+def with_weights(arcs: Sequence[Arc], attention: Attention, theta: Theta | None) -> list[Attended]:
     """Arcs with their tables and the weights that an attention gives them."""
     beta, alpha, varying = attention.beta, attention.alpha, attention.varying
     return [
@@ -84,22 +84,16 @@ def tabulated(arcs: Sequence[Arc], theta: Theta | None) -> list[Array]:
     }
     tables, sound = log_tables(fixed.values())
     together = dict(zip(fixed, tables, strict=True))
-    for k in together if not sound else ():
-        _check(arcs[k], together[k], theta)
-    return [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]
+    found = [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]
+    for k, log_p in enumerate(found):
+        if not (sound and k in together) and not log_p.max(initial=-math.inf) < math.inf:  # NaN is no probability 0
+            arcs[k].check_numbers(theta)  # names the parameter, if it is one that is no number
+            raise DissonanceError(f"{arcs[k]}: its table holds NaN or inf.")
+    return found
 
 
 def _tabulate(arc: Arc, theta: Theta | None) -> Array:
     if not isinstance(arc.cpd, TableCPD) and (arc.is_linear_gaussian or arc.is_drawn):
         arc.check_numbers(theta)
         return np.zeros(0)
-    log_p = arc.log_table(theta).numpy(force=True)
-    _check(arc, log_p, theta)
-    return log_p
-
-
-def _check(arc: Arc, log_p: Array, theta: Theta | None) -> None:
-    """NaN is no probability 0: raise, with the parameter's name if it is one that is no number."""
-    if not log_p.max(initial=-math.inf) < math.inf:
-        arc.check_numbers(theta)
-        raise DissonanceError(f"{arc}: its table holds NaN or inf.")
+    return arc.log_table(theta).numpy(force=True)

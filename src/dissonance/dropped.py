@@ -76,10 +76,10 @@ def _idle(solution: Solution) -> set[str]:
 def _dropped(solution: Solution, name: str) -> _Dropped:
     """What is left without an arc: all of it, alike but for a weight, or parts that the arc held together."""
     component = solution.component
-    if not all(v.is_finite for v in component.variables) or component.varies:
+    if not all([v.is_finite for v in component.variables]) or component.varies:
         return _Dropped(name, solution, [component.without(name)])
-    parts = split(component, (a for a in component.arcs if a.name != name))
-    left = sum(len(p.variables) for p in parts)
+    parts = split(component, [a for a in component.arcs if a.name != name])
+    left = sum([len(p.variables) for p in parts])
     if len(parts) == 1 and left == len(component.variables):
         return _Dropped(name, solution, [component.without(name)])
     kept = {v.name for p in parts for v in p.variables}

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import PointMass, Table
 from dissonance.cpds.empirical import Factor
 from dissonance.distributions import Distribution
@@ -17,7 +18,7 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies, inconsistency
 from dissonance.numerics import xlogy
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.scores import arc_divergence
 from dissonance.solvers import Solver
 from dissonance.variables import Variable, shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from types import MappingProxyType
 from typing import Protocol
 
@@ -194,9 +195,8 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        for name in (*self.beta, *self.alpha, *self.varying):
-            if name not in pdg:
-                pdg[name]
+        for name in filterfalse(pdg.__contains__, (*self.beta, *self.alpha, *self.varying)):
+            pdg[name]  # the error suggests the nearest name
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class Focus:
     attention: Attention = field(default_factory=Attention.only)
     control: Control = field(default_factory=Control)
     context: Mapping[str, Tensor] = field(default_factory=dict)
-    schedules: Schedules = field(default_factory=lambda: Schedules())
+    schedules: Schedules = field(default_factory=lambda: NO_SCHEDULES)
     """Narrower foci by name, and in which order they come: what a file holds beside the focus on the whole."""
 
     def on(self, pdg: PDG) -> Focus:
@@ -335,3 +335,6 @@ class Schedules:
             hint = suggest(name, self.orders) if self.orders else " The model has none."
             raise DissonanceError(f"no schedule named {name!r}.{hint}")
         return [self.foci[n] for n in self.orders[name]]
+
+
+NO_SCHEDULES = Schedules()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dissonance.coherence.graph import Graph as Graph
     from dissonance.coherence.graph import graph as graph
     from dissonance.coherence.outcomes import Scores as Scores
+    from dissonance.coherence.outcomes import forecast_scores as forecast_scores
     from dissonance.coherence.outcomes import realised as realised
-    from dissonance.coherence.outcomes import scored as scored
     from dissonance.coherence.outcomes import settled as settled
     from dissonance.coherence.template import Gains as Gains
     from dissonance.coherence.template import Template as Template

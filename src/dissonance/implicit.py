@@ -25,12 +25,13 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import forest, single
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import prepare
 from dissonance.solvers import Newton, Solution
 

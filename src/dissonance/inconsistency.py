@@ -17,22 +17,20 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from dissonance import numerics
 from dissonance.above import Picture, ask
-from dissonance.distributions import CliqueTree, Distribution, Product
-from dissonance.distributions.gaussian import combined
-from dissonance.distributions.tree import forest, single
+from dissonance.arc import Arc, Theta, frozen
+from dissonance.distributions import Distribution
 from dissonance.dropped import savings
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention, Weights
-from dissonance.pdg import PDG, Arc, Theta, frozen
+from dissonance.pdg import PDG
 from dissonance.problem import Problem, prepare
 from dissonance.query import Posterior, posterior
 from dissonance.scores import CellRow, cell_rows, divergences
-from dissonance.solvers import Solution, Solver, select, solve_together, solver_named
+from dissonance.selected import selected
+from dissonance.solvers import Solution, Solver, solve_together, solver_named
 from dissonance.solvers.base import Slope
-from dissonance.solvers.gaussian import GaussianSolution
-from dissonance.solvers.peeled import Extended, PeeledSolution
+from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
-from dissonance.variables import Euclidean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,37 +155,7 @@ class Inconsistency:
                 else "the inconsistency is -inf: a disbelieved arc gives probability 0 to something possible, or at "
                 "gamma > 0 no arc bounds some Euclidean direction."
             )
-        parts, error = self._parts()
-        return parts[0] if len(parts) == 1 else Product(self.pdg.variables, parts), error
-
-    def _parts(self) -> tuple[list[Distribution], float]:
-        """mu* over the finite variables and over the Euclidean ones, if there are any."""
-        drawn = [s.mu for s in self.solutions if _drawn(s)]
-        known = {v.name for x in drawn for v in x.variables}
-        euclidean = [v for v in self.pdg.variables if isinstance(v.domain, Euclidean) and v.name not in known]
-        tables, error = self._finite()
-        parts: list[Distribution] = [tables] if tables.variables or not (euclidean or drawn) else []
-        parts += drawn
-        if euclidean:
-            parts.append(combined(euclidean, [s.mu for s in self.solutions if isinstance(s, GaussianSolution)]))
-        return parts, error
-
-    def _finite(self) -> tuple[CliqueTree, float]:
-        """mu* over the finite variables, and how far off it may be: on one forest, or extended along loose ends."""
-        drawn = {v.name for s in self.solutions if _drawn(s) for v in s.component.variables}
-        finite = tuple(v for v in self.pdg.variables if v.is_finite and v.name not in drawn)
-        solved = [s for s in self.solutions if not (_drawn(s) or s.component.is_euclidean)]
-        peeled = [s for s in solved if isinstance(s, PeeledSolution)]
-        chosen = [_chosen(p) for s in solved for p in s.parts]
-        parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
-        if peeled:
-            ends = [a for s in peeled for a in s.ends]
-            return Extended(finite, parts, ends, max(s.budget for s in peeled)), error
-        known = {v.name for p in parts for v in p.variables}
-        free = [v for v in finite if v.name not in known]
-        trees = [p.tree for p in parts] + [single({v.name: v.size}) for v in free]
-        uniform = [torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE) for v in free]
-        return CliqueTree(finite, forest(trees), [t for p in parts for t in p.tables] + uniform), error
+        return selected(self.pdg.variables, self.solutions)
 
     @property
     def mu(self) -> Distribution:
@@ -390,8 +358,8 @@ def _result(
     asked: Solver,
     seconds: float,
 ) -> Inconsistency:
-    lower = problem.constant + _total([s.lower for s in solutions])
-    upper = problem.constant + _total([s.upper for s in solutions])
+    constant = problem.constant
+    lower, upper = constant + _total([s.lower for s in solutions]), constant + _total([s.upper for s in solutions])
     value = torch.tensor(upper, dtype=numerics.DTYPE)
     if math.isfinite(upper) and torch.is_grad_enabled():
         for s in solutions:
@@ -419,23 +387,8 @@ def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
     for c in problem.components:
         kept.update(c.theta or {})
     attended = {a.name for c in problem.components for a in c.arcs}
-    kept.update(frozen((a for a in pdg.arcs if a.name not in attended and not a.is_drawn), theta) or {})
+    kept.update(frozen([a for a in pdg.arcs if a.name not in attended and not a.is_drawn], theta) or {})
     return kept or None
-
-
-def _drawn(s: Solution) -> bool:
-    """Whether its mu is samples, or joint states."""
-    return s.component.is_drawn or isinstance(s, SampledSolution) or s.bracket
-
-
-def _chosen(s: Solution) -> tuple[CliqueTree, float]:
-    """mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
-    assert s.tree is not None
-    tables, error = s.tables, 0.0
-    if not s.unique and s.component.convex:
-        known = s.converged and not s.within  # of one that stopped early, or that breaks hard arcs, nothing is
-        tables, error = select(s) if known else (s.tables, 1.0)
-    return CliqueTree(s.component.variables, s.tree, [t.detach() for t in tables]), error
 
 
 def _total(values: Sequence[float]) -> float:

@@ -10,13 +10,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.attended import Array, Attended, Mechanism, moved, weighted
+from dissonance.arc import Arc, Theta, frozen
+from dissonance.attended import Array, Attended, Mechanism, moved, with_weights
 from dissonance.collector import uncollected
 from dissonance.determined import determined, makers
 from dissonance.distributions.tree import MOST, Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc, Theta, frozen
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 Bools = npt.NDArray[np.bool_]
@@ -44,10 +45,10 @@ class Shape:
     @classmethod
     def of(cls, variables: Iterable[Variable], arcs: Sequence[Arc], hard: Bools, structural: bool) -> Shape:
         """That of arcs over some variables."""
+        names, sources = [a.names for a in arcs], np.array([len(a.sources) for a in arcs], dtype=np.int64)
         sizes = {v.name: v.size for v in variables}
-        place = {name: i for i, name in enumerate(sizes)}
-        scopes = Lists.of([a.names for a in arcs], place.__getitem__)
-        return cls(sizes, scopes, np.array([len(a.sources) for a in arcs], dtype=np.int64), hard, structural)
+        place = dict(zip(sizes, range(len(sizes)), strict=True))
+        return cls(sizes, Lists.of(names, place.__getitem__), sources, hard, structural)
 
     @cached_property
     def key(self) -> object:
@@ -285,8 +286,9 @@ class Problem:
     @property
     def constant(self) -> float:
         """-gamma sum log|V| over the unmentioned variables."""
-        size = sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
-        return -self.gamma * size if self.gamma else 0.0
+        if not self.gamma:
+            return 0.0
+        return -self.gamma * sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
 
 
 def check_bytes(
@@ -364,7 +366,7 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     attention.check(pdg)
     beta, alpha, gamma = attention.beta, attention.alpha, attention.gamma
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
-    parts = connected(weighted(arcs, attention, theta), pdg.variables)
+    parts = connected(with_weights(arcs, attention, theta), pdg.variables)
     components = tuple([Component(vs, some, gamma, _kept(some, theta)) for vs, some in parts])
     seen = {v.name for c in components for v in c.variables}
     return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.cpds import Factor
 from dissonance.distributions import CliqueTree, Distribution
 from dissonance.distributions.factors import Factors, LogFactor
@@ -28,7 +29,7 @@ from dissonance.distributions.messages import MAX, ONE, SUM, Arithmetic, Array, 
 from dissonance.distributions.product import Product
 from dissonance.distributions.tree import MOST, Tree, coarsened, decompose, single
 from dissonance.errors import DissonanceError, SizeError, suggest, visible
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import BUDGET
 from dissonance.variables import Variable, cells, shape
 
@@ -99,13 +100,13 @@ def posterior(
     device: torch.device | str | None = None,
 ) -> Posterior:
     """The posterior of every finite variable of a distribution given evidence, or given each of many evidence sets."""
-    return query(network(mu), evidence, budget=budget, device=device)
+    return query(network_of(mu), evidence, budget=budget, device=device)
 
 
-def network(mu: Distribution) -> PDG:
+def network_of(mu: Distribution) -> PDG:
     """A PDG whose factor graph is mu: a conditional table for every cluster, given what it shares with its parent."""
     if isinstance(mu, Product):
-        return PDG(*(a for p in mu.parts if all(v.is_finite for v in p.variables) for a in network(p).arcs))
+        return PDG(*(a for p in mu.parts if all(v.is_finite for v in p.variables) for a in network_of(p).arcs))
     if not isinstance(mu, CliqueTree):
         if 8 * cells(mu.variables) > BUDGET:
             raise SizeError(

@@ -10,16 +10,19 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
+from dissonance.attended import tabulated
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
 from dissonance.numerics import FEASIBLE
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.variables import cells
 
 __all__ = [
@@ -89,22 +92,28 @@ def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Te
 
 
 def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Arcs with tables of one shape: which they are, mu(s,t) and log p(t|s), both (arcs, sources, targets)."""
+    """Arcs with tables of one shape: which they are, mu(s,t) and log p(t|s), both (arcs, sources, targets); without
+    derivatives in theta."""
     names = [[v.name for v in arc.scope] for arc in arcs]
     tables = [k for k, scope in enumerate(names) if not isinstance(part(mu, scope), Gaussian)]
-    joints = dict(zip(tables, mu.marginals([names[k] for k in tables]), strict=True))
+    scopes, members = [names[k] for k in tables], [arcs[k] for k in tables]
+    joints = dict(zip(tables, mu.marginals(scopes), strict=True))
+    log_tables = dict(zip(tables, tabulated(members, theta), strict=True))
+    for k in tables:
+        if not log_tables[k].size:
+            arcs[k].log_table(theta)  # it has none, and says why
     alike: dict[tuple[torch.Size, int], list[int]] = {}
     for k, joint in joints.items():
         alike.setdefault((joint.shape, len(arcs[k].sources)), []).append(k)
     for (shape, sources), members in alike.items():
         rows = len(members), math.prod(shape[:sources]), math.prod(shape[sources:])
         joint = torch.stack([joints[k] for k in members]).reshape(rows)
-        log_p = torch.stack([arcs[k].log_table(theta) for k in members]).reshape(rows)
+        log_p = torch.from_numpy(np.stack([log_tables[k] for k in members])).reshape(rows)
         yield members, joint, log_p
 
 
 def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[Tensor]:
-    """`divergence` of each of many arcs: those with tables of one shape together."""
+    """`arc_divergence` of each of many arcs, those with tables of one shape together; without derivatives in theta."""
     found: dict[int, Tensor] = {}
     for members, joint, log_p in _alike(mu, arcs, theta):
         found |= zip(members, numerics.divergence(joint, log_p).unbind(), strict=True)
@@ -120,7 +129,7 @@ def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta
         found = [log_p.exp(), numerics.conditional(joint), mass.expand_as(joint), costs]
         for k, *numbers in zip(members, *(x.reshape(len(members), -1).tolist() for x in found), strict=True):
             arc = arcs[k]
-            labels = product(*(v.finite.labels for v in arc.scope))
+            labels = product(*[v.finite.labels for v in arc.scope])
             for cell, p, q, m, cost in zip(labels, *numbers, strict=True):
                 named = dict(zip(arc.names, cell, strict=True))
                 given = {n: named[n] for n in arc.source_names}
@@ -251,13 +260,13 @@ def unchecked_incompatibility(mu: Distribution, pdg: PDG, attention: Attention, 
     if attention.varying:
         raise CapabilityError("a given mu has no score under sample-dependent attention: ask for the inconsistency.")
     alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma
-    tables = [a for a in pdg if all(v.is_finite for v in a.scope)]
-    even = [a for a in tables if 0 < beta.get(a.name, 0.0) == gamma * alpha.get(a.name, 0.0)]
-    rest = attention.without(*(a.name for a in even))
+    even = [a for a in pdg.arcs if 0 < beta.get(a.name, 0.0) == gamma * alpha.get(a.name, 0.0)]
+    even = [a for a in even if all([v.is_finite for v in a.scope])]
+    rest = attention.without(*[a.name for a in even]) if even else attention
     total = observational_incompatibility(mu, pdg, rest.beta, theta)
     for arc in even:
-        cost = -numerics.expectation(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
-        total = total + beta[arc.name] * cost
+        rows = mu.rows(arc.sources, arc.targets)
+        total = total - beta[arc.name] * numerics.expectation(rows, arc.log_table(theta).reshape(rows.shape))
     if gamma:
         total = total + gamma * structural_deficiency(mu, pdg, rest.alpha)
     return total

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import torch
 
+from dissonance.arc import Arc, Theta
 from dissonance.errors import DissonanceError
 from dissonance.inconsistency import BlameRow, Inconsistency, inconsistency
-from dissonance.pdg import Arc, Theta
 from dissonance.scores import CellRow, cell_rows
 
 MOST_ARCS = 100
@@ -31,7 +31,7 @@ def verdict(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> st
     if result.upper <= NOTHING:
         return "Nobody disagrees: the beliefs fit together."
     if result.upper == math.inf:
-        return contradiction(result, rows)
+        return contradicting_zeros(result, rows)
     known = result.by_arc(saved=len(result.pdg) <= MOST_ARCS) if rows is None else rows
     blamed = sorted((r for r in known if _blame(r) > NOTHING), key=lambda r: -r.contribution)
     if not blamed:
@@ -52,7 +52,7 @@ def verdict(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> st
     return f"{listed} do not fit together, and {effect}; {tied[0]} is furthest off{details}."
 
 
-def contradiction(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> str:
+def contradicting_zeros(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> str:
     """Which zeros of tables contradict each other outright, and what to do. `rows`: as for `verdict`.
 
     Those without which the rest would fit; if there is no such arc, of all arcs that are attended.

@@ -10,8 +10,9 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dissonance.arc import Arc
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from reference.dense import incompatibility, table_of
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 
 
 def table_of(arc: Arc) -> np.ndarray:

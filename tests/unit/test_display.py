@@ -7,9 +7,10 @@ import io
 import torch
 from rich.console import Console, RenderableType
 
+from dissonance.arc import Arc
 from dissonance.cpds import Deterministic, PointMass
 from dissonance.cpds.display import cpd_table
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 SMOKES, AGE, CANCER = Variable("Smokes", ["no", "yes"]), Variable("Age", ["young", "old"]), Variable("Cancer", 2)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dissonance import dropped
+from dissonance.arc import Arc
 from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.problem import Component
 from dissonance.scores import most_saved
 from dissonance.variables import Variable

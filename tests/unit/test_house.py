@@ -35,7 +35,7 @@ def test_every_count_is_printed():
         "# classes",
         "# public names",
         "# names at the root",
-        "# names defined at least twice",
+        "# names defined at least twice, # of them for different things",
         "# isinstance checks on types of solvers/ and cpds/",
         "# isinstance checks on types of lir/",
         "# modules, # switches (#, # compiled): score examples/smoking.json",
@@ -73,6 +73,26 @@ def test_a_name_is_defined_twice_if_two_modules_define_it_in_public(house: Modul
     )
     modules = {"a.py": ast.parse(one), "b.py": ast.parse(other)}
     assert house.defined_twice(modules) == {"A": ["a.py", "b.py"]}
+
+
+def test_commands_actions_formats_and_functions_that_pass_on_are_no_second_thing(house: ModuleType):
+    sources = {
+        "cli/app.py": "app.command()(score.score)\napp.command('ask')(score.asked)",
+        "cli/score.py": "def score(): ...\ndef asked(): ...\ndef shown(): ...",
+        "studio/actions.py": "ACTIONS = {'query': answers.query, 'run': answers.shown}",
+        "studio/answers.py": "def query(): ...\ndef shown(): ...",
+        "query.py": "def query(): ...\ndef score(): ...",
+        "io/a.py": "def from_bytes(): ...\ndef cells(): ...",
+        "io/b.py": "def from_bytes(): ...\ndef cells(): ...",
+        "solvers/a.py": "def select():\n    from dissonance.solvers.b import select\n    return select()",
+        "solvers/b.py": "def select(): ...",
+    }
+    found = house.for_different_things({path: ast.parse(source) for path, source in sources.items()})
+    assert found == {"shown": ["cli/score.py", "studio/answers.py"], "cells": ["io/a.py", "io/b.py"]}
+
+
+def test_no_name_of_the_tree_is_defined_twice_for_different_things(house: ModuleType):
+    assert house.for_different_things(house.parsed(ROOT / "src" / "dissonance")) == {}
 
 
 def test_switches_are_changes_of_the_module_that_is_called(house: ModuleType, tmp_path: Path):

@@ -157,3 +157,14 @@ def test_a_second_derivative_is_right_where_hard_arcs_make_mu():
     step = torch.tensor([1e-6, 0.0], dtype=torch.float64)
     ahead, behind = (slope((at.detach() + sign * step).requires_grad_())[0] for sign in (1, -1))
     assert float(found[0]) == pytest.approx(float((ahead - behind).detach()) / 2e-6, rel=1e-6)
+
+
+def test_a_softmax_table_at_theta_is_the_cpd_with_that_theta():
+    arc = Arc("p", X, [Y, Z], SoftmaxTable(torch.full((2, 3, 2), 1 / 6)))
+    logits = torch.randn(2, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    asked, copied = arc.log_table({"p.logits": logits}), arc.at({"p.logits": logits}).log_table()
+    assert torch.equal(asked, copied) and torch.allclose(asked.exp().sum((1, 2)), torch.ones(2).double())
+    weights = torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2)
+    slopes = [torch.autograd.grad((weights * x).sum(), logits)[0] for x in (asked, copied)]
+    assert torch.equal(*slopes) and bool(slopes[0].any())
+    assert torch.equal(arc.log_table({"q.logits": logits}), arc.log_table())

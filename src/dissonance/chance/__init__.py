@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from dissonance.chance.geometry import weights
+from dissonance.chance.geometry import chi_square_weights
 from dissonance.chance.samples import Floats, SourceSamples, interior
 from dissonance.chance.tail import tail
 from dissonance.errors import DissonanceError, SizeError
@@ -77,7 +77,7 @@ class Chance:
 
     @property
     def sentence(self) -> str:
-        """What it comes to, in words."""
+        """The result in one sentence."""
         least = 1 / (self.replicates + 1) if self.unmet else 1e-4
         small = self.p_value <= least * (1 + 1e-9)
         how = f"p {'<' if small and not self.unmet else '<=' if small else '='} {max(self.p_value, least):.2g}"
@@ -151,7 +151,7 @@ class Test:
         return _solved(self.samples)
 
     def __call__(self, draws: Draws) -> Chance:
-        """What came out."""
+        """The result of the test."""
         statistic = 2 * self.base.upper
         asymptotic, degrees, unmet = self._asymptotic(statistic)
         if unmet and not draws.replicates:
@@ -165,7 +165,7 @@ class Test:
         )
 
     def _asymptotic(self, statistic: float) -> tuple[float | None, int | None, tuple[str, ...]]:
-        """The p-value, the degrees of freedom, and what is amiss."""
+        """The p-value, the degrees of freedom, and the conditions of the asymptotics that are not met."""
         s, mu = self.samples, self.base.mu
         unmet: list[str] = []
         for a, n in zip(s.arcs, s.counts, strict=True):
@@ -178,7 +178,7 @@ class Test:
         if not interior(mu, float(s.sizes.min())):
             unmet.append("the best compromise lies at the edge of what is possible")
         try:
-            found = weights(mu, s.arcs, s.facts, s.counts)
+            found = chi_square_weights(mu, s.arcs, s.facts, s.counts)
         except SizeError as error:
             return None, None, (*unmet, str(error))
         return tail(found, statistic), len(found), tuple(unmet)

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc
 from dissonance.distributions import Distribution
 from dissonance.errors import SizeError
-from dissonance.pdg import Arc
 from dissonance.variables import Variable, cells, shape
 
 Floats = npt.NDArray[np.float64]
@@ -34,7 +34,9 @@ RANK = 1e-9
 """Eigenvalues below this part of the largest are 0."""
 
 
-def weights(mu: Distribution, samples: Sequence[Arc], facts: Sequence[Arc], counts: Sequence[Floats]) -> Floats:
+def chi_square_weights(
+    mu: Distribution, samples: Sequence[Arc], facts: Sequence[Arc], counts: Sequence[Floats]
+) -> Floats:
     """The weights of the chi-squares, the largest first; `counts` (sources, targets) of every sample.
 
     `facts` hold in every population: directions that would break them are none.

@@ -10,10 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc
 from dissonance.distributions import Distribution
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.inconsistency import Inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.problem import check_bytes
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.program import Arcs

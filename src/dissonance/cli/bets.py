@@ -23,7 +23,7 @@ SMALL = 1e-7
 """A gain that is as good as none."""
 
 
-def show(books: Sequence[Book], results: Sequence[Coherence], seconds: float) -> None:
+def show_books(books: Sequence[Book], results: Sequence[Coherence], seconds: float) -> None:
     """One book in full, or many in a table, and how good the forecasts were."""
     out = console()
     if len(results) == 1:

@@ -180,9 +180,10 @@ def _known(name: str) -> tuple[PDG, Attention, float]:
     """A PDG that the solver is for, and its inconsistency in closed form."""
     import torch
 
+    from dissonance.arc import Arc
     from dissonance.cpds import LinearGaussian, NeuralCategorical, NeuralGaussian, PointMass
     from dissonance.focus import Attention
-    from dissonance.pdg import PDG, Arc
+    from dissonance.pdg import PDG
     from dissonance.variables import Euclidean, Variable
 
     x, y, z = Variable("X", 2), Variable("Y", 2), Variable("Z", Euclidean(1))
@@ -236,9 +237,10 @@ def formats() -> list[Check]:
 
 
 def _round_trip(name: str) -> tuple[bool, str]:
+    from dissonance.arc import Arc
     from dissonance.focus import Attention, Focus
     from dissonance.io import FORMATS
-    from dissonance.pdg import PDG, Arc
+    from dissonance.pdg import PDG
     from dissonance.variables import Variable
 
     x, y = Variable("X", 2), Variable("Y", 2)

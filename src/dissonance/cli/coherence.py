@@ -63,7 +63,7 @@ def coherence(
     else:
         from dissonance.cli import bets
 
-        bets.show(books, results, took)
+        bets.show_books(books, results, took)
 
 
 def _probability(belief: Belief) -> dict[str, float | None]:

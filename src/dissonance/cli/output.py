@@ -82,11 +82,16 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def shown(text: str) -> Text:
-    """Text for a table: names in it are printed, not obeyed."""
+def as_texts(texts: Sequence[str]) -> list[Text]:
+    """Text to be printed as it is: what looks like markup in a name is not obeyed, and what cannot be seen is shown."""
     from rich.text import Text
 
-    return Text(visible(text))
+    return [Text(text) for text in [visible(text) for text in texts]]
+
+
+def as_text(text: str) -> Text:
+    """One of them."""
+    return as_texts([text])[0]
 
 
 @dataclass(frozen=True)
@@ -98,13 +103,15 @@ class TableColumn:
     needed: bool = True
 
 
-def grid(columns: Sequence[TableColumn], rows: Sequence[Sequence[Text | str]], to: Console) -> Table:
+def fitted_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], to: Console) -> Table:
     """A table that fits a console: the first column is bold; the last column that is not needed goes first."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table
 
     kept = list(range(len(columns)))
+    texts = as_texts([cell for row in rows for cell in row])
+    cells = [texts[k : k + len(columns)] for k in range(0, len(texts), len(columns))]
     while True:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False)
         for i in kept:
@@ -112,8 +119,8 @@ def grid(columns: Sequence[TableColumn], rows: Sequence[Sequence[Text | str]], t
             style = "bold" if i == 0 else None
             justify = "right" if c.number else "left"
             table.add_column(c.title, style=style, justify=justify, no_wrap=c.number, overflow="fold")
-        for row in rows:
-            table.add_row(*(row[i] for i in kept))
+        for row in cells:
+            table.add_row(*[row[i] for i in kept])
         spare = [i for i in kept if not columns[i].needed]
         if not spare or Measurement.get(to, to.options.update(max_width=10_000), table).minimum <= to.width:
             return table

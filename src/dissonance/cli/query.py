@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
-from dissonance.cli.output import TableColumn, console, grid, shown, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
+from dissonance.cli.output import TableColumn, as_text, as_texts, console, fitted_table, write_json
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read_models
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -50,8 +50,8 @@ def ask_compromise(
     from dissonance.inconsistency import inconsistency
 
     began = time.perf_counter()
-    sources = read(models, gamma, pseudocount, trust, attend, without)
-    evidence = observed(sources.pdg, given or ())
+    sources = read_models(models, gamma, pseudocount, trust, attend, without)
+    evidence = parsed_evidence(sources.pdg, given or ())
     asked = [sources.pdg.variable(n).name for n in of or ()] or [v.name for v in sources.pdg.variables if v.is_finite]
     with torch.no_grad():
         result = inconsistency(sources.pdg, sources.focus.attention, solver=solver)
@@ -95,10 +95,10 @@ def _joint(result: Inconsistency, given: dict[str, Hashable], asked: list[str]) 
 def _show_joint(cells: list[tuple[dict[str, str], float]]) -> None:
     to = console()
     columns = [*(TableColumn(n, number=False) for n in cells[0][0]), TableColumn("probability")]
-    to.print(grid(columns, [[*map(shown, labels.values()), f"{p:.4f}"] for labels, p in cells], to))
+    to.print(fitted_table(columns, [[*map(str, labels.values()), f"{p:.4f}"] for labels, p in cells], to))
 
 
-def observed(pdg: PDG, words: Sequence[str]) -> dict[str, Hashable]:
+def parsed_evidence(pdg: PDG, words: Sequence[str]) -> dict[str, Hashable]:
     """VARIABLE=VALUE as evidence; values are told by how they read."""
     from dissonance.errors import DissonanceError, suggest
 
@@ -124,10 +124,11 @@ def _show(found: dict[str, dict[str, float]], evidence: dict[str, Hashable], pro
     to = console()
     if evidence:
         said = ", ".join(f"{n}={x}" for n, x in evidence.items())
-        to.print(shown(f"Given {said} (probability {probability:.4g} under the best compromise)"))
+        to.print(as_text(f"Given {said} (probability {probability:.4g} under the best compromise)"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False)
     table.add_column("variable", style="bold", overflow="fold")
     table.add_column("values", overflow="fold")
     for name, values in found.items():
-        table.add_row(shown(name), Text("   ").join(shown(f"{x} {p:.4f}") for x, p in values.items()))
+        shown, *each = as_texts([name, *(f"{x} {p:.4f}" for x, p in values.items())])
+        table.add_row(shown, Text("   ").join(each))
     to.print(table)

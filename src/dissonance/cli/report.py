@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
-from dissonance.cli.output import console, shown, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
+from dissonance.cli.output import as_text, console, write_json
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read_models
 
 
 def report_on(
@@ -45,7 +45,7 @@ def report_on(
 
     began = time.perf_counter()
     check_suffix(out)
-    sources = read(models, gamma, pseudocount, trust, attend, without)
+    sources = read_models(models, gamma, pseudocount, trust, attend, without)
     with torch.no_grad():
         result = inconsistency(sources.pdg, sources.focus.attention, solver=solver)
     heading = title or f"Do {_listed(list(sources.arcs))} fit together?"
@@ -56,8 +56,8 @@ def report_on(
         bounds = {"inconsistency": result.upper, "lower": result.lower, "upper": result.upper}
         write_json({"out": str(out), "verdict": verdict(result), **bounds, "seconds": time.perf_counter() - began})
     else:
-        console().print(shown(verdict(result)))
-        console().print(shown(f"The report is in {out}."))
+        console().print(as_text(verdict(result)))
+        console().print(as_text(f"The report is in {out}."))
 
 
 def _listed(names: list[str]) -> str:

@@ -16,14 +16,25 @@ from dissonance.cli.output import (
     InterruptedRunError,
     TableColumn,
     UnresolvedError,
+    as_text,
     console,
-    grid,
+    fitted_table,
     log,
     progress,
-    shown,
     write_json,
 )
-from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, attended, matching, read, weights
+from dissonance.cli.sources import (
+    Attend,
+    Gamma,
+    Models,
+    Pseudocount,
+    Trust,
+    Without,
+    attended,
+    matching,
+    named_weights,
+    read_models,
+)
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -140,13 +151,13 @@ def resolve(
     from dissonance.io.files import remove
     from dissonance.io.locked import locked
     from dissonance.lir import resolving
-    from dissonance.verdict import contradiction
+    from dissonance.verdict import contradicting_zeros
 
     began = time.perf_counter()
     place = Destination.of(out, models)
     if plot is not None:
         _check_plot(plot)
-    given = read(models, gamma, pseudocount)
+    given = read_models(models, gamma, pseudocount)
     chosen = attended(given, trust, attend, without)
     if schedule is None:
         order, focus = refocus, _focus(chosen, control or (), keep or (), move or ())
@@ -173,7 +184,7 @@ def resolve(
         if run.after.upper == math.inf:
             remove(checkpoint)
             still = inconsistency(run.pdg, focus.attention, solver=solver)
-            raise UnresolvedError(f"nothing was written: {contradiction(still)}")
+            raise UnresolvedError(f"nothing was written: {contradicting_zeros(still)}")
         place.save(given, found.pdg)
         remove(checkpoint)
     if plot is not None:
@@ -223,20 +234,15 @@ def _of_schedule(given: Sources, order: Cycle) -> Focus:
 def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:
     """The base focus of the run: the files' with what the command line says."""
     from dissonance.errors import DissonanceError
-    from dissonance.focus import Control, Focus
+    from dissonance.lir.resolving import movable
 
-    said = weights("control", control, given.pdg)
-    chi = dict(given.focus.control.chi) | said
+    said = named_weights("control", control, given.pdg)
     kept, moved = matching("keep", keep, given), matching("move", move, given)
     if both := kept & (moved | {n for n, x in said.items() if x > 0}):
         raise DissonanceError(f"--keep: {min(both)!r} is to move as well.")
-    if not chi and not moved:
-        chi = dict.fromkeys(given.pdg.arc_names, 1.0)
-    if moved:
-        if odd := {n for n, x in said.items() if x > 0} - moved:
-            raise DissonanceError(f"--control {min(odd)}: only {', '.join(move)} may move.")
-        chi = {name: chi.get(name, 1.0) for name in given.pdg.arc_names if name in moved}
-    return Focus(given.focus.attention, Control({n: x for n, x in chi.items() if n.partition(".")[0] not in kept}))
+    if moved and (odd := {n for n, x in said.items() if x > 0} - moved):
+        raise DissonanceError(f"--control {min(odd)}: only {', '.join(move)} may move.")
+    return movable(given.pdg, given.focus, said, kept, moved)
 
 
 def _log_step(done: int, traces: Sequence[Trace]) -> None:
@@ -269,11 +275,11 @@ def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float)
         to.print(Text(f"{certified}; {how}{run.steps} steps, {seconds:.3g} s"))
     columns = [TableColumn("arc", number=False), TableColumn("given", number=False, needed=any(m.given for m in moves))]
     columns += [TableColumn("was -> is", number=False), TableColumn("moved by", needed=False)]
-    rows: list[list[Text | str]] = []
+    rows: list[list[str]] = []
     for m in moves:
         changes = ", ".join(f"{label} {old:.4g} -> {new:.4g}" for label, old, new in m.changes)
-        rows.append([shown(m.arc), shown(m.given_text), shown(changes), f"{m.distance:.4f}"])
-    table = grid(columns, rows, to)
+        rows.append([m.arc, m.given_text, changes, f"{m.distance:.4f}"])
+    table = fitted_table(columns, rows, to)
     if count > MAX_ROWS:
         table.caption = (
             f"{count - MAX_ROWS} more rows not shown; --json has {'them all' if count <= MAX_RECORDS else 'more'}"
@@ -282,7 +288,7 @@ def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float)
         to.print(Text("\nWhat moved (total variation)", style="bold"), table)
     if not math.isnan(run.distortion_tv):
         to.print(f"\nThe best compromise moved by {run.distortion_tv:.4f} in total variation.")
-    to.print(shown(f"The resolved beliefs are in {out}."))
+    to.print(as_text(f"The resolved beliefs are in {out}."))
 
 
 def _warn(run: Run, focus: Focus) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import encode, files, source_name
 from dissonance.io.sources import Sources
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 
 
 @dataclass(frozen=True)

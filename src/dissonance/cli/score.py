@@ -12,7 +12,7 @@ import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import log, progress, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read
+from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read_models
 from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ class Unit(StrEnum):
     nats = "nats"
     bits = "bits"
 
-    @property
-    def size(self) -> float:
-        """The unit in nats."""
-        return math.log(2) if self is Unit.bits else 1.0
+    def __init__(self, name: str) -> None:
+        self.size = math.log(2) if name == "bits" else 1.0  # in nats
 
 
 def score(
@@ -74,7 +72,7 @@ def score(
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.scored import scored
 
-    sources = read(models, gamma, pseudocount, trust, attend, without)
+    sources = read_models(models, gamma, pseudocount, trust, attend, without)
     chosen = _timed(solver, seconds)
     with progress("who is to blame") as shown:
         found = scored(sources.pdg, sources.focus.attention, solver=chosen, saved=saved, top=top, progress=shown)
@@ -84,9 +82,9 @@ def score(
     if as_json:
         write_json(found.record(unit.value, unit.size))
     else:
-        from dissonance.cli.scored import show
+        from dissonance.cli.scored import show_scored
 
-        show(found, unit)
+        show_scored(found, unit)
 
 
 def _timed(name: str, seconds: float | None) -> Solver:

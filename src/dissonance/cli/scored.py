@@ -9,15 +9,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from dissonance.cli.output import TableColumn, console, grid, shown
+from dissonance.cli.output import TableColumn, as_text, as_texts, console, fitted_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dissonance.arc import Arc
     from dissonance.chance import Chance
     from dissonance.cli.score import Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
-    from dissonance.pdg import Arc
     from dissonance.scored import Marginals, Scored
     from dissonance.scores import CellRow
 
@@ -26,13 +26,13 @@ MAX_VARIABLES = 20
 MAX_VALUES = 6
 
 
-def show(scored: Scored, unit: Unit) -> None:
+def show_scored(scored: Scored, unit: Unit) -> None:
     """Print the inconsistency, the verdict, the arcs and cells by blame, and the marginals of the best compromise."""
     out, result = console(), scored.result
     out.print(_headline(result, unit))
     out.print(Text(f"{_bounds(result, unit)}solver {result.solver}, gamma {result.gamma:g}, {scored.seconds:.3g} s"))
     if result.upper > -math.inf:
-        out.print(shown(scored.verdict))
+        out.print(as_text(scored.verdict))
     if scored.rows:
         out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, scored.rows, unit))
     if scored.chance is not None:
@@ -47,15 +47,15 @@ def show(scored: Scored, unit: Unit) -> None:
 def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
     """The p-value in words, and intervals for blame."""
     out.print(_heading("Is it more than chance?", found.method))
-    out.print(shown(found.sentence))
+    out.print(as_text(found.sentence))
     degrees = "" if found.degrees is None else f", {found.degrees} degree{'s' * (found.degrees != 1)} of freedom"
     each = [("asymptotic", found.asymptotic), ("bootstrap", found.bootstrap)]
     listed = ", ".join(f"{name} p = {p:.3g}" for name, p in each if p is not None)
     out.print(Text(f"twice the inconsistency of the samples: {found.statistic:.5g}{degrees}; {listed}"))
     for reason in found.unmet:
-        out.print(shown(f"the asymptotic p-value is not relied on: {reason}"))
+        out.print(as_text(f"the asymptotic p-value is not relied on: {reason}"))
     if found.left_out:
-        out.print(shown(f"no samples, and left out of this: {', '.join(found.left_out)}"))
+        out.print(as_text(f"no samples, and left out of this: {', '.join(found.left_out)}"))
     if not found.blame:
         return
     columns = [
@@ -64,25 +64,25 @@ def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
         TableColumn(f"{100 * found.confidence:g} % interval"),
     ]
     columns += [TableColumn("by chance", needed=False), TableColumn("most to blame", needed=False)]
-    rows: list[list[Text | str]] = []
+    rows: list[list[str]] = []
     for b in found.blame:
         numbers = (_shown(x, unit, digits=4) for x in (b.contribution, b.low, b.high, b.by_chance))
         mine, low, high, usual = numbers
-        rows.append([shown(b.name), mine, f"{low} to {high}", usual, f"{b.most:.1%}"])
-    out.print(grid(columns, rows, out))
+        rows.append([b.name, mine, f"{low} to {high}", usual, f"{b.most:.1%}"])
+    out.print(fitted_table(columns, rows, out))
 
 
 def _where(cells: list[CellRow], unit: Unit) -> Table:
     """What each arc claims, what the compromise makes of it, and what that costs."""
     columns = [TableColumn("arc", number=False), TableColumn("cell", number=False)]
     columns += [TableColumn("claimed"), TableColumn("reconciled"), TableColumn("contribution", needed=False)]
-    rows: list[list[Text | str]] = []
+    rows: list[list[str]] = []
     for c in cells:
         value, given = (", ".join(f"{n}={x}" for n, x in part.items()) for part in (c.value, c.given))
         cell = f"{value} | {given}" if given else value
         cost = _shown(c.contribution, unit, digits=4)
-        rows.append([shown(c.arc), shown(cell), f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost])
-    return grid(columns, rows, console())
+        rows.append([c.arc, cell, f"{c.claimed:.4f}", f"{c.reconciled:.4f}", cost])
+    return fitted_table(columns, rows, console())
 
 
 def _headline(result: Inconsistency, unit: Unit) -> Text:
@@ -114,13 +114,13 @@ def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
     columns = [TableColumn("arc", number=False), TableColumn("belief", number=False, needed=False)]
     columns += [TableColumn("beta", needed=False), TableColumn("divergence", needed=False)]
     columns += [TableColumn("contribution"), TableColumn("saved if dropped", needed=False)]
-    ranked = sorted(rows, key=_blameworthiness, reverse=True)
-    lines: list[list[Text | str]] = []
+    ranked, arcs = sorted(rows, key=_blameworthiness, reverse=True), {a.name: a for a in result.pdg.arcs}
+    lines: list[list[str]] = []
     for r in ranked[:MAX_ARCS]:
         saved = math.nan if r.saved_if_dropped is None else r.saved_if_dropped
         cost = (_shown(x, unit, digits=4) for x in (r.divergence, r.contribution, saved))
-        lines.append([shown(r.name), shown(_belief(result.pdg[r.name])), f"{r.beta:g}", *cost])
-    table = grid(columns, lines, console())
+        lines.append([r.name, _belief(arcs[r.name]), f"{r.beta:g}", *cost])
+    table = fitted_table(columns, lines, console())
     _count(table, len(ranked) - MAX_ARCS, "arc")
     return table
 
@@ -140,19 +140,20 @@ def _belief(arc: Arc) -> str:
 def _compromise(result: Inconsistency, marginals: Marginals) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False)
     table.add_column("variable", style="bold", overflow="fold")
-    rows = {name: _values(result, name, p) for name, p in marginals.items()}
+    finite = {v.name for v in result.pdg.variables if v.is_finite}
+    rows = {name: _values(p, name in finite) for name, p in marginals.items()}
     for _ in range(max(min(len(values), MAX_VALUES + 1) for values in rows.values())):
         table.add_column(overflow="fold")
     for name, values in list(rows.items())[:MAX_VARIABLES]:
         more = [f"... {len(values) - MAX_VALUES} more"] if len(values) > MAX_VALUES else []
-        table.add_row(shown(name), *map(shown, values[:MAX_VALUES] + more))
+        table.add_row(*as_texts([name, *values[:MAX_VALUES], *more]))
     _count(table, len(marginals) - MAX_VARIABLES, "variable")
     return table
 
 
-def _values(result: Inconsistency, name: str, marginal: dict[str, Any]) -> list[str]:
+def _values(marginal: dict[str, Any], finite: bool) -> list[str]:
     """Each value with its probability, or each dimension with its mean and standard deviation."""
-    if not result.pdg.variable(name).is_finite:
+    if not finite:
         spread = [math.sqrt(max(0.0, row[i])) for i, row in enumerate(marginal["covariance"])]
         return [f"{m:.4g} +- {s:.3g}" for m, s in zip(marginal["mean"], spread, strict=True)]
     return [f"{x} {q:.4f}" for x, q in marginal.items()]

@@ -47,7 +47,7 @@ Pseudocount = Annotated[
 ]
 
 
-def read(
+def read_models(
     models: Sequence[str],
     gamma: float | None = None,
     pseudocount: float | None = None,
@@ -73,8 +73,8 @@ def attended(
 
     from dissonance.errors import DissonanceError, suggest
 
-    found = found.trusting(weights("trust", trust or (), found.arcs, "SOURCE"))
-    attention = found.focus.attention.replace(beta=weights("attend", attend or (), found.pdg))
+    found = found.trusting(named_weights("trust", trust or (), found.arcs, "SOURCE"))
+    attention = found.focus.attention.replace(beta=named_weights("attend", attend or (), found.pdg))
     for name in without or ():
         if name not in found.arcs and name not in found.pdg:
             known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
@@ -100,7 +100,7 @@ def matching(option: str, patterns: Sequence[str], found: Sources) -> set[str]:
     return arcs
 
 
-def weights(option: str, words: Sequence[str], known: Container[str], what: str = "ARC") -> dict[str, float]:
+def named_weights(option: str, words: Sequence[str], known: Container[str], what: str = "ARC") -> dict[str, float]:
     """NAME=NUMBER of an option that may be given often; the names must be known."""
     from dissonance.errors import DissonanceError, suggest
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissonance.cli.output import console, log, shown, write_json
+from dissonance.cli.output import as_text, console, log, write_json
 from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def studio(
         if as_json:
             write_json({"address": guard.address, "port": guard.port, "folder": str(Path.cwd())})
         else:
-            console().print(shown(f"The studio is at {guard.address}"), soft_wrap=True)
+            console().print(as_text(f"The studio is at {guard.address}"), soft_wrap=True)
             log.info("Ctrl-C ends it.")
         sys.stdout.flush()
 

@@ -14,7 +14,7 @@ import numpy as np
 from dissonance.coherence.beliefs import Belief, as_beliefs
 from dissonance.coherence.events import names, renamed, truth
 from dissonance.coherence.graph import worlds
-from dissonance.coherence.outcomes import Scores, realised, scored, settled
+from dissonance.coherence.outcomes import Scores, forecast_scores, realised, settled
 from dissonance.coherence.template import Gains, Template
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.solvers import Bounds
@@ -31,7 +31,7 @@ MOST_WORLDS = 4096
 
 @dataclass(frozen=True)
 class BeliefRow:
-    """What becomes of one belief.
+    """One belief of a book, reconciled, and the bet on it.
 
     `coherent` is its reconciled probability, `contribution` what it is to blame for, `if_true` and `if_false` what the
     bet on it wins; where its condition does not hold the bet is called off.
@@ -118,13 +118,15 @@ class Coherence:
     @property
     def before(self) -> Scores:
         """How good the beliefs were."""
-        return scored([r.belief.p if isinstance(r.belief.p, float) else math.nan for r in self.rows], self.outcomes)
+        return forecast_scores(
+            [r.belief.p if isinstance(r.belief.p, float) else math.nan for r in self.rows], self.outcomes
+        )
 
     @property
     def after(self) -> Scores:
         """How good they would have been, reconciled."""
         known = [r.coherent if isinstance(r.belief.p, float) else math.nan for r in self.rows]
-        return scored(known, self.outcomes)
+        return forecast_scores(known, self.outcomes)
 
     def frame(self) -> pd.DataFrame:
         """A data frame with a row for each belief."""

@@ -21,11 +21,12 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.arc import Arc
 from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
 from dissonance.coherence.events import NO, NONE, YES, Count, Event, Is, conjunction, leaves, negation, text_of, truth
 from dissonance.errors import suggest
 from dissonance.focus import Attention
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells, shape
 
 Ints = npt.NDArray[np.int64]

@@ -66,7 +66,7 @@ class Scores:
     brier: float
 
 
-def scored(p: npt.ArrayLike, outcome: npt.ArrayLike) -> Scores:
+def forecast_scores(p: npt.ArrayLike, outcome: npt.ArrayLike) -> Scores:
     """How good forecasts were; those whose outcome is unknown, or that were called off, do not count."""
     q, happened = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(outcome, dtype=np.float64))
     known = (happened >= 0) & ~np.isnan(q)

@@ -29,7 +29,7 @@ class Bracket(NamedTuple):
 
 
 def bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds) -> Bracket:
-    """The bracket of one of many books, after as long as the solver takes."""
+    """The bracket of one of many books, when the solver stops."""
     held = [h.arc for h in graph.held]
     facts = [Attended(a, p, math.inf, 0.0) for a, p in zip(graph.facts, tabulated(graph.facts, None), strict=True)]
     log_p, beta = arcs.log_p[book], arcs.beta[book]

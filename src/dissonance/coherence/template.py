@@ -222,7 +222,7 @@ class Template:
         return Gains(lower, upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 
     def _insist(self, s: Structure, a: Arcs, answers: Answers, at: Floats, k: int) -> None:
-        """A book whose bounds do not meet: by Clarabel, and from where that stops."""
+        """Solve a book whose bounds do not meet again: by Clarabel, then by Newton from its solution."""
         one = a.take(np.array([k]))
         program = Program(s, s.numbers(one))
         for outcome in by_clarabel(program, self.solver.tol):

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.arc import Arc
 from dissonance.collector import uncollected
 from dissonance.columns.column import Column
 from dissonance.columns.numbered import Numbered
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, shape
 
 Ints = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Numbered(Mapping[str, T], Generic[T]):
-    """What has a name by its name, made when it is asked for; `names` None: a letter and a number."""
+    """Objects by name or by number, each made when it is first asked for; `names` None: a letter and the number."""
 
     def __init__(self, count: int, letter: str, names: Sequence[str] | None, make: Callable[[int], T]) -> None:
         self._count, self._letter, self._names, self._make = count, letter, names, make
@@ -45,7 +45,7 @@ class Numbered(Mapping[str, T], Generic[T]):
 
     @property
     def named(self) -> bool:
-        """Whether they have names of their own."""
+        """Whether names were given."""
         return self._names is not None
 
     @cached_property
@@ -54,7 +54,7 @@ class Numbered(Mapping[str, T], Generic[T]):
         return {name: i for i, name in enumerate(self)}
 
     def at(self, i: int) -> T:
-        """By its number."""
+        """The object of that number."""
         if i not in self._made:
             self._made[i] = self._make(i)
         return self._made[i]

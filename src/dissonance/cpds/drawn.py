@@ -91,8 +91,7 @@ class Data(CPD):
         """All rows."""
         rows = self.rows
         dtype = next((r.dtype for r in rows if r.is_floating_point()), None)
-        size = len(rows[0])
-        return Drawn(tuple([r[None] for r in rows]), _equal_weights(size, dtype, rows[0].device))
+        return Drawn(tuple([r.unsqueeze(0) for r in rows]), _equal_weights(rows[0].shape[0], dtype, rows[0].device))
 
 
 @lru_cache(maxsize=16)

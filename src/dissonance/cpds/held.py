@@ -38,6 +38,7 @@ class Held(Generic[Module]):
             )
             self.parts.append((part, (parameters, buffers)))
         self.keys = tuple(dict.fromkeys(key for _, names in self.parts for keys in names for key in keys.values()))
+        self.buffers = tuple(key for _, (_, keys) in self.parts for key in keys.values())  # no parameters
         self._idle: list[_Copy] = []
         self._copied = [(part, names) for part, names in self.parts if part is module or _leads_to_tensors(part)]
 
@@ -51,14 +52,9 @@ class Held(Generic[Module]):
             for name, key in keys.items()
         }
 
-    @property
-    def buffers(self) -> list[str]:
-        """The keys of what is held and is no parameter."""
-        return [key for _, (_, keys) in self.parts for key in keys.values()]
-
     def any_in(self, theta: Mapping[str, object]) -> bool:
         """Whether theta has a value for anything that is held."""
-        return any(key in theta for key in self.keys)
+        return not theta.keys().isdisjoint(self.keys)
 
     def at(self, theta: Mapping[str, Tensor]) -> Module:
         """The module with theta in the place of what it holds; itself if theta has nothing of it.
@@ -109,11 +105,8 @@ class _Copy:
         for (own, names, state), modules in zip(self._parts, self._copied, strict=True):
             state.update(own)  # it may train no more, say
             state["_modules"] = modules
-            for kind, keys in zip(KINDS, names, strict=True):
-                state[kind] = held = own[kind].copy()
-                for name, key in keys.items():
-                    if key in theta:
-                        held[name] = theta[key]
+            state["_parameters"] = _replaced(own["_parameters"], names[0], theta)
+            state["_buffers"] = _replaced(own["_buffers"], names[1], theta)
         for own, _, state in self._parts if self._methods else ():
             for name, value in own.items():
                 if type(value) is MethodType and id(value.__self__) in self._copies:  # of a part, not of its copy
@@ -130,6 +123,15 @@ class _Copy:
                 return False
             state["_parameters"], state["_buffers"] = own["_parameters"], own["_buffers"]
         return True
+
+
+def _replaced(held: dict[str, Any], keys: Names, theta: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What is held, by name, with the values that theta has for it."""
+    found = held.copy()
+    for name, key in keys.items():
+        if key in theta:
+            found[name] = theta[key]
+    return found
 
 
 def _leads_to_tensors(module: nn.Module) -> bool:

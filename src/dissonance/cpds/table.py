@@ -132,14 +132,39 @@ def log_tables(tables: Iterable[Table]) -> tuple[list[npt.NDArray[np.float64]], 
     return found, bool(sound)
 
 
-class SoftmaxTable(TableCPD):
+class _SaturatedTable(TableCPD):
+    """A learnable table whose parameter can make any rows: the argmin of E_mu[-log p] is mu(t|s) itself."""
+
+    saturated = True
+
+    def _rows(self) -> Tensor:
+        """The present p, row by row."""
+        raise NotImplementedError
+
+    def project(self, joint: Tensor) -> None:
+        """p(t|s) <- mu(t|s); rows without mass keep their value."""
+        self.match(joint)
+
+    def expectations(self, joint: Tensor) -> Tensor:
+        """mu(s,t) itself."""
+        return joint
+
+    @torch.no_grad()
+    def match(self, expectations: Tensor, share: float = 1.0) -> None:
+        """p(t|s) <- p(t|s) + share (mu(t|s) - p(t|s)); rows without mass keep their value."""
+        current = self._rows()
+        p = numerics.conditional(self.by_row(expectations), fallback=current)
+        p = p if share == 1 else current + share * (p - current)
+        getattr(self, self.stored).copy_(self.from_rows(p).reshape(self.table_shape))
+
+
+class SoftmaxTable(_SaturatedTable):
     """A learnable table p(t|s) = exp z(s,t) / sum_t' exp z(s,t'); theta = the logits z.
 
     Made from probabilities (z = log p; zeros stay zeros: a logit of -inf has no gradient) or from logits.
     """
 
     stored = "logits"
-    saturated = True
     softmax = True
 
     def __init__(self, p: object = None, *, logits: object = None) -> None:
@@ -184,31 +209,17 @@ class SoftmaxTable(TableCPD):
         sizes = self.logits.shape
         return self.log_rows(self.logits.flatten(-(self.target_axes or 1))).reshape(sizes)
 
-    def project(self, joint: Tensor) -> None:
-        """p(t|s) <- mu(t|s); rows without mass keep their value."""
-        self.match(joint)
-
-    def expectations(self, joint: Tensor) -> Tensor:
-        """mu(s,t) itself."""
-        return joint
-
-    @torch.no_grad()
-    def match(self, expectations: Tensor, share: float = 1.0) -> None:
-        """p(t|s) <- p(t|s) + share (mu(t|s) - p(t|s)); rows without mass keep their value."""
-        current = torch.softmax(self.by_row(self.logits), -1)
-        p = numerics.conditional(self.by_row(expectations), fallback=current)
-        p = p if share == 1 else current + share * (p - current)
-        self.logits.copy_(numerics.log(p).reshape(self.table_shape))
+    def _rows(self) -> Tensor:
+        return torch.softmax(self.by_row(self.logits), -1)
 
 
-class SimplexTable(TableCPD):
+class SimplexTable(_SaturatedTable):
     """A learnable table in simplex coordinates: theta = the probabilities themselves.
 
     p = theta + (1 - sum_t theta)/k row by row, the affine projection onto rows that sum to 1, so that the gradient is
     tangent to the simplex. A step may leave the positive orthant: `retract()` brings theta back.
     """
 
-    saturated = True
     bounded = True
 
     def __init__(self, p: object) -> None:
@@ -254,20 +265,8 @@ class SimplexTable(TableCPD):
         left = (p < -1e-12).flatten(1).any(1)
         return (nearest(p).reshape(theta.shape) if outside.any() else theta), left
 
-    def project(self, joint: Tensor) -> None:
-        """p(t|s) <- mu(t|s); rows without mass keep their value."""
-        self.match(joint)
-
-    def expectations(self, joint: Tensor) -> Tensor:
-        """mu(s,t) itself."""
-        return joint
-
-    @torch.no_grad()
-    def match(self, expectations: Tensor, share: float = 1.0) -> None:
-        """p(t|s) <- p(t|s) + share (mu(t|s) - p(t|s)); rows without mass keep their value."""
-        current = self.by_row(self.p)
-        p = numerics.conditional(self.by_row(expectations), fallback=current)
-        self.p.copy_((p if share == 1 else current + share * (p - current)).reshape(self.table_shape))
+    def _rows(self) -> Tensor:
+        return self.by_row(self.p)
 
 
 def _affine(theta: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.above import ask
 from dissonance.errors import DissonanceError, suggest, visible
-from dissonance.variables import Variable, cells, shape
+from dissonance.variables import Variable, shape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,8 +78,9 @@ class Distribution(ABC):
 
     def rows(self, sources: Iterable[Variable], targets: Iterable[Variable]) -> Tensor:
         """mu(S, T) flattened to (source settings, target settings)."""
-        sources, targets = tuple(sources), tuple(targets)
-        return self._marginal(tuple(v.name for v in (*sources, *targets))).reshape(cells(sources), cells(targets))
+        given = [v.name for v in sources]
+        joint = self._marginal((*given, *[v.name for v in targets]))
+        return joint.reshape(prod(joint.shape[: len(given)]), prod(joint.shape[len(given) :]))
 
     def __getitem__(self, name: str) -> Any:
         """The probability of each value of a variable, by its label; of a Euclidean one, its marginal."""

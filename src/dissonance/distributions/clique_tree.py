@@ -40,6 +40,8 @@ class CliqueTree(Distribution):
         if home is None:
             return self._across(names)
         cluster = self.tree.clusters[home]
+        if cluster == names:
+            return self.tables[home]
         rest = [i for i, v in enumerate(cluster) if v not in names]
         table = self.tables[home].sum(rest) if rest else self.tables[home]
         kept = [v for v in cluster if v in names]

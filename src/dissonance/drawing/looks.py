@@ -9,12 +9,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.drawing import style
 from dissonance.drawing.arrows import Beside, Look
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import BlameRow, Inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 
 Foci = Focus | Sequence[Focus] | Mapping[str, Focus]
 Blame = Inconsistency | Mapping[str, float] | Sequence[BlameRow]

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from html import escape
 
+from dissonance.arc import Arc
 from dissonance.drawing.chart import bars, falling
 from dissonance.drawing.looks import short_number
 from dissonance.drawing.picture import draw
 from dissonance.drawing.svg import svg
 from dissonance.inconsistency import Inconsistency
 from dissonance.lir import Run, Trace
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 
 MOST_VARIABLES, MOST_ARCS = 80, 160
 """Larger PDGs are shown as a table only: a cell should not take seconds to appear."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dissonance.arc import Arc
 from dissonance.drawing import style
 from dissonance.drawing.arrows import Look, marks
 from dissonance.drawing.data import data
@@ -18,13 +19,13 @@ from dissonance.drawing.legend import Entry, entries, laid_out
 from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
 from dissonance.drawing.packing import Arrangement, PageFlow, given, packed
 from dissonance.drawing.ranks import Ends
-from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, extent, moved_group, moved_scene
+from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, frame_of_marks, moved_group, moved_scene
 from dissonance.drawing.svg import THEMES, svg
 from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 FORMATS = ("svg", "png", "pdf")
@@ -196,7 +197,7 @@ def _box(v: Variable, where: Arrangement) -> tuple[Box, Writing]:
 
 def _framed(groups: list[MarkGroup], explained: Sequence[Entry], title: str, shown: str, widest: float | None) -> Scene:
     """The picture with its title above and its legend below, all inside a margin."""
-    left, top, right, bottom = extent(groups)
+    left, top, right, bottom = frame_of_marks(groups)
     heading = plain(title, MAX_TITLE)
     keys, wide, tall = laid_out(explained, max(right - left, 440.0) if widest is None else widest)
     width = max(right - left, heading.width * style.TITLE if title else 0, wide) + 2 * MARGIN

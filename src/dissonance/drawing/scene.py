@@ -107,7 +107,7 @@ class Scene:
     """How large a unit is drawn, in pixels."""
 
 
-def extent(groups: Iterable[MarkGroup]) -> Corners:
+def frame_of_marks(groups: Iterable[MarkGroup]) -> Corners:
     """The rectangle around all marks; 0, 0, 0, 0 if there are none."""
     frames = [_corners(m) for g in groups for m in g.marks] or [(0.0, 0.0, 0.0, 0.0)]
     left, top, right, bottom = zip(*frames, strict=True)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import Observed, ObservedCategorical, ObservedGaussian, SoftmaxTable, Table
 from dissonance.cpds.observed import Sample
 from dissonance.cpds.observed_gaussian import Covariance
@@ -22,7 +23,7 @@ from dissonance.estimators.latent import LatentModel, drawn
 from dissonance.instances.em.chains import Chains, Smoothed
 from dissonance.instances.em.instance import shares
 from dissonance.instances.em.latent import hidden_markov
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 
@@ -72,10 +73,10 @@ class HiddenMarkovModel(LatentModel):
         return 1 if self.emissions == "categorical" else x[0].shape[1]
 
     def _start(self, x: list[Any], generator: np.random.Generator) -> PDG:
-        return beliefs(x, self._begin(x, generator))
+        return chains_pdg(x, self._begin(x, generator))
 
     def _about(self, x: list[Any]) -> PDG:
-        return beliefs(x, self._chains(x))
+        return chains_pdg(x, self._chains(x))
 
     def fit(self, X: Any, y: object = None, sample_weight: object = None) -> HiddenMarkovModel:  # noqa: N803
         """Expectation-maximisation on the sequences X; y is not looked at.
@@ -94,7 +95,7 @@ class HiddenMarkovModel(LatentModel):
             start, emission = p["initial"].cpd, p["x0"].cpd
             self.learned_ = cast(SoftmaxTable, start), SoftmaxTable(logits=move), cast(Observed, emission)
             return self
-        self.fitted_ = chains.fit(self.max_iter, self.tol, partial(beliefs, x))
+        self.fitted_ = chains.fit(self.max_iter, self.tol, partial(chains_pdg, x))
         self.learned_ = chains.start, chains.move, chains.emission
         self.n_features_in_ = self._columns(x)
         self.lower_bounds_ = self.fitted_.bounds
@@ -226,7 +227,7 @@ class HiddenMarkovModel(LatentModel):
         return k * k - 1 + gaussian_count(self.means_, self.covariance_type)
 
 
-def beliefs(x: list[Any], chains: Chains) -> PDG:
+def chains_pdg(x: list[Any], chains: Chains) -> PDG:
     """The chains of sequences x as a PDG with a variable for every time."""
     emission, lengths = chains.emission, list(map(len, x))
     longest = max(lengths)

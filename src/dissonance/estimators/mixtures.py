@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import ObservedCategorical, ObservedGaussian, SoftmaxTable
 from dissonance.cpds.observed_gaussian import Covariance
 from dissonance.errors import DissonanceError
@@ -17,7 +18,7 @@ from dissonance.estimators.data import Array, category_draws, encoded, label_row
 from dissonance.estimators.gaussians import gaussian_count, gaussian_draws, gaussian_start
 from dissonance.estimators.latent import LatentModel, drawn, table_of
 from dissonance.instances.em.latent import ROW, mixture
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.cpds import Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, Varying
@@ -35,7 +36,7 @@ from dissonance.gflownets.paths import (
 from dissonance.instances.base import Instance
 from dissonance.lir import Record, Run, Trace
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal
 
+from dissonance.arc import Arc
 from dissonance.cpds import Data, Distributed, Function, NeuralCategorical, NeuralGaussian
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
 from dissonance.instances.classification import QUIET, Rows, trained_network, variables
 from dissonance.lir import Cycle, Run, Trace
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 inf = math.inf

@@ -40,5 +40,5 @@ class Instance(Generic[T]):
         return lir(self.pdg, self.refocus, steps=steps, **options)
 
     def answer(self, steps: int, **options: Any) -> T:
-        """What a run of so many steps comes to."""
+        """The answer that is read off a run of so many steps."""
         return self.read(self.run(steps, **options))

@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc
 from dissonance.cpds import Data, Function, NeuralCategorical, PointMass, SoftmaxTable, Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
@@ -20,7 +21,7 @@ from dissonance.instances.base import Instance
 from dissonance.instances.batches import Batches
 from dissonance.lir import Record, Run
 from dissonance.lir.refocus import Uniform
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 inf = math.inf

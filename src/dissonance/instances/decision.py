@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import Deterministic, PointMass, SoftmaxTable, Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.inconsistency import inconsistencies
 from dissonance.instances.base import Instance
 from dissonance.lir import Cycle, Run, Value
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 inf = math.inf

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import Independent, PointMass, SoftmaxTable, Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
 from dissonance.instances.decision import DecisionProblem
 from dissonance.lir import Cycle, Run
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 inf = math.inf

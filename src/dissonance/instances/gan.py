@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc
 from dissonance.cpds import CPD, Data, Either, Generated, NeuralCategorical, Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
@@ -15,7 +16,7 @@ from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.instances.base import Instance
 from dissonance.instances.batches import Batches
 from dissonance.lir import Record, Row, Run
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import Auto
 from dissonance.variables import Euclidean, Variable
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.cpds import LinearGaussian
 from dissonance.cpds.gaussian import dimension
 from dissonance.cpds.independent_gaussians import IndependentGaussians
@@ -28,7 +29,7 @@ from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.instances.base import Instance
 from dissonance.lir import Cycle, Run, Value
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 inf = math.inf

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.distributions import Joint
 from dissonance.errors import DissonanceError, SizeError
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import cells, shape
 
 log = logging.getLogger("dissonance")

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells, shape
 
 SOURCE = "Source"

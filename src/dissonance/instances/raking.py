@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.arc import Arc
 from dissonance.distributions import Joint
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Focus, full_control
 from dissonance.instances.base import Instance
 from dissonance.lir import Cycle
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc
 from dissonance.cpds import CPD, LinearGaussian, PointMass
 from dissonance.cpds.base import Values
 from dissonance.cpds.drawn import Data
@@ -18,7 +19,7 @@ from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
 from dissonance.instances.self_attention import SelfAttention
 from dissonance.lir import Cycle, Flow, Record, Run
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 inf = math.inf

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc
 from dissonance.cpds import CPD, BernoulliImages, Data, Distributed, NeuralGaussian, StandardNormal
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
@@ -15,7 +16,7 @@ from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.instances.base import Instance
 from dissonance.instances.batches import Batches
 from dissonance.lir import Record, Run
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import Sampled
 from dissonance.variables import Euclidean, Variable
 

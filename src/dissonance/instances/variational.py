@@ -10,13 +10,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import Independent, PointMass, SoftmaxTable
 from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
 from dissonance.lir import Cycle, Run, Value
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.query import query
 from dissonance.variables import Variable, cells, shape
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from dissonance.arc import Arc
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
 from dissonance.io.lines import at
 from dissonance.io.network import check_finite, table_rows, value_names
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 

@@ -149,11 +149,11 @@ def check_margins(name: str, cells: Cells) -> None:
     if len(cells.names) < 2 or not len(cells.numbers):
         return
     for n, column in zip(cells.names, cells.columns, strict=True):
-        values = list(dict.fromkeys(map(plain, column)))
+        values = list(dict.fromkeys(map(python_label, column)))
         total = values[-1]
         if len(values) < 3 or str(total).casefold() not in TOTALS:
             continue
-        is_total = np.array([plain(x) == total for x in column])
+        is_total = np.array([python_label(x) == total for x in column])
         if math.isclose(float(cells.numbers[is_total].sum()), float(cells.numbers[~is_total].sum())):
             raise DissonanceError(
                 f"arc {name!r}: {n}={total} is the sum of the other values of {n!r}: leave the totals out."
@@ -165,6 +165,6 @@ def is_one(sums: Any) -> Any:
     return np.abs(sums - 1) <= ROUNDED
 
 
-def plain(value: Any) -> Hashable:
+def python_label(value: Any) -> Hashable:
     """A label as Python has it, not numpy."""
     return value.item() if isinstance(value, np.generic) else value

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.errors import CapabilityError, DissonanceError, suggest
-from dissonance.io.cells import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, of_columns, plain
+from dissonance.io.cells import COUNTS, NUMBERS, PROBABILITIES, Cells, as_numbers, of_columns, python_label
 from dissonance.io.network import labelled, table_rows
-from dissonance.pdg import Arc
 from dissonance.variables import Variable, as_tuple
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def from_pandas(name: str, table: pd.DataFrame | pd.Series, variables: Sequence[
     return Arc.from_table(name, table, variables=variables, **options)
 
 
-def cells(name: str, table: Any, of: tuple[str, ...], values: str | None) -> Cells:
+def frame_cells(name: str, table: Any, of: tuple[str, ...], values: str | None) -> Cells:
     """A frame or a Series taken apart: named axes are variables; without names, its columns are read as in a file."""
     pd = _pandas("from_pandas")
     if isinstance(table, pd.Series):
@@ -117,7 +117,7 @@ def _of_crosstab(name: str, frame: Any) -> Cells:
 
 def _categories(values: Any) -> list[Hashable] | None:
     categories = getattr(values.dtype, "categories", None)
-    return None if categories is None else list(map(plain, categories))
+    return None if categories is None else list(map(python_label, categories))
 
 
 def variables_of(data: pd.DataFrame) -> tuple[Variable, ...]:
@@ -140,7 +140,7 @@ def sorted_values(name: str, values: Any) -> list[Hashable]:
         ) from None
     if not labels:
         raise DissonanceError(f"column {name!r} has no values.")
-    return list(map(plain, labels))
+    return list(map(python_label, labels))
 
 
 def _columns(data: pd.DataFrame) -> dict[str, int]:

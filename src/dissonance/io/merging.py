@@ -9,9 +9,10 @@ from difflib import get_close_matches
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.errors import DissonanceError
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 log = logging.getLogger("dissonance")

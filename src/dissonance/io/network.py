@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.cpds.table import SUM_TOLERANCE, describe_row
 from dissonance.errors import FormatError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io.strict import MAX_AXES
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells
 
 

@@ -9,13 +9,14 @@ import msgspec
 import torch
 from msgspec import UNSET, UnsetType
 
+from dissonance.arc import Arc
 from dissonance.cpds import Factor, LinearGaussian
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus, Schedules
 from dissonance.io import strict
 from dissonance.io.limits import MAX_LABELS, MAX_VALUES, check_count
 from dissonance.io.lines import at
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Finite, Variable
 
 FORMAT = "dissonance.pdg"

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.cpds import Factor, Table
 from dissonance.errors import CapabilityError, FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io.network import check_finite, check_weights, labelled, parts, table_rows
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 

@@ -19,21 +19,21 @@ LINE = len(MAGIC) + 64 + 1 + 16 + 1
 """Bytes of the line above a content: its checksum and its length, sixteen digits."""
 
 
-def write(path: str | os.PathLike[str], content: bytes) -> int:
+def seal(path: str | os.PathLike[str], content: bytes) -> int:
     """Write the content under its checksum, all of the file or nothing; how many bytes that are."""
     held = _sealed(content)
     files.write(path, held)
     return len(held)
 
 
-def append(path: str | os.PathLike[str], content: bytes) -> int:
+def extend(path: str | os.PathLike[str], content: bytes) -> int:
     """Add more to a file that `write` wrote; how many bytes that are."""
     held = _sealed(content)
     files.append(path, held)
     return len(held)
 
 
-def read(path: str | os.PathLike[str], what: str) -> list[bytes]:
+def unseal(path: str | os.PathLike[str], what: str) -> list[bytes]:
     """What was written, and all that was appended; `what` it should be, in words, for the message if it is not."""
     held, where = files.read(path, limit=None)
     if not held.startswith(MAGIC):
@@ -56,12 +56,12 @@ def read(path: str | os.PathLike[str], what: str) -> list[bytes]:
 
 def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> int:
     """Write plain values and tensors; how many bytes that are."""
-    return write(path, _saved(state))
+    return seal(path, _saved(state))
 
 
 def append_state(path: str | os.PathLike[str], state: dict[str, Any]) -> int:
     """Add more of them to a file that `write_state` wrote; how many bytes that are."""
-    return append(path, _saved(state))
+    return extend(path, _saved(state))
 
 
 def read_states(path: str | os.PathLike[str], what: str) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def read_states(path: str | os.PathLike[str], what: str) -> list[dict[str, Any]]
     import torch
 
     found: list[dict[str, Any]] = []
-    for content in read(path, what):
+    for content in unseal(path, what):
         try:
             state: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception:  # sealed, and still not what torch.save writes

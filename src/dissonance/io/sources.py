@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import files, load, source_name
 from dissonance.io.merging import merged
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import cells
 
 _log = logging.getLogger(__name__)

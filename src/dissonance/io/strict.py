@@ -12,10 +12,10 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.cpds import Factor, SoftmaxTable, Table
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.io.lines import line_of
-from dissonance.pdg import Arc
 from dissonance.variables import Variable
 
 T = TypeVar("T")

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.cpds.table import SUM_TOLERANCE
 from dissonance.errors import DissonanceError, suggest
-from dissonance.io.cells import ROUNDED, Cells, Floats, as_numbers, check_margins, is_one, plain
+from dissonance.io.cells import ROUNDED, Cells, Floats, as_numbers, check_margins, is_one, python_label
 from dissonance.io.limits import MAX_LABELS
 from dissonance.io.network import labelled
-from dissonance.pdg import Arc
 from dissonance.variables import Variable, shape
 
 log = logging.getLogger("dissonance")
@@ -62,7 +62,7 @@ def taken_apart(name: str, table: Any, of: tuple[str, ...], given: tuple[str, ..
     if type(table).__module__.partition(".")[0] == "pandas":
         from dissonance.io import frames
 
-        return frames.cells(name, table, of, values)
+        return frames.frame_cells(name, table, of, values)
     raise DissonanceError(
         f"arc {name!r}: expected a table with labels (a data frame, a Series, a mapping), found "
         f"{type(table).__name__}. An array has no labels: Arc(name, sources, targets, array) takes variables."
@@ -163,7 +163,7 @@ class Reading:
         for n, column in zip(cells.names, cells.columns, strict=True):
             if n not in wanted:
                 continue
-            values = cells.domains.get(n) or list(dict.fromkeys(map(plain, column)))
+            values = cells.domains.get(n) or list(dict.fromkeys(map(python_label, column)))
             if any(x is None or x != x for x in values):
                 raise self._error(f"a label of {n!r} is missing.")
             v = known.get(n) or labelled(n, values)
@@ -189,7 +189,7 @@ class Reading:
         text = {str(label): i for label, i in place.items()}
         found = np.empty(len(column), dtype=np.int64)
         for k, x in enumerate(column):
-            label = plain(x)
+            label = python_label(x)
             at = place.get(label, text.get(str(label).strip()))
             if at is None:
                 raise self._error(f"{v.name!r} has no value {label!r}.{suggest(str(label), text)}")

@@ -10,13 +10,14 @@ from collections.abc import Hashable, Mapping
 
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.cpds import Factor, SoftmaxTable
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import strict
 from dissonance.io.limits import MAX_VALUES, check_count
 from dissonance.io.network import Definition, check_finite, check_scope, check_weights, network_pdg, parts, table_rows
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Finite, Variable, cells
 
 COMMENT = re.compile(r"#[^\n]*")

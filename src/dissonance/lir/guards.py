@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dissonance.arc import Theta
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG
 
 if TYPE_CHECKING:
     from dissonance.lir.foci import StackedFocus
@@ -58,16 +58,9 @@ def _short(value: object) -> str:
     return "None" if value is None else f"{'an' if type(value).__name__[0] in 'AEIOU' else 'a'} {type(value).__name__}"
 
 
-@contextmanager
-def explained(state: Algorithm, foci: Sequence[Focus], local: Local) -> Generator[None]:
-    """A step; if what is drawn becomes infinite or no number on the way, the error says which arc is to blame."""
-    try:
-        yield
-    except DissonanceError:
-        refuse_nonfinite(state)
-        raise
-    if local.first is None:  # nothing could move, so nothing was solved
-        local.solve(state.theta)
+def refuse_infinite(state: Algorithm, foci: Sequence[Focus], local: Local) -> None:
+    """Raise if what is drawn is infinite or no number at the theta before a step: the error says which arc is to
+    blame."""
     if not state.parameters.drawn or local.first is None:  # tables may be infinite
         return
     for k, upper in enumerate(local.first[1].tolist()):

@@ -67,8 +67,7 @@ class Local:
     def full(self) -> list[tuple[Tensor, Tensor]]:
         """Of each arc the runs in which all of its components, and those in which any, have chi > 0, (P,) each."""
         found: list[tuple[Tensor, Tensor]] = []
-        for arc in self.parameters.arcs:
-            keys = self.parameters.keys(arc)
+        for keys in [self.parameters.keys(arc) for arc in self.parameters.arcs]:
             if not keys:
                 nowhere = torch.zeros(len(self.attention), dtype=torch.bool)
                 found.append((nowhere, nowhere))
@@ -91,6 +90,13 @@ class Local:
         if attention is None and self.first is None:
             self.first = found.lower, found.upper
         return found
+
+    def solve_once(self, theta: Stacked) -> tuple[Tensor, Tensor]:
+        """The bounds of the first solve; at theta if nothing was solved yet, as nothing could move."""
+        if self.first is None:
+            self.solve(theta)
+        assert self.first is not None
+        return self.first
 
     def resolved(self, solved: Solved) -> Tensor:
         """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.columns import Column, ColumnarPDG
 from dissonance.cpds import Table
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import cells
 
 SAME = 1e-8

@@ -9,9 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Control
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import cells
 
 Stacked = dict[str, Tensor]

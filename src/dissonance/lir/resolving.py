@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,10 +88,18 @@ class Resolved:
         }
 
 
-def movable(pdg: PDG, focus: Focus, control: Mapping[str, float]) -> Focus:
-    """The base focus of a run: the control of the file, then that of `control`; if there is none, all may move."""
+def movable(
+    pdg: PDG, focus: Focus, control: Mapping[str, float], keep: Container[str] = (), move: Collection[str] = ()
+) -> Focus:
+    """The base focus of a run: the control of the file, then that of `control`; if there is none, all may move.
+
+    `move`: these arcs only, with chi = 1 if nothing else is said; `keep`: none of these.
+    """
     chi = dict(focus.control.chi) | dict(control)
-    return Focus(focus.attention, Control(chi or dict.fromkeys(pdg.arc_names, 1.0)))
+    if move:
+        chi = {name: chi.get(name, 1.0) for name in pdg.arc_names if name in move}
+    chi = chi or dict.fromkeys(pdg.arc_names, 1.0)
+    return Focus(focus.attention, Control({n: x for n, x in chi.items() if n.partition(".")[0] not in keep}))
 
 
 def resolve(
@@ -117,7 +125,7 @@ def resolve(
     return Resolved(run, pdg)
 
 
-def at(pdg: PDG, theta: Mapping[str, Tensor]) -> PDG:
+def moved_to(pdg: PDG, theta: Mapping[str, Tensor]) -> PDG:
     """The beliefs at the parameters of a run: every row that did not move is as it was."""
     moving = pdg.learnable()
     return restored(pdg, moving.replace(*(a.with_cpd(a.at(theta)) for a in moving.arcs)))

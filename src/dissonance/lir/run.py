@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from dissonance.focus import Focus
-from dissonance.lir import guards
+from dissonance.lir import guards, stepping
 from dissonance.lir.checkpoints import Checkpoint
-from dissonance.lir.flows import exp
-from dissonance.lir.flows.base import Movement, begin, whole_steps
-from dissonance.lir.foci import Foci, StackedFocus
+from dissonance.lir.flows.base import begin, whole_steps
+from dissonance.lir.foci import Foci
 from dissonance.lir.inner import Inner
-from dissonance.lir.local import Local
 from dissonance.lir.observe import Observer
-from dissonance.lir.part import FocusParts, Part
+from dissonance.lir.part import FocusParts
 from dissonance.lir.setting import Setting
 from dissonance.lir.trace import Trace
 
@@ -79,9 +76,9 @@ class Algorithm:
     def advance(self) -> None:
         """phi, chi <- REFOCUS();  theta <- exp_theta{ -chi . grad <<phi . M(theta)>> }."""
         began = time.perf_counter()
-        foci = self.refocus()
+        foci = stepping.refocus(self)
         part = self.parts.of(foci[0])
-        focus, local, moved = self._whole(foci) if part is None else self._local(foci, part)
+        focus, local, moved = stepping.on_all(self, foci) if part is None else stepping.on_part(self, foci, part)
         rows = self.observer.rows(self.traces, focus, local, moved, time.perf_counter() - began)
         if part is None:
             self.observer.forget()
@@ -93,30 +90,3 @@ class Algorithm:
         self.step += 1
         for trace, row in zip(self.traces, rows, strict=True):
             trace.rows.append(row)
-
-    def _whole(self, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
-        """A step in view of all arcs."""
-        focus = self.foci.stack(foci)
-        guards.surround(self, foci, focus)
-        inner = self.inner.fork() if self.setting.record.globally else self.inner
-        local = Local(self.parameters, inner, focus.attention, focus.reach, self.setting.tol)
-        with guards.explained(self, foci, local):
-            moved = exp(local, self.theta, self.flow)
-        return focus, local, moved
-
-    def _local(self, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
-        """A step that looks at nothing but the arcs in focus."""
-        focus, before = part.foci.stack(foci), part.theta(self.theta)
-        local = Local(part.parameters, part.inner(), focus.attention, focus.reach, self.setting.tol)
-        moved = exp(local, before, self.flow)
-        if local.first is None:  # nothing could move, so nothing was solved
-            local.solve(before)
-        assert local.first is not None
-        outside = focus.attention.gamma * (self.parts.settings - part.settings)
-        local.first = local.first[0] - outside, local.first[1] - outside
-        return focus, local, moved
-
-    def refocus(self) -> list[Focus]:
-        """The next focus of every run, which may depend on its trace and draw from its generator."""
-        asked = zip(self.setting.refocus, self.parameters.pdgs, self.generators, self.traces, strict=True)
-        return [guards.refocused(self, *each) for each in asked]

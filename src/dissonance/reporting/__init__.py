@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dissonance
+from dissonance.arc import Arc
 from dissonance.chance import chance
 from dissonance.drawing import draw
 from dissonance.errors import DissonanceError
@@ -17,7 +18,7 @@ from dissonance.inconsistency import BlameRow, Inconsistency
 from dissonance.io import files
 from dissonance.lir import Run, lir
 from dissonance.lir.moved import moved_rows, restored
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.reporting.blocks import Block, Code, Figure, Grid, Heading, Paragraph, as_html, as_markdown
 from dissonance.verdict import MOST_ARCS, verdict
 
@@ -77,7 +78,7 @@ def report(
     replicates: int = 400,
     reproduce: str | None = None,
 ) -> ConflictReport:
-    """Everything about a result that somebody who was not there needs.
+    """A report on a result, for readers who know nothing of it yet.
 
     `top`: how many cells of tables are listed. `steps`: how many steps of LIR reconcile the tables, 0 for none.
     `replicates`: how many samples are drawn to say whether samples that disagree do so by chance, 0 for none.

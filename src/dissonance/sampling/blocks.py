@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.errors import SizeError
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Theta
 from dissonance.sampling.plan import Estimate, Plan, Tables
 
 DRAWS = 10_000

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError, suggest
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component
 from dissonance.sampling.draws import Tally, Units
 from dissonance.sampling.entropies import Entropy, Names, entropies, entropy_of
@@ -118,9 +118,9 @@ class Plan:
         return tuple(a for a in self.arcs if not a.hard and a.beta != 0)
 
     @cached_property
-    def random(self) -> bool:
-        """Whether anything is drawn at random."""
-        return any(map(is_random, self.makers))
+    def random(self) -> frozenset[str]:
+        """The hard arcs that are drawn from at random."""
+        return frozenset(a.name for a in self.makers if is_random(a))
 
     @cached_property
     def _scored(self) -> Names:
@@ -136,7 +136,7 @@ class Plan:
         return tuple(a for a in self.arcs if a.log_p.size)
 
     def holds(self, theta: Theta) -> bool:
-        """Whether the tables that theta moves are functions of their sources as far as they were."""
+        """Whether the tables that theta moves are deterministic, or not, as they were when the plan was made."""
         for a in self._tables:
             if a.arc.holds(theta):
                 log_p = a.arc.log_table(theta).detach().cpu().numpy()
@@ -171,11 +171,10 @@ class Plan:
                 parts.append((1.0, -weight * x) if isinstance(weight, Tensor) else (-weight, x))
             if self.entropies[names].left_out:
                 constant += float((mu.weights * weight).detach().sum()) if isinstance(weight, Tensor) else weight
-        value: Tensor | None = None
+        total: Tensor | None = None
         for weight, x in parts:
-            part = _average(mu.weights if weight == 1.0 else weight * mu.weights, x)
-            value = part if value is None else value + part
-        value = torch.zeros((), dtype=mu.weights.dtype) if value is None else value
+            total = (x if weight == 1.0 else weight * x) if total is None else total.add(x, alpha=weight)
+        value = torch.zeros((), dtype=mu.weights.dtype) if total is None else _average(mu.weights, total)
         return Estimate(value, mu, parts, units, constant != 0)
 
     @torch.no_grad()
@@ -238,7 +237,7 @@ class Plan:
             rows = 1 if weights is None else weights.shape[0]
             if a.log_p.size:
                 drawn = _all(a.arc, theta, sources)
-            elif is_random(a):
+            elif a.name in self.random:
                 drawn = _drawn(a.arc, theta, sources, rows, count if units is None else 1, generator)
             else:
                 drawn = a.arc.call("draw", theta, sources, 1, generator)
@@ -252,9 +251,9 @@ class Plan:
                 scores[a.name] = _spread(drawn.score(), rows)
             if units is not None:
                 units = units.repeated(k)
-            elif is_random(a):
+            elif a.name in self.random:
                 units = Units(rows, k)
-            grown: Tensor = (drawn.weights if weights is None else weights[:, None] * drawn.weights).reshape(-1)
+            grown: Tensor = (drawn.weights if weights is None else weights.unsqueeze(1) * drawn.weights).reshape(-1)
             if a.log_p.size and bool((grown == 0).any()):  # what is impossible costs nothing, whatever it would cost
                 kept = grown != 0
                 grown = grown[kept]
@@ -268,7 +267,7 @@ class Plan:
         """For how many values of what comes before it the first random arc is drawn from."""
         before: list[Attended] = []
         for a in self.makers:
-            if is_random(a):
+            if a.name in self.random:
                 break
             before.append(a)
         return len(replace(self, makers=tuple(before))._draw(theta, 1, UNASKED)[0]) if before else 1
@@ -277,7 +276,7 @@ class Plan:
     def size(self) -> int:
         """About how many numbers there are for each draw."""
         width = sum(v.domain.dim if isinstance(v.domain, Euclidean) else 1 for v in self.variables)
-        first = next((i for i, a in enumerate(self.makers) if is_random(a)), len(self.makers))
+        first = next((i for i, a in enumerate(self.makers) if a.name in self.random), len(self.makers))
         after = [v for a in self.makers[first:] for v in a.arc.targets if v.is_finite]
         return width * cells(after)
 
@@ -304,7 +303,7 @@ def is_random(a: Attended) -> bool:
 
 
 class _Seen:
-    """The samples of a component, and what its arcs say of them, asked once."""
+    """The samples of a component, and -log p of its arcs there, each computed once."""
 
     def __init__(self, arcs: Mapping[str, Arc], mu: Samples, theta: Theta | None) -> None:
         self.values, self.weights = mu.values, mu.weights
@@ -365,7 +364,7 @@ def _drawn(
 def _spread(x: Tensor, rows: int) -> Tensor:
     """(rows or 1, k, ...) as (rows k, ...)."""
     if rows == 1:
-        return x[0]
+        return x.select(0, 0)
     return (x if len(x) == rows else x.expand(rows, *x.shape[1:])).reshape(-1, *x.shape[2:])
 
 

@@ -54,15 +54,21 @@ class Auto(Solver):
             Pooled(),
             PastTree(self.seconds, budget=self.budget, seed=self.seed),
             Peeled(self, self.budget),
-            Newton(self.tol, self.budget, self.device),
+            self.for_tables(),
             ConcaveConvex(budget=self.budget),
         )
 
     def choose(self, component: Component) -> Solver:
         """The first that fits; if none does, the sampled one, which says why."""
         kinds = component.kinds
-        fitting = (s for s in self.candidates if kinds <= s.takes and s.fits(component))
-        return next(fitting, Sampled(self.samples, self.seed))
+        for s in self.candidates:
+            if kinds <= s.takes and (not s.needs or kinds & s.needs) and s.fits(component):
+                return s
+        return Sampled(self.samples, self.seed)
+
+    def for_tables(self) -> Newton:
+        """That of its list."""
+        return Newton(self.tol, self.budget, self.device)
 
     def for_step(self, seed: int) -> Auto:
         """The same for a step of LIR: see `Sampled.for_step`."""

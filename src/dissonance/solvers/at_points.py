@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import Component
 from dissonance.scores import arc_divergence
 from dissonance.solvers.base import Solution, Solver
@@ -83,7 +83,7 @@ class AtPoints(Solver):
 
     name = "at points"
 
-    takes = frozenset({"drawn"})
+    takes = needs = frozenset({"drawn"})
 
     solver: Solver = field(default_factory=Newton)
 

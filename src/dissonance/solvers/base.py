@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Theta
 from dissonance.attended import Array
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.numerics import FEASIBLE as FEASIBLE
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.variables import cells
 
@@ -158,6 +158,9 @@ class Solver(Protocol):
     takes: ClassVar[frozenset[str]] = frozenset()
     """The kinds of components it takes beside tables of finite variables: see `Component.kinds`."""
 
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """If there are any: the kinds of which a component must be one at least, so that it can fit."""
+
     name: ClassVar[str]
     """What the result calls it."""
 
@@ -172,6 +175,10 @@ class Solver(Protocol):
     def choose(self, component: Component) -> Solver:
         """The solver of a component: itself, unless it is one that chooses among others."""
         return self
+
+    def for_tables(self) -> Solver | None:
+        """The solver that batches of convex tables are passed to, in arrays; None: it takes components only."""
+        return None
 
     def batch(self, component: Component) -> object:
         """A key that components have in common which are solved together; None: each by itself."""
@@ -239,7 +246,7 @@ def solve_together(
     found: dict[int, Solution] = {}
     for group in groups.values():
         s = solvers[group[0]]
-        size = s.together(len(group))
+        size = s.together(len(group)) if len(group) > 1 else 1
         for at in range(0, len(group), size):
             part = group[at : at + size]
             began = time.perf_counter()

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import SizeError
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import EPS, Component, connected
 from dissonance.sampling.plan import UNASKED
 from dissonance.solvers.base import Solution, Solver, solve_together
@@ -69,7 +69,7 @@ class RowsOfHardArcs:
         for a in makers:
             if not values.keys() >= set(a.sources):
                 return None
-            sources = alike([values[n] for n in a.sources])
+            sources = with_equal_rows([values[n] for n in a.sources])
             drawn = a.arc.call("draw", theta, sources, 1, UNASKED)
             rows, k = len(sources[0]) if sources else 1, drawn.weights.shape[1]
             if k > 1 and (rows > 1 or weights is not None):
@@ -107,8 +107,8 @@ class RowsOfHardArcs:
         known = [v for v in arc.scope if v.name in self.values]
         if arc.cpd.can("log_table") and all(v.is_finite for v in arc.scope):
             table = arc.log_table(theta).permute([arc.scope.index(v) for v in (*known, *free)])
-            return table[tuple(alike([self.values[v.name] for v in known]))] if known else table[None]
-        at = dict(zip((v.name for v in known), alike([self.values[v.name] for v in known]), strict=True))
+            return table[tuple(with_equal_rows([self.values[v.name] for v in known]))] if known else table[None]
+        at = dict(zip((v.name for v in known), with_equal_rows([self.values[v.name] for v in known]), strict=True))
         rows = len(next(iter(at.values()))) if at else 1
         if list(arc.targets) == free and arc.cpd.can("draw"):  # all values of finite targets, from one look at a row
             drawn = arc.call("draw", theta, [at[v.name] for v in arc.sources], 1, UNASKED)
@@ -128,7 +128,7 @@ class RowsOfHardArcs:
         return found.to(numerics.DTYPE).reshape(-1, *shape(free))
 
 
-def alike(values: Sequence[Tensor]) -> list[Tensor]:
+def with_equal_rows(values: Sequence[Tensor]) -> list[Tensor]:
     """Values with as many rows each: one that is the same in all rows is repeated."""
     rows = max((len(x) for x in values), default=1)
     return [x if len(x) == rows else x.expand(rows, *x.shape[1:]) for x in values]

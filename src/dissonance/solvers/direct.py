@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc, Theta
 from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.pdg import Arc, Theta
 from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.scores import unchecked_incompatibility
 from dissonance.solvers.base import Solution, Solver, infinite
@@ -304,7 +304,9 @@ class Given(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether this is such a component, and its tables fit."""
-        return component.given is not None and _given_bytes(component.beyond[1]) <= self.budget
+        if component.gamma <= 0 or component.given is None:
+            return False
+        return _given_bytes(component.beyond[1]) <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""

@@ -51,6 +51,10 @@ class Newton(Solver):
         """Whether beta >= gamma alpha, mechanism by mechanism."""
         return component.convex
 
+    def for_tables(self) -> Newton | None:
+        """Itself."""
+        return self
+
     def batch(self, component: Component) -> object:
         """Components that differ in their numbers only."""
         return component.shape.key
@@ -178,18 +182,20 @@ class Newton(Solver):
         steps = int(outcome.steps[k])
         if outcome.contradiction[k] > 0:
             return replace(infinite(c, self.name), steps=steps)
+        rounding, tables, multipliers = c.rounding, s.tables(outcome.mu[k]), [*s.multipliers(outcome.at[k])]
+        memory = s.bytes * len(outcome.steps)
         found = Solution(
             c,
-            lower - c.rounding,
-            upper + c.rounding if residual <= within else math.inf,
+            lower - rounding,
+            upper + rounding if residual <= within else math.inf,
             self.name,
             tree=s.tree,
-            tables=s.tables(outcome.mu[k]),
-            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in s.multipliers(outcome.at[k])},
+            tables=tables,
+            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in multipliers},
             steps=steps,
             residual=residual,
             within=within if within > ROUNDING else 0.0,
-            memory=s.bytes * len(outcome.steps),
+            memory=memory,
             method="newton",
             near=(s, outcome.at[k], outcome.broad[k]),
         )
@@ -220,6 +226,9 @@ class CliqueTreeSolver(Newton):
 
     name = "clique-tree"
 
+    def for_tables(self) -> None:
+        """None: it solves one at a time."""
+
     def run(
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
@@ -234,6 +243,9 @@ class JointSolver(Newton):
     """The dense joint: one cluster with every variable. For small PDGs, and as a check on the tree."""
 
     name = "joint"
+
+    def for_tables(self) -> None:
+        """None: arrays are made for junction trees."""
 
     def tree(self, component: Component) -> Tree:
         """One cluster."""
@@ -267,8 +279,9 @@ def precompile() -> None:
     """Compile the functions of the solver and cache them on disk; does nothing if the cache is up to date."""
     if kept():
         return
+    from dissonance.arc import Arc
     from dissonance.focus import Attention
-    from dissonance.pdg import PDG, Arc
+    from dissonance.pdg import PDG
     from dissonance.problem import prepare
     from dissonance.solvers.convex.selection import select
     from dissonance.variables import Variable

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Theta
 from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.numerics import CLEARLY, FEASIBLE, ROUNDING
-from dissonance.pdg import Theta
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
@@ -151,7 +151,7 @@ class GaussianSolver(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
-    takes = frozenset({"euclidean"})
+    takes = needs = frozenset({"euclidean"})
 
     def fits(self, component: Component) -> bool:
         """Whether all is linear-Gaussian."""
@@ -176,7 +176,9 @@ class GaussianSolver(Solver):
         check_covariance(n, self.budget)
         arcs = gaussian_beliefs(component)
         found = self._solve(component, arcs)
-        if not isinstance(found, GaussianSolution) or not component.hard.any():
+        if found is None:
+            return infinite(component, self.name)
+        if not math.isfinite(found.upper) or not component.hard.any():
             return found
         residual = _amiss(component, found.mu)
         return replace(found, residual=residual) if residual <= ROUNDING else self._closely(component, arcs, found)
@@ -189,7 +191,7 @@ class GaussianSolver(Solver):
         """
         C, m = found.mu.covariance.numpy(), found.mu.mean.numpy()
         now = self._solve(component, [a.said_by(m, C) if a.arc.hard else a for a in arcs])
-        if not isinstance(now, GaussianSolution):
+        if now is None or not math.isfinite(now.upper):
             return replace(found, upper=math.inf, lower=-math.inf, converged=False, within=FEASIBLE)
         residual = _amiss(component, now.mu)
         lower = now.lower - 2 * (FEASIBLE + residual) * _price(component, arcs, now)
@@ -204,16 +206,17 @@ class GaussianSolver(Solver):
             within=FEASIBLE,
         )
 
-    def _solve(self, component: Component, arcs: Sequence[GaussianBelief]) -> Solution:
+    def _solve(self, component: Component, arcs: Sequence[GaussianBelief]) -> GaussianSolution | None:
+        """The solution at these beliefs, -inf if nothing bounds it below; None if hard arcs contradict each other."""
         from dissonance.solvers.covariance import Result, minimise
         from dissonance.solvers.moments import Reduction, blurred_covariance, mean
 
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
-            return infinite(component, self.name, -math.inf)
+            return GaussianSolution(component, -math.inf, -math.inf, self.name)
         middle = mean(arcs, reduction.n)
         if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
-            return infinite(component, self.name)  # the root of the sum of their squares is as small as it can be
+            return None  # the root of the sum of their squares is as small as it can be
         reduction.peel()
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
@@ -232,7 +235,7 @@ class GaussianSolver(Solver):
         tol = 1e-3 * self.tol * max(1.0, abs(constant))
         found = minimise(program, tol) if len(W) else Result(np.zeros((0, 0)), 0.0, 0.0, (), 0.0, 0)
         if found.contradiction:
-            return infinite(component, self.name)
+            return None
         core = W.T @ found.C @ W
         slack = self._rounding(reduction, abs(found.upper) + middle.cost) + middle.blur
         slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))

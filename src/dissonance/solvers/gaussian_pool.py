@@ -19,11 +19,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions.samples import Samples
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.draws import Units
@@ -96,11 +96,11 @@ class GaussianPool(Solver):
     count: int | None = None
     seed: int = 0
 
-    takes = frozenset({"drawn"})
+    takes = needs = frozenset({"drawn"})
 
     def fits(self, component: Component) -> bool:
         """Whether all that hard arcs do not make is in the targets of such beliefs, and of no other arc."""
-        return super().fits(component) and component.is_drawn and _pooled(component) is not None
+        return component.is_drawn and _pooled(component) is not None
 
     def solve(self, component: Component) -> Solution:
         """The average over rows; converged if nothing in it is random."""
@@ -110,20 +110,9 @@ class GaussianPool(Solver):
                 "(beta = inf) that make all other variables."
             )
         found, _ = self.evaluate(component, component.theta)
-        value = found.value.item()
-        if math.isnan(value):
-            names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
-            raise DissonanceError(f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row.")
-        return GaussianPoolSolution(
-            component,
-            value,
-            value,
-            self.name,
-            converged=not found.random,
-            estimate=found,
-            up_to_constant=found.up_to_constant,
-            solver_asked=self,
-        )
+        names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
+        why = f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row."
+        return GaussianPoolSolution.of(component, self.name, found, lambda: why, solver_asked=self)
 
     def for_step(self, seed: int) -> GaussianPool:
         """The same for a step of LIR: see `Sampled.for_step`."""

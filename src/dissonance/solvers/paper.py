@@ -19,10 +19,10 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.adam import Adam
+from dissonance.arc import Arc
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Arc
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.solvers.exact import Newton

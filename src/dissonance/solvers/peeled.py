@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import calibrate
 from dissonance.distributions.tree import decompose
-from dissonance.pdg import Theta
 from dissonance.problem import Component, check_bytes, connected
 from dissonance.solvers.base import Solution, Solver, infinite, solve_together
 from dissonance.variables import Variable

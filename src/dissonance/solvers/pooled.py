@@ -41,7 +41,7 @@ class Pooled(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether the arcs are such beliefs, and one is heavy."""
-        return _alike(component) and bool(component.beta.max() > HEAVY)
+        return bool(component.beta.max() > HEAVY) and _alike(component)
 
     def solve(self, component: Component) -> Solution:
         """Exact but for rounding."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, Self
 
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Estimate, Plan
@@ -24,6 +26,18 @@ class SampledSolution(Solution):
     estimate: Estimate | None = field(default=None, repr=False)
     up_to_constant: bool = False
     asked: Sampled | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **asked: Any) -> Self:
+        """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
+
+        `why` it is NaN, if it is; `asked`: the solver, for what is evaluated later.
+        """
+        value = found.value.item()
+        if math.isnan(value):
+            raise DissonanceError(why())
+        known = {"converged": not found.random, "estimate": found, "up_to_constant": found.up_to_constant}
+        return cls(component, value, value, name, **known, **asked)
 
     @property
     def sampled(self) -> bool:
@@ -74,7 +88,7 @@ class Sampled(Solver):
     count: int | None = None
     seed: int = 0
 
-    takes = frozenset({"drawn", "varying", "euclidean"})
+    takes = needs = frozenset({"drawn", "varying", "euclidean"})
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:
@@ -89,22 +103,10 @@ class Sampled(Solver):
         return bool(component.kinds) and component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
-        """The average; its bounds are the value itself, and it counts as converged only if nothing was random."""
-        plan = self.plan(component)
-        found = self.estimate(component, component.theta)
-        value = found.value.item()
-        if math.isnan(value):
-            raise DissonanceError(plan.not_a_number(found.mu, component.theta))
-        return SampledSolution(
-            component,
-            value,
-            value,
-            self.name,
-            converged=not found.random,
-            estimate=found,
-            up_to_constant=found.up_to_constant,
-            asked=self,
-        )
+        """The average."""
+        plan, found = self.plan(component), self.estimate(component, component.theta)
+        why = partial(plan.not_a_number, found.mu, component.theta)
+        return SampledSolution.of(component, self.name, found, why, asked=self)
 
     def plan(self, component: Component) -> Plan:
         """What there is to draw and to score."""

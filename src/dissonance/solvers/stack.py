@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.numerics import DTYPE, FEASIBLE, ROUNDING
-from dissonance.pdg import Arc
 from dissonance.problem import EVEN, Bools, Shape
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import EVERY, Arcs, Floats, Program, Structure, structure

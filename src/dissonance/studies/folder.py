@@ -24,7 +24,7 @@ class StudyFolder:
         theirs = claimed(self.path)
         if theirs is None:
             self.subfolder("")
-            sums.write(self.path / "study.json", (json.dumps(identity, indent=2) + "\n").encode())
+            sums.write_summed(self.path / "study.json", (json.dumps(identity, indent=2) + "\n").encode())
             return
         for key in dict.fromkeys([*identity, *theirs]):
             if identity.get(key) != theirs.get(key):
@@ -76,7 +76,7 @@ class StudyFolder:
 def claimed(path: Path | str) -> dict[str, Any] | None:
     """The settings of the study that a folder holds, if it holds one."""
     kept = Path(path) / "study.json"
-    content = sums.read(kept)
+    content = sums.read_verified(kept)
     if not content and not kept.exists():
         return None
     try:

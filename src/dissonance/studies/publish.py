@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dissonance.studies.figures import figures
 from dissonance.studies.outcomes import StrategyOutcome
-from dissonance.studies.report import report
+from dissonance.studies.report import study_report
 from dissonance.studies.reported import reported
 from dissonance.studies.synthetic import SyntheticFolder
 from dissonance.studies.tables import tables
@@ -18,5 +18,5 @@ def publish(folder: SyntheticFolder, outcomes: Sequence[StrategyOutcome], *, dra
     return folder.publish(
         tables(outcomes),
         (lambda: figures(outcomes)) if draw else None,
-        lambda drawn: report(outcomes, folder.study.settings, theirs, drawn),
+        lambda drawn: study_report(outcomes, folder.study.settings, theirs, drawn),
     )

@@ -16,7 +16,7 @@ OTHER_DRAWS = (
 )
 
 
-def report(
+def study_report(
     outcomes: Sequence[StrategyOutcome], settings: dict[str, object], theirs: Reported, drawn: Iterable[str]
 ) -> str:
     """The report in Markdown; `drawn` are the figures that are there."""

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
 from dissonance.errors import DissonanceError
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 

@@ -17,7 +17,7 @@ NAME = "SHA256SUMS"
 LINE = re.compile(r"([0-9a-f]{64})  ([^\n/]+)")
 
 
-def write(path: Path, content: bytes) -> None:
+def write_summed(path: Path, content: bytes) -> None:
     """Write a file, all or nothing, and its checksum."""
     before, after = _sum(_held(path)), _sum(content)
     others = [x for x in _lines(path.parent) if x[1] != path.name]
@@ -26,7 +26,7 @@ def write(path: Path, content: bytes) -> None:
     _write_lines(path.parent, [*others, (after, path.name)])
 
 
-def read(path: Path) -> bytes:
+def read_verified(path: Path) -> bytes:
     """What a file holds, nothing if it is not there; an error if that is not what was written."""
     content = _held(path)
     known = [found for found, name in _lines(path.parent) if name == path.name]

@@ -162,7 +162,7 @@ class SyntheticFolder(StudyFolder):
         if not path.exists():
             return None
         try:
-            found = msgspec.convert(json.loads(sealed.read(path, "a batch")[0]), list[StrategyOutcome])
+            found = msgspec.convert(json.loads(sealed.unseal(path, "a batch")[0]), list[StrategyOutcome])
         except (FormatError, ValueError):
             found = []
         wanted = {(s, r) for s in self.study.strategies for r in batch.replicates}
@@ -175,7 +175,7 @@ class SyntheticFolder(StudyFolder):
         """Run a batch and keep it."""
         checkpoint = self.batches / f"{batch.name}.checkpoint"
         found = self.study.outcomes(batch, checkpoint, watch)
-        sealed.write(self.batches / batch.name, f"{json.dumps([asdict(o) for o in found])}\n".encode())
+        sealed.seal(self.batches / batch.name, f"{json.dumps([asdict(o) for o in found])}\n".encode())
         checkpoint.unlink(missing_ok=True)
 
     def outcomes(self) -> list[StrategyOutcome]:

@@ -1,1 +1,1 @@
-"""The studio: a local page on which beliefs are a picture one can touch. The library computes, the page shows."""
+"""The studio: a local web page that shows beliefs as a picture and edits them. The library computes, the page shows."""

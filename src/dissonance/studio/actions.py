@@ -18,14 +18,14 @@ from dissonance.studio.place import StudioPlace
 ACTIONS: dict[str, Callable[..., Any]] = {
     "hello": opening.hello,
     "open": opening.open_document,
-    "save": opening.save,
-    "keep": opening.keep,
+    "save": opening.save_document,
+    "keep": opening.keep_document,
     "discard": opening.discard,
     "layout": answers.layout,
     "score": answers.score,
     "query": answers.query,
     "counts": counts.counts,
-    "run": film.run,
+    "run": film.run_lir,
     "export": share.export,
 }
 

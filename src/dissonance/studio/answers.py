@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.drawing import draw
 from dissonance.drawing.data import data
@@ -15,12 +16,21 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.jsonable import json_number
-from dissonance.pdg import PDG, Arc
-from dissonance.query import network
+from dissonance.pdg import PDG
+from dissonance.query import network_of
 from dissonance.query import query as posterior_of
 from dissonance.scored import scored
 from dissonance.solvers import Auto
-from dissonance.studio.documents import Evidence, Model, Position, labels, likelihoods, observed, pdg_of, weights
+from dissonance.studio.documents import (
+    Evidence,
+    Model,
+    Position,
+    labels,
+    likelihoods,
+    pdg_of,
+    read_weights,
+    with_observations,
+)
 from dissonance.studio.place import StudioPlace
 
 SOLVER = Auto(seconds=2.0)
@@ -60,15 +70,15 @@ def layout(place: StudioPlace, params: LayoutParams) -> dict[str, Any]:
     controls is marked; without, this is so of the model's own.
     """
     pdg, given = pdg_of(params.model)
-    attention = given.attention if params.attention is None else Attention.only(weights(params.attention))
-    control = given.control if params.control is None else Control(weights(params.control))
+    attention = given.attention if params.attention is None else Attention.only(read_weights(params.attention))
+    control = given.control if params.control is None else Control(read_weights(params.control))
     focus = Focus(attention, control) if any(control.chi.values()) else None
     blame = None if params.blame is None else {n: math.nan if x is None else x for n, x in params.blame.items()}
     drawn = draw(
         pdg,
         attention=attention,
         focus=focus,
-        blame=None if blame is None else weights(blame),
+        blame=None if blame is None else read_weights(blame),
         positions=params.positions or None,
     )
     return data(drawn.scene)
@@ -77,7 +87,7 @@ def layout(place: StudioPlace, params: LayoutParams) -> dict[str, Any]:
 def score(place: StudioPlace, params: ScoreParams) -> dict[str, Any]:
     """What `dissonance score --json` prints, with all cells."""
     pdg, given = pdg_of(params.model)
-    everything, focus = observed(pdg, given, params.evidence)
+    everything, focus = with_observations(pdg, given, params.evidence)
     found = scored(everything, focus.attention, solver=SOLVER, top=params.top, saved=params.saved)
     record = found.record()
     if record["marginals"] is not None:
@@ -96,7 +106,7 @@ def query(place: StudioPlace, params: Query) -> dict[str, Any]:
     result = inconsistency(pdg, focus.attention, solver=SOLVER)
     if not math.isfinite(result.upper):
         raise DissonanceError("some beliefs contradict each other outright: there is no compromise to ask.")
-    compromise, certain = network(result.mu), labels(pdg, params.evidence)
+    compromise, certain = network_of(result.mu), labels(pdg, params.evidence)
     seen = likelihoods(pdg, {n: x for n, x in params.evidence.items() if n not in certain})
     doubtful = [
         Arc(f"observed {n}", (), pdg.variable(n), Table([p / sum(ratios) for p in ratios]))
@@ -105,7 +115,7 @@ def query(place: StudioPlace, params: Query) -> dict[str, Any]:
     posterior = posterior_of(PDG(*compromise.arcs, *doubtful, variables=compromise.variables), certain)
     if posterior.log_partition == -math.inf:
         raise DissonanceError("what was observed has probability 0 under the best compromise.")
-    with_evidence, attended = observed(pdg, focus, params.evidence)
+    with_evidence, attended = with_observations(pdg, focus, params.evidence)
     together = inconsistency(with_evidence, attended.attention, solver=SOLVER)
     return {
         "marginals": {v.name: {str(x): p for x, p in posterior[v.name].items()} for v in pdg.variables if v.is_finite},

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.errors import DissonanceError
 from dissonance.io.cells import Cells, of_columns
 from dissonance.io.tables import from_table
-from dissonance.pdg import Arc
 from dissonance.studio.documents import Model, pdg_of
 from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells, shape

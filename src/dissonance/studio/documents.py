@@ -7,11 +7,12 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import msgspec
 
+from dissonance.arc import Arc
 from dissonance.cpds import PointMass
 from dissonance.errors import DissonanceError, FormatError, SizeError, suggest
 from dissonance.focus import Focus
 from dissonance.io import limits, pdg_json
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, cells
 
 MAX_CELLS = 1 << 22
@@ -68,14 +69,14 @@ def pdg_of(model: Model) -> tuple[PDG, Focus]:
     """The PDG and the focus of a model; one that is too large is refused before a table is made."""
     content = bytes(model)
     limits.check_parts(content)
-    check_size(content)
+    check_outline(content)
     try:
         return pdg_json.from_bytes(content, learnable=False)
     except FormatError as error:
         raise DissonanceError(str(error)) from None
 
 
-def check_size(content: bytes) -> None:
+def check_outline(content: bytes) -> None:
     """Refuse a model whose tables would have too many cells."""
     try:
         outline = msgspec.json.decode(content, type=_Outline)
@@ -108,7 +109,7 @@ def written(pdg: PDG, focus: Focus) -> Model:
     return msgspec.Raw(msgspec.json.format(pdg_json.to_bytes(pdg, focus.on(pdg)), indent=-1))
 
 
-def weights(given: Mapping[str, float | str]) -> dict[str, float]:
+def read_weights(given: Mapping[str, float | str]) -> dict[str, float]:
     """Numbers by name, where infinity is the string "inf" as in files."""
     found: dict[str, float] = {}
     for name, x in given.items():
@@ -118,7 +119,7 @@ def weights(given: Mapping[str, float | str]) -> dict[str, float]:
     return found
 
 
-def observed(pdg: PDG, focus: Focus, evidence: Evidence) -> tuple[PDG, Focus]:
+def with_observations(pdg: PDG, focus: Focus, evidence: Evidence) -> tuple[PDG, Focus]:
     """The model with what was observed as further beliefs, named `observed X`.
 
     What is certain is a hard arc. Of what is not there is a report, seen for certain, that each value of X makes as
@@ -157,7 +158,7 @@ def likelihoods(pdg: PDG, evidence: Evidence) -> dict[str, list[float]]:
 
 def confidence(variable: str, observation: Observation) -> float:
     """How surely a value was observed: a number >= 0, or inf."""
-    (given,) = weights({variable: observation.confidence}).values()
+    (given,) = read_weights({variable: observation.confidence}).values()
     if not given >= 0:
         raise DissonanceError(f'{variable!r} was observed with confidence {given:g}: give a number >= 0, or "inf".')
     return given

@@ -1,4 +1,4 @@
-"""Models that are one click away: the examples that come with the package, and networks that other libraries bring."""
+"""Models to open: the examples that come with the package, and networks that other installed libraries hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listed() -> list[dict[str, str]]:
     return [{"name": n, "title": t} for n, t in TITLES.items()]
 
 
-def networks() -> list[dict[str, str]]:
+def published_networks() -> list[dict[str, str]]:
     """The published networks that are on this machine, with the library that brought them."""
     return [{"name": n, "title": f"{n}, of {library}"} for n, (library, _) in _networks().items()]
 

@@ -11,9 +11,9 @@ from dissonance.errors import DissonanceError, SizeError
 from dissonance.focus import Focus
 from dissonance.jsonable import json_number
 from dissonance.lir import Row, Trace
-from dissonance.lir.resolving import Resolving, at, movable, resolve
+from dissonance.lir.resolving import Resolving, movable, moved_to, resolve
 from dissonance.pdg import PDG
-from dissonance.studio.documents import Model, pdg_of, weights, written
+from dissonance.studio.documents import Model, pdg_of, read_weights, written
 from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells
 
@@ -35,11 +35,11 @@ class RunParams(msgspec.Struct, forbid_unknown_fields=True):
     control: dict[str, float | str] = {}
 
 
-def run(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) -> dict[str, Any]:
+def run_lir(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) -> dict[str, Any]:
     """Run LIR. A frame is theta at a step, and the focus it is about to be resolved under; the last has none."""
     pdg, given = pdg_of(params.model)
     _check(pdg, params)
-    focus = movable(pdg, given, {pdg[n].name: x for n, x in weights(params.control).items()})
+    focus = movable(pdg, given, {pdg[n].name: x for n, x in read_weights(params.control).items()})
     film = _Film(pdg, given, emit)
     how = Resolving(params.refocus, params.flow, params.steps, params.seed, params.solver)
     found = resolve(pdg, focus, how, callbacks=[film])
@@ -71,10 +71,10 @@ class _Film:
 
     def __call__(self, done: int, traces: Sequence[Trace]) -> bool:
         (trace,) = traces
-        return self.show(trace.rows[-1], at(self.pdg, trace.theta))
+        return self.show(trace.rows[-1], moved_to(self.pdg, trace.theta))
 
     def show(self, row: Row, pdg: PDG) -> bool:
-        """Emit a frame; returns whether nobody wants more."""
+        """Emit a frame; returns whether the run is to stop."""
         tables = {a.name: a.cpd.table().tolist() for a in pdg.arcs if a.has_table}
         lower, upper = json_number(row.global_lower), json_number(row.global_upper)
         frame = {

@@ -1,4 +1,4 @@
-"""Who may ask: only the page that this server has sent, in the browser of whoever started it.
+"""Which requests are answered: only those of the page that this server has sent, in the browser of its user.
 
 Every request must name this server as its host (another name for 127.0.0.1 is an attack, DNS rebinding), must not come
 from a page of another site (its Origin), and must carry the token that was in the address. A page is told by headers
@@ -46,12 +46,12 @@ class Guard:
 
     @property
     def address(self) -> str:
-        """What a person opens."""
+        """The address to open in a browser."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What a browser may call this server."""
+        """The names that a browser may have for this server in its Host header."""
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     def cookie(self) -> bytes:

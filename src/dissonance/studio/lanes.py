@@ -1,4 +1,4 @@
-"""Who waits for a worker: requests wait in line, are answered one at a time, and a worker that dies is replaced."""
+"""Queues of requests: each has a worker process that answers one at a time; a worker that dies is replaced."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Request:
 
 
 class Worker:
-    """A worker process, and what it says; None is its death."""
+    """A worker process and the messages it sends; None: the process has ended."""
 
     def __init__(self, place: StudioPlace, compile_first: bool) -> None:
         context = multiprocessing.get_context("spawn")
@@ -85,7 +85,7 @@ class Lane:
         return self._worker is not None and self._worker.messages.empty()
 
     def submit(self, request: Request) -> None:
-        """Stand in line; those that this request replaces are stale."""
+        """Queue a request; waiting requests that it replaces are answered as stale."""
         for waiting in [r for r in self._line if request.replaces is not None and r.replaces == request.replaces]:
             self._line.remove(waiting)
             waiting.answers.put_nowait((Kind.REFUSED, STALE.encode()))

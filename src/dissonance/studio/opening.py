@@ -67,7 +67,7 @@ def hello(place: StudioPlace, params: Nothing) -> dict[str, Any]:
         "start": place.model is not None,
         "file": _in_folder(place),
         "examples": examples.listed(),
-        "networks": examples.networks(),
+        "networks": examples.published_networks(),
         "recovery": Recovery(place.folder, place.process).offered(),
         "refocus": list(NAMES),
         "flows": list(FLOWS),
@@ -92,7 +92,7 @@ def open_document(place: StudioPlace, params: Open) -> StudioDocument:
     return _loaded(Path(place.model) if place.piped is None else io.BytesIO(place.piped), place.model)
 
 
-def save(place: StudioPlace, params: Save) -> dict[str, str]:
+def save_document(place: StudioPlace, params: Save) -> dict[str, str]:
     """Write the model of a document to a file of the folder."""
     path = Folder(place.folder).to_write(params.file, params.overwrite)
     pdg, focus = pdg_of(params.document.model)
@@ -100,7 +100,7 @@ def save(place: StudioPlace, params: Save) -> dict[str, str]:
     return {"file": params.file}
 
 
-def keep(place: StudioPlace, params: Keep) -> dict[str, str]:
+def keep_document(place: StudioPlace, params: Keep) -> dict[str, str]:
     """Keep a document until it is saved."""
     Recovery(place.folder, place.process).keep(params.tab, params.document)
     return {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from dissonance.arc import Arc
 from dissonance.cpds import Factor
 from dissonance.errors import visible
 from dissonance.focus import Focus
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 

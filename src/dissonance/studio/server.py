@@ -1,4 +1,4 @@
-"""The server: hands out the page, hands requests on to the workers, and lets nobody else in."""
+"""The server: it sends the page, passes requests on to the workers, and refuses all other requests."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.io import encode
 from dissonance.pdg import PDG
 from dissonance.reporting import report
-from dissonance.studio.documents import StudioDocument, observed, pdg_of
+from dissonance.studio.documents import StudioDocument, pdg_of, with_observations
 from dissonance.studio.place import StudioPlace
 from dissonance.studio.script import script
 
@@ -45,7 +45,7 @@ def export(place: StudioPlace, params: Export) -> dict[str, Any]:
 def _model(params: Export) -> tuple[PDG, Focus]:
     """The model of a document; a file holds it without what was observed."""
     pdg, focus = pdg_of(params.document.model)
-    return (pdg, focus) if params.kind == "json" else observed(pdg, focus, params.document.evidence)
+    return (pdg, focus) if params.kind == "json" else with_observations(pdg, focus, params.document.evidence)
 
 
 @torch.no_grad()

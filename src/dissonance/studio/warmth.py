@@ -1,4 +1,4 @@
-"""What is slow the first time, done before somebody waits for it: imports, small solves, machine code of the solver."""
+"""What is slow the first time, done ahead: imports, small solves, machine code of the solver."""
 
 from __future__ import annotations
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from dissonance.arc import Arc
 from dissonance.errors import CapabilityError, DissonanceError, one_line
 from dissonance.focus import Attention, Control, Focus
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.studio.actions import act
 from dissonance.studio.documents import pdg_of, written
 from dissonance.studio.place import PAGE, REPLACED, STALE, STREAMS, StudioPlace

@@ -1,4 +1,4 @@
-"""The process that computes: one action at a time. It may be killed at any moment; nothing is lost with it."""
+"""The process that computes, one action at a time. It holds no state and may be killed at any moment."""
 
 from __future__ import annotations
 

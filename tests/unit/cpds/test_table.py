@@ -12,10 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dissonance.arc import Arc
 from dissonance.cpds import SimplexTable, SoftmaxTable, Table
 from dissonance.cpds.table import log_tables
 from dissonance.errors import DissonanceError
-from dissonance.pdg import Arc
 from dissonance.variables import Variable
 
 X, Y = Variable("X", 2), Variable("Y", ["a", "b", "c"])

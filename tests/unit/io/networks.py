@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from dissonance.arc import Arc
 from dissonance.cpds import Factor
 from dissonance.focus import Attention, Focus
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 BIF = """// a patient

@@ -26,12 +26,13 @@ from networks import (
     tables,
 )
 
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
 from dissonance.errors import FormatError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.io import FORMATS, bif, load, load_evidence, save, save_evidence, uai, xmlbif
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 A, B = Variable("A", 2), Variable("B", ["low", "high"])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from networks import BIF, NETWORKS, assert_same, bayesian_networks, factor_graphs
 
+from dissonance.arc import Arc
 from dissonance.errors import CapabilityError, DissonanceError, FormatError
 from dissonance.focus import Attention, Focus
 from dissonance.io import (
@@ -24,7 +25,7 @@ from dissonance.io import (
     to_pgmpy,
     variables_of,
 )
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 pd = pytest.importorskip("pandas")

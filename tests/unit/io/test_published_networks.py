@@ -8,12 +8,13 @@ import torch
 from networks import NETWORKS, needs_networks
 
 from dissonance import lir
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
 from dissonance.errors import SizeError
 from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
 from dissonance.io import load
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 
 pytestmark = needs_networks
 

@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dissonance.arc import Arc
 from dissonance.cpds import Deterministic, SimplexTable, SoftmaxTable
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import load, save
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Opaque, Variable
 
 X, Y = Variable("X", 2), Variable("Y", ["low", "high"])

@@ -123,7 +123,7 @@ def test_every_bit_flip_and_every_cut_is_noticed(tmp_path: Path):
 
 
 def test_a_sealed_file_that_holds_no_state_is_refused_without_advice_to_run_it(tmp_path: Path):
-    sealed.write(tmp_path / "run", b"\x80\x04cos\nsystem\n.")
+    sealed.seal(tmp_path / "run", b"\x80\x04cos\nsystem\n.")
     with pytest.raises(DissonanceError) as refused:
         ran(tmp_path / "run", 1)
     assert "weights_only" not in str(refused.value) and "\n" not in str(refused.value)

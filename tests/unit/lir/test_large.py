@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dissonance import Record, lir
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
 from dissonance.distributions import CliqueTree
 from dissonance.flows import FullControl
@@ -18,7 +19,7 @@ from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import Auto
 from dissonance.solvers.peeled import Extended, PeeledSolution
 from dissonance.variables import Variable

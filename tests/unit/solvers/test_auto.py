@@ -20,7 +20,7 @@ from dissonance import (
     inconsistency,
 )
 from dissonance.problem import Component, prepare
-from dissonance.solvers import Auto, Newton, Pinned, Solution, Solver
+from dissonance.solvers import SOLVERS, Auto, Newton, Pinned, Solution, Solver
 
 X, U = Variable("X", 2), Variable("U", Euclidean(1))
 P, Q = Arc("p", (), X, [0.7, 0.3]), Arc("q", (), X, [0.2, 0.8])
@@ -76,3 +76,15 @@ def test_what_is_no_solver_is_told_what_to_inherit_from():
 
     with pytest.raises(DissonanceError, match=r"Odd is no solver: have it inherit from dissonance\.solvers\.Solver"):
         inconsistency(PDG(P, Q), solver=Odd())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("solver", [s for s in Auto().candidates if s.needs], ids=lambda s: s.name)
+@pytest.mark.parametrize("attention", [{}, {"beta": {"p": math.inf}}, {"gamma": 1.0}], ids=["soft", "hard", "gamma"])
+def test_a_solver_does_not_fit_what_it_need_not_be_asked_about(solver: Solver, attention: dict[str, Any]):
+    assert solver.needs <= solver.takes
+    assert not solver.fits(component(PDG(P, Q), **attention))
+
+
+def test_sweeps_are_told_which_solver_takes_tables():
+    assert Auto(tol=1e-5).for_tables() == Newton(tol=1e-5) and Newton().for_tables() == Newton()
+    assert [SOLVERS[name]().for_tables() for name in ("joint", "clique-tree", "pinned", "sampled")] == [None] * 4

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from dissonance.arc import Arc
 from dissonance.attended import Attended
 from dissonance.cpds import Table
 from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import single
 from dissonance.errors import SizeError
-from dissonance.pdg import Arc
 from dissonance.problem import BUDGET
 from dissonance.solvers.peeled import Extended
 from dissonance.variables import Variable

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistency
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.problem import BUDGET, Component, prepare
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.peeled import Extended, Peeled, peel

@@ -236,7 +236,7 @@ def test_a_search_that_was_begun_elsewhere_is_not_begun_again(tmp_path: Path, ca
     ],
 )
 def test_a_password_is_not_shown(url: str, words: str):
-    assert searching.shown(url) == words
+    assert searching.without_password(url) == words
 
 
 def test_progress_goes_up_to_the_end(tmp_path: Path):

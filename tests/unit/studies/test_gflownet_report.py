@@ -29,7 +29,7 @@ from dissonance.studies.gflownet.rows import write_rows
 from dissonance.studies.gflownet.settings import REWARDS, Settings
 from dissonance.studies.gflownet.statistics import Interval, MedianSpread, Ratio
 from dissonance.studies.gflownet.tables import gflownet_tables
-from dissonance.studies.gflownet.verdict import verdict
+from dissonance.studies.gflownet.verdict import findings
 
 SETTINGS = replace(Settings.tiny(), trials=10, seeds=(1, 2, 3))
 SMALL = replace(SETTINGS, rewards=("cosine",), clamps=("none",), losses=("TB", "ModTB"))
@@ -180,7 +180,7 @@ def test_the_clamp_explains_what_is_gone_without_it():
     assert gap.share == pytest.approx(1 - 0.4 / 1.4)
     assert gap.frozen == (0, 3)
     assert math.isnan(found["original", "ModLPV"].share)  # nothing to explain
-    said = "\n".join(verdict(made(frozen)))
+    said = "\n".join(findings(made(frozen)))
     assert "without: the clamp explains 71 %, by medians; it changes the gap by 1.000 [1.000, 1.000]." in said
 
 
@@ -194,7 +194,7 @@ def test_what_the_clamp_changes_is_as_unsure_as_the_seeds_are():
     assert (gap.gaps["batch"].mean, gap.gaps["batch"].low, gap.gaps["batch"].high) == pytest.approx((0.1, 0.1, 1.4))
     assert (gap.gaps["none"].low, gap.gaps["none"].high) == pytest.approx((0.1, 0.1))
     assert (gap.change.mean, gap.change.low, gap.change.high) == pytest.approx((0, 0, 1.3), abs=1e-12)
-    assert "none of it, by medians; it changes the gap by 0.000 [0.000, 1.300]." in "\n".join(verdict(made(l1)))
+    assert "none of it, by medians; it changes the gap by 0.000 [0.000, 1.300]." in "\n".join(findings(made(l1)))
     alone = next(iter(made(l1, replace(SETTINGS, seeds=(3,), clamps=("batch",))).explained()))
     assert alone.gaps["batch"].mean == pytest.approx(1.4)
     assert math.isnan(alone.gaps["batch"].low) and math.isnan(alone.change.mean) and math.isnan(alone.share)
@@ -241,19 +241,19 @@ def test_the_tables_hold_medians_ratios_and_the_papers_numbers():
 
 
 def test_the_words_follow_the_numbers():
-    said = "\n".join(verdict(made(better)))
+    said = "\n".join(findings(made(better)))
     assert said.count("ModTB beside TB at the end: smaller on 2 of 2 rewards") == 3
     assert "original 0.50 [0.50, 0.50]" in said
     assert "froze 0 of 6 (TB)" in said
     assert "ModLPV has a larger median clip than LPV on 2 of 2 rewards" in said
-    both = "\n".join(verdict(made(better, replace(SETTINGS, searched=("none", "batch")))))
+    both = "\n".join(findings(made(better, replace(SETTINGS, searched=("none", "batch")))))
     assert "of its trials under the clamp none ModLPV has" in both and "under the clamp batch ModLPV has" in both
     assert "ModTB beside TB in the best trial: smaller on 0 of 2 rewards; unclear on 2: original 1.00 [" in said
     assert "cannot be compared" in said  # another grid than the paper's
-    flipped = "\n".join(verdict(made(lambda c, loss, r, s: 1 / better(c, loss, r, s) / 100)))
+    flipped = "\n".join(findings(made(lambda c, loss, r, s: 1 / better(c, loss, r, s) / 100)))
     assert flipped.count("ModTB beside TB at the end: smaller on 0 of 2 rewards; larger on 2: ") == 3
     mixed = made(lambda c, loss, r, s: 0.02 * ((s if r == "cosine" else 0.5) if loss == "ModTB" else 2))
-    assert "smaller on 1 of 2 rewards: original 0.25 [0.25, 0.25]; unclear on 1: cosine" in "\n".join(verdict(mixed))
+    assert "smaller on 1 of 2 rewards: original 0.25 [0.25, 0.25]; unclear on 1: cosine" in "\n".join(findings(mixed))
 
 
 def test_a_report_is_made_of_any_part_of_the_study():

@@ -19,7 +19,7 @@ from dissonance.io import sealed
 from dissonance.studies import figures, sums
 from dissonance.studies.outcomes import StrategyOutcome, groups
 from dissonance.studies.publish import publish
-from dissonance.studies.report import report
+from dissonance.studies.report import study_report
 from dissonance.studies.reported import PAPER, reported
 from dissonance.studies.synthetic import Synthetic, SyntheticFolder
 from dissonance.studies.tables import tables
@@ -121,14 +121,14 @@ def test_seconds_are_those_of_runs_solved_together_and_of_no_strategy():
         ("all", "3", "1.5"),
     ]
     assert {r["seconds_together_per_run"] for r in found} == {"0.5"} and "strategy" not in found[0]
-    assert "The steps of all 3 runs took 1.5 seconds" in report(made, {"solver": "exact"}, PAPER, [])
+    assert "The steps of all 3 runs took 1.5 seconds" in study_report(made, {"solver": "exact"}, PAPER, [])
 
 
 def test_what_was_consistent_has_no_resolution():
     made = [outcome("uniform", 0, 0.5), outcome("uniform", 1, 0.0, initial=1e-9, initial_upper=1e-9)]
     assert groups(made)[0].spread("resolution_percent").mean == pytest.approx(50)
     assert rows(tables(made)["runs.csv"])[1]["resolution_percent"] == ""
-    assert "1 of the 2 PDGs had nothing to resolve" in report(made, {"solver": "exact"}, PAPER, [])
+    assert "1 of the 2 PDGs had nothing to resolve" in study_report(made, {"solver": "exact"}, PAPER, [])
 
 
 def test_the_report_puts_the_papers_numbers_beside_ours(done: SyntheticFolder):
@@ -218,7 +218,7 @@ def test_a_batch_that_is_not_all_there_is_noticed_and_computed_again(
         (folder.batches / first.name).write_bytes(content)
         assert folder.kept(first) is None
         assert "it is computed again" in caplog.messages[-1]
-    sealed.write(folder.batches / first.name, b"[]\n")  # emptied by hand, and sealed
+    sealed.seal(folder.batches / first.name, b"[]\n")  # emptied by hand, and sealed
     assert folder.kept(first) is None
     with pytest.raises(FormatError, match="not there, or not whole"):
         folder.outcomes()
@@ -254,7 +254,7 @@ def test_two_commands_do_not_work_on_one_study(done: SyntheticFolder, capsys: py
 
 def test_a_file_is_written_with_both_checksums_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "runs.csv"
-    sums.write(path, b"one\n")
+    sums.write_summed(path, b"one\n")
     assert (
         subprocess.run(["sha256sum", "-c", sums.NAME], cwd=tmp_path, check=False, capture_output=True).returncode == 0
     )
@@ -272,15 +272,15 @@ def test_a_file_is_written_with_both_checksums_while_it_is_replaced(tmp_path: Pa
 
         monkeypatch.setattr(sums.files, "write", write)
         with pytest.raises(KeyboardInterrupt):
-            sums.write(path, b"two\n")
+            sums.write_summed(path, b"two\n")
         monkeypatch.setattr(sums.files, "write", real)
-        assert sums.read(path) == (b"one\n" if times == 1 else b"two\n")
+        assert sums.read_verified(path) == (b"one\n" if times == 1 else b"two\n")
     path.write_bytes(b"three\n")
     with pytest.raises(FormatError, match="damaged or edited"):
-        sums.read(path)
+        sums.read_verified(path)
     path.unlink()
     with pytest.raises(FormatError, match="damaged or edited"):
-        sums.read(path)
+        sums.read_verified(path)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

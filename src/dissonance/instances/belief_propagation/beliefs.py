@@ -1,4 +1,4 @@
-"""What belief propagation comes to: messages, beliefs, marginals and the free energy they stand for."""
+"""The result of belief propagation: messages, beliefs, marginals and the free energy they stand for."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class FactorBlock:
         return table.permute(*order, table.dim() - 1).reshape(-1, table.shape[-1])
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> FactorBlock:
-        """The same elsewhere."""
+        """The same on another device."""
         power = None if self.power is None else self.power.to(device, dtype)
         regions = tuple(r.to(device) for r in self.regions)
         return replace(self, tables=self.tables.to(device, dtype).contiguous(), regions=regions, power=power)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import Deterministic, Factor, SoftmaxTable
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
@@ -20,7 +21,7 @@ from dissonance.instances.belief_propagation.schedules import Order, schedule_na
 from dissonance.instances.belief_propagation.tied import Tied
 from dissonance.lir import Record, Refocus, Run
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable, shape
 
 

@@ -58,7 +58,7 @@ class Binary:
         return [total[group.regions] for group in self.places.groups]
 
     def told(self, sweeps: int) -> Edges:
-        """What is told after so many sweeps."""
+        """The messages to regions after so many sweeps."""
         plan, groups = self.plan, self.places.groups
         u = plan.empty(self.places.edges + 1).zero_()
         met = plan.empty(sum(len(g.index) for g in groups))

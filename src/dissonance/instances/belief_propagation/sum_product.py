@@ -157,7 +157,7 @@ class SumProduct:
 
     @cached_property
     def quick(self) -> dict[int, RegionEdges]:
-        """The same without the edges of those."""
+        """The regions without the edges of factors that have one slot."""
         return region_edges(self.sizes, self.blocks, self.apart, self.device) if self.apart else self.region_edges
 
     @property
@@ -195,7 +195,7 @@ class SumProduct:
         return Flooded(self, state.edges(state.told), asked, done, change)
 
     def _quickly(self, sweeps: int) -> Edges:
-        """What is told after so many sweeps; factors with one slot are asked once."""
+        """The messages to regions after so many sweeps; those of factors with one slot are computed once."""
         state = EdgeMessages(self, self.quick)
         state.ask()
         state.tell()
@@ -255,7 +255,7 @@ class EdgeMessages:
         return found
 
     def put(self, edges: Edges) -> None:
-        """Set what is told."""
+        """Set the messages to regions."""
         for k, g in self.places.items():
             for key, span in g.spans.items():
                 self.told[k][:, span] = edges[key]

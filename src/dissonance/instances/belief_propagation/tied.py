@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions.tree import Scope, Tree
-from dissonance.pdg import Theta
 from dissonance.problem import Component
 from dissonance.solvers import Auto, Solution
 from dissonance.solvers.base import Solver, infinite

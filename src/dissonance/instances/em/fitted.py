@@ -1,4 +1,4 @@
-"""What EM has learned, how probable the data are under it, and when it has settled."""
+"""What EM has learned, how probable the data are under it, and when it has converged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.lir import Run, Trace
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers.direct import GivenSolution
 from dissonance.variables import Variable
 
@@ -75,7 +76,7 @@ class Settled:
     tol: float
 
     def __call__(self, step: int, traces: Sequence[Trace]) -> bool:
-        """Whether every run has settled."""
+        """Whether every run has converged."""
         if step % 2 or step < 4:
             return False
         gains = [t.rows[step - 3].local_upper - t.rows[step - 1].local_upper for t in traces]

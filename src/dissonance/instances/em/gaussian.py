@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.cpds import DiagonalGaussian, LinearGaussian
 from dissonance.distributions import Gaussian
 from dissonance.distributions.gaussian import gaussian_entropy
@@ -34,7 +35,7 @@ from dissonance.focus import Attention, Focus, full_control
 from dissonance.inconsistency import inconsistency
 from dissonance.instances.base import Instance
 from dissonance.lir import Cycle, Run
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Euclidean, Variable
 
 inf = math.inf

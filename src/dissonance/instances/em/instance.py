@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.cpds import Observed, SoftmaxTable, Table, TableInRows
 from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError
@@ -18,7 +19,7 @@ from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.instances.base import Instance
 from dissonance.instances.em.fitted import Fitted
 from dissonance.lir import Run, Trace
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 Rate = float | Callable[[int], float]

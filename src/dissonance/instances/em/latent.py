@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dissonance.arc import Arc
 from dissonance.cpds import CPD, Evidence, Observed, SoftmaxTable, TableInRows
 from dissonance.errors import DissonanceError, suggest
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 ROW = "row"

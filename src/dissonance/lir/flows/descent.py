@@ -142,7 +142,7 @@ class Kept:
         """Move the parameters of run k."""
         before: dict[str, Tensor] = {}
         for key, chi in moving.items():
-            leaf, g = self._leaves[k][key], slope[key][k]
+            leaf, g = self._leaves[k][key], slope[key].select(0, k)
             if theta[key] is not self._given[key]:
                 leaf.copy_(theta[key][k])
             if isinstance(chi, Tensor) or chi != 1.0:

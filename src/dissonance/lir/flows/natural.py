@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.errors import CapabilityError
 from dissonance.lir.flows.base import Movement
 from dissonance.lir.flows.fisher import natural_gradient, of_softmax
@@ -16,7 +17,6 @@ from dissonance.lir.flows.projection import approached
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.pdg import Arc
 
 
 @dataclass(frozen=True)

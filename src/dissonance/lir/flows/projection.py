@@ -8,12 +8,12 @@ import math
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.cpds import CPD
 from dissonance.errors import CapabilityError
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.pdg import Arc
 
 
 def projected(local: Local, arc: Arc, theta: Stacked, solved: Solved, runs: Tensor) -> Stacked:

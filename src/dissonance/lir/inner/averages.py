@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from dissonance.arc import Theta
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import Problem
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Plan
@@ -112,6 +113,7 @@ class Averages(Solved):
 
     def __init__(self, theta: Stacked, home: Mapping[str, str], around: Surroundings) -> None:
         self._leaves = [{key: v.select(0, k) for key, v in theta.items()} for k in range(len(around.seeds))]
+        self._marked: set[str] = set()
         self._mark(theta if around.free is None else around.free)
         self.thetas = [
             {**{key: leaves[where] for key, where in home.items()}, **context}
@@ -122,13 +124,14 @@ class Averages(Solved):
 
     def _mark(self, keys: Iterable[str]) -> None:
         """Have derivatives in these parameters."""
+        self._marked.update(keys)
         for leaves in self._leaves:
             for key in keys:
                 leaves[key].requires_grad_()
 
     def average(self, ready: Sequence[PreparedProblem]) -> None:
         """Draw and score."""
-        self._ready = ready
+        self._ready, self._drawn = ready, any([one.drawn for one in ready])
         asked = zip(ready, self.thetas, self._seeds, strict=True)
         self._found = [one.average(theta, seed) for one, theta, seed in asked]
         lower, upper, steps, _, _ = zip(*self._found, strict=True)
@@ -139,7 +142,7 @@ class Averages(Solved):
     @property
     def drawn(self) -> bool:
         """Whether some of it is an average over samples: where these are infinite the gradient is 0."""
-        return any(one.drawn for one in self._ready)
+        return self._drawn
 
     @property
     def results(self) -> Sequence[Inconsistency]:
@@ -156,7 +159,7 @@ class Averages(Solved):
         """The derivatives in these parameters, or in all, (P, ...) each."""
         keys = tuple(self._leaves[0] if keys is None else keys)
         if keys not in self._known:
-            if not self._fresh or not all(leaves[key].requires_grad for leaves in self._leaves for key in keys):
+            if not self._fresh or not self._marked.issuperset(keys):
                 self._mark(keys)
                 with torch.enable_grad():
                     self.average(self._ready)
@@ -181,4 +184,5 @@ def _no_steps(runs: int) -> Tensor:
 def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
     if not parts or not leaves:
         return [torch.zeros_like(v) for v in leaves]
-    return torch.autograd.grad(parts, leaves, allow_unused=True, materialize_grads=True)
+    found: Any = torch.autograd.grad(parts, leaves, allow_unused=True)  # None for one that is not used
+    return [torch.zeros_like(v) if g is None else g for v, g in zip(leaves, found, strict=True)]

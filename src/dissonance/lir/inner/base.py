@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc, Theta
 from dissonance.cpds.gaussian import dimension
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Varying
@@ -18,7 +19,6 @@ from dissonance.inconsistency import Inconsistency
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Arc, Theta
 from dissonance.solvers.stack import Answers
 from dissonance.variables import cells
 

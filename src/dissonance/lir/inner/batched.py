@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.focus import Attention
 from dissonance.lir.inner.base import Attentions, Inner, SolvedTables
 from dissonance.lir.inner.compromise import Compromise, of_cells
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import Arc
 from dissonance.problem import prepare
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.convex.program import Arcs, Structure

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc, Theta
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
@@ -18,7 +19,7 @@ from dissonance.lir.inner.base import Attentions, Inner, Solved, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc, Theta
+from dissonance.pdg import PDG
 from dissonance.problem import Problem, prepare
 from dissonance.solvers import Solver
 from dissonance.solvers.stack import Answers
@@ -110,6 +111,7 @@ class OneByOne(Inner):
         self.around = Surroundings([{}] * len(parameters), [0] * len(parameters))
         self._seen: dict[tuple[Attentions, int], PreparedProblem] = {}
         self._known: dict[tuple[object, ...], PreparedProblem] = {}
+        self._most = PREPARED * len(parameters)
 
     @property
     def supports_varying(self) -> bool:
@@ -195,8 +197,10 @@ class OneByOne(Inner):
                 pdg = self.parameters.pdgs[k]
                 self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
             self._seen[attention, k] = self._known[values]
-            _forget(self._seen, PREPARED * len(self.parameters))
-            _forget(self._known, PREPARED * len(self.parameters))
+            memories: tuple[dict[Any, PreparedProblem], ...] = (self._seen, self._known)
+            for memory in memories:
+                if len(memory) > self._most:
+                    memory.pop(next(iter(memory)))  # the oldest
         return self._seen[attention, k]
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Answers:
@@ -255,9 +259,3 @@ class OneByOne(Inner):
         """Tables (P, entries) as the parameters of `bare`."""
         shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
         return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]
-
-
-def _forget(memory: dict[Any, PreparedProblem], most: int) -> None:
-    """Drop the oldest if there are too many."""
-    if len(memory) > most:
-        memory.pop(next(iter(memory)))

@@ -23,12 +23,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.lir.inner.base import Attentions, Inner, SolvedTables
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.pdg import Arc
 from dissonance.problem import check_bytes
 from dissonance.solvers.paper import Dense, Paper, StackedArcs
 from dissonance.solvers.stack import Answers

@@ -12,7 +12,7 @@ from dissonance.compiled import compiled
 
 
 @compiled
-def inside(sets_at, sets, home_at, home, scope_at, scopes, variables, begins, found, fill):  # type: ignore[no-untyped-def]
+def fill_inside(sets_at, sets, home_at, home, scope_at, scopes, variables, begins, found, fill):  # type: ignore[no-untyped-def]
     """The arcs whose scope lies within each set of variables; `home`: the arcs by one of their variables."""
     stamp = np.full(variables, -1, dtype=np.int64)
     n = 0
@@ -33,7 +33,7 @@ def inside(sets_at, sets, home_at, home, scope_at, scopes, variables, begins, fo
 
 
 @compiled
-def stars(around_at, around, scope_at, scopes, variables, closed, begins, found, fill):  # type: ignore[no-untyped-def]
+def fill_stars(around_at, around, scope_at, scopes, variables, closed, begins, found, fill):  # type: ignore[no-untyped-def]
     """The arcs at each variable; `closed`: and those about one of its neighbours alone."""
     stamp = np.full(variables, -1, dtype=np.int64)
     n = 0
@@ -60,7 +60,7 @@ def stars(around_at, around, scope_at, scopes, variables, closed, begins, found,
 
 
 @compiled
-def blocks(arcs, around_at, around, scope_at, scopes, sizes, most, cells, begins, found, fill):  # type: ignore[no-untyped-def]
+def fill_blocks(arcs, around_at, around, scope_at, scopes, sizes, most, cells, begins, found, fill):  # type: ignore[no-untyped-def]
     """Connected sets of at most `most` variables and `cells` joint settings, until each of the arcs lies in one.
 
     A set begins with the scope of an arc that lies in none yet, and grows by the arcs at its variables, in order.

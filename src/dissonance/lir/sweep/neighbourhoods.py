@@ -42,7 +42,7 @@ class FociBatch:
 
 
 class _Graph:
-    """The arcs in attention, from all sides."""
+    """The attended arcs: the scope of each, and the arcs at each variable."""
 
     def __init__(self, pdg: ColumnarPDG, attended: npt.NDArray[np.bool_]) -> None:
         self.at, self.scopes = pdg.scopes
@@ -68,9 +68,9 @@ class _Graph:
         """The arcs whose scope lies within each set of variables."""
         begins = np.zeros(len(sets[0]), dtype=np.int64)
         given = (*sets, self.home_at, self.home, self.at, self.scopes, self.variables, begins)
-        count = loops.inside(*given, begins[:0], False)
+        count = loops.fill_inside(*given, begins[:0], False)
         found = np.zeros(count, dtype=np.int64)
-        loops.inside(*given, found, True)
+        loops.fill_inside(*given, found, True)
         return begins, found
 
 
@@ -103,13 +103,13 @@ def stars(g: _Graph, closed: bool = False) -> tuple[Lists, Ints]:
     """One focus for every variable: the arcs that mention it."""
     begins = np.zeros(g.variables + 1, dtype=np.int64)
     given = (g.around_at, g.around, g.at, g.scopes, g.variables, closed, begins)
-    found = np.zeros(loops.stars(*given, begins[:0], False), dtype=np.int64)
-    loops.stars(*given, found, True)
+    found = np.zeros(loops.fill_stars(*given, begins[:0], False), dtype=np.int64)
+    loops.fill_stars(*given, found, True)
     return (begins, found), np.arange(g.variables)
 
 
 def closed(g: _Graph) -> tuple[Lists, Ints]:
-    """The same with the beliefs about its neighbours alone."""
+    """One focus for every variable: the arcs that mention it, and those about one of its neighbours alone."""
     return stars(g, closed=True)
 
 
@@ -117,9 +117,9 @@ def blocks(g: _Graph) -> tuple[Lists, Ints]:
     """Connected sets of a few variables, until every arc lies in one: all arcs about these variables only."""
     given = (g.arcs, g.around_at, g.around, g.at, g.scopes, g.sizes, MOST_VARIABLES, MOST_CELLS)
     none = np.zeros(0, dtype=np.int64)
-    count, total = loops.blocks(*given, none, none, False)
+    count, total = loops.fill_blocks(*given, none, none, False)
     begins, found = np.zeros(count + 1, dtype=np.int64), np.zeros(total, dtype=np.int64)
-    loops.blocks(*given, begins, found, True)
+    loops.fill_blocks(*given, begins, found, True)
     return g.inside((begins, found)), np.full(count, -1)
 
 
@@ -132,7 +132,7 @@ NEIGHBOURHOODS: dict[str, Callable[[_Graph], tuple[Lists, Ints]]] = {
 
 
 def neighbourhood_named(name: str) -> str:
-    """The name, if it is one."""
+    """The name itself; an error if there is no such neighbourhood."""
     if name not in NEIGHBOURHOODS:
         raise DissonanceError(f"no neighbourhood named {name!r}.{suggest(str(name), NEIGHBOURHOODS)}")
     return name

@@ -26,7 +26,7 @@ from dissonance.lir.sweep.neighbourhoods import batches
 from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
-from dissonance.solvers import Auto, Newton
+from dissonance.solvers import Newton
 
 FORMAT = "dissonance.sweep 1"
 WHAT = "a checkpoint"
@@ -34,7 +34,7 @@ WHAT = "a checkpoint"
 
 @dataclass(frozen=True)
 class Sweeping:
-    """What a run of sweeps is a run of."""
+    """The PDG and the options of a run of sweeps: all that does not change from sweep to sweep."""
 
     pdg: PDG
     neighbourhood: str
@@ -52,10 +52,10 @@ class Sweeping:
         tol, record = given["tol"], given["trace"] or Record(globally=False)
         if record.snapshots or record.distortion:
             raise CapabilityError("the trace of a sweep has no snapshots and no distortion of mu*.")
-        chosen: Any = solver_for(given["solver"], tol)
-        if type(chosen) not in (Newton, Auto):
+        chosen = solver_for(given["solver"], tol)
+        solver: Any = chosen.for_tables()
+        if solver is None:
             raise CapabilityError(f'a sweep is solved by "newton", not by {chosen.name!r}.')
-        solver = Newton(chosen.tol, chosen.budget, chosen.device)
         attention = given["attention"]
         spelled = None if attention is None else Attention.of(attention, pdg)
         return cls(pdg, neighbourhood, spelled, given["control"], solver, solver.tol if tol is None else tol, record)
@@ -71,7 +71,7 @@ class Sweeping:
         return SweepTables(self.columns, self._beta(), self._chi())
 
     def _beta(self) -> Floats:
-        """The confidence in every arc; an error where foci of it are not for sweeps."""
+        """beta of every arc; an error if a sweep does not support the attention."""
         columns, given = self.columns.columns, self.attention
         if given is None:
             beta = np.concatenate([c.beta for c in columns])
@@ -108,7 +108,7 @@ class Sweeping:
         return np.where(moves, chi, 0.0)
 
     def _refuse_shared(self) -> None:
-        """An arc that others share the table of, or whose table is no parameter, is not for sweeps."""
+        """Raise if an arc shares its table with another, or has a table that is not a parameter."""
         if isinstance(self.pdg, ColumnarPDG):
             return
         users: dict[int, str] = {}
@@ -136,7 +136,7 @@ class Sweeping:
 
 @dataclass(frozen=True)
 class SweptPDG:
-    """Where a run of sweeps has ended."""
+    """The beliefs at the end of a run of sweeps."""
 
     given: PDG
     columns: ColumnarPDG
@@ -210,7 +210,7 @@ class SweepRun:
         return self.of.end(self.now)
 
     def _look(self, log_p: Sequence[Any]) -> Row:
-        """The row of these tables: how far they are from the start, and the global inconsistency if it is asked for."""
+        """The trace row of these tables: how far they have moved, and the global inconsistency if it is asked for."""
         exp = self.tables.xp.exp
         apart = sum(0.5 * float(abs(exp(x) - p).sum()) for x, p in zip(log_p, self.start, strict=True))
         rows = sum(x.shape[0] * x.shape[1] for x in log_p)

@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.columns import ColumnarPDG
 from dissonance.lir.inner.base import Attentions
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.local import MASS
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.sweep.neighbourhoods import FociBatch
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.convex.threads import side_by_side
@@ -114,7 +115,7 @@ class FociShape:
 
     @cached_property
     def others(self) -> OneByOne:
-        """For foci whose bounds do not meet."""
+        """The problems of foci whose bounds do not meet in the batch, solved one by one."""
         return OneByOne(Parameters([self._pdg]), self.solver)
 
     most: int = CHUNK

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from dissonance.solvers.bounds.regions import Regions
-from dissonance.solvers.bounds.terms import Floats, Scope, Terms, projected
+from dissonance.solvers.bounds.terms import Floats, Scope, Terms, projected_cells
 
 MOST_CELLS = 1024
 """Cells of a region that is added."""
@@ -109,7 +109,7 @@ def mismatch(terms: Terms, regions: Regions, mass: Floats, scopes: Sequence[Scop
             s = regions.scopes[i]
             if all(v in place for v in s):
                 wanted = dense[regions.dense_at[i] : regions.dense_at[i + 1]]
-                parts.append((projected(shape, tuple(place[v] for v in s)), wanted))
+                parts.append((projected_cells(shape, tuple(place[v] for v in s)), wanted))
         joint, off = np.full(math.prod(shape), 1.0 / math.prod(shape)), 0.0
         for _ in range(FITS):
             off = 0.0

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected
+from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected_cells
 
 Bools = npt.NDArray[np.bool_]
 
 
-def closed(scopes: Iterable[Scope], base: Iterable[int]) -> list[Scope]:
+def closed_under_intersection(scopes: Iterable[Scope], base: Iterable[int]) -> list[Scope]:
     """The scopes, what any two have in common, and single variables; those with few variables first."""
     found = dict.fromkeys([*((v,) for v in base), *scopes])
     wide = [s for s in found if len(s) > 2]
@@ -41,7 +41,7 @@ def closed(scopes: Iterable[Scope], base: Iterable[int]) -> list[Scope]:
     return sorted(found, key=len)
 
 
-def inside(scopes: Sequence[Scope]) -> list[list[int]]:
+def largest_inside(scopes: Sequence[Scope]) -> list[list[int]]:
     """By region, the largest regions inside it."""
     number = {s: i for i, s in enumerate(scopes)}
     by_variable: dict[int, list[int]] = {}
@@ -128,8 +128,8 @@ class Others:
 
 def regions_of(terms: Terms, more: Iterable[Scope] = ()) -> Regions:
     """The regions of terms, and `more` that are looked at beside them."""
-    scopes = closed([*(t.scope for t in terms.terms), *more], terms.base)
-    children = inside(scopes)
+    scopes = closed_under_intersection([*(t.scope for t in terms.terms), *more], terms.base)
+    children = largest_inside(scopes)
     number = {s: i for i, s in enumerate(scopes)}
     shapes = [tuple(terms.sizes[v] for v in s) for s in scopes]
     dense = np.array([math.prod(x) for x in shapes], dtype=np.int64)
@@ -165,7 +165,7 @@ def _links(
     for i, inner in enumerate(children):
         place = {v: k for k, v in enumerate(scopes[i])} if inner else {}
         for j in inner:
-            part = projected(shapes[i], tuple(place[v] for v in scopes[j]))
+            part = projected_cells(shapes[i], tuple(place[v] for v in scopes[j]))
             own.append(ranges[size[i]] + at[i])
             below.append(part + at[j])
             ties.append(part + count)

@@ -84,7 +84,7 @@ class Bounds(Solver):
 
     def fits(self, component: Component) -> bool:
         """Whether gamma is 0 and no arc is disbelieved."""
-        return super().fits(component) and component.gamma == 0 and not (component.beta < 0).any()
+        return component.gamma == 0 and not (component.beta < 0).any()
 
     def solve(self, component: Component) -> Solution:
         """The bracket that is reached in time; of an interrupted one, the best so far."""
@@ -93,7 +93,7 @@ class Bounds(Solver):
                 f"the {self.name} solver needs tables, gamma = 0 and beta >= 0; with gamma > 0 attend to fewer arcs, "
                 'with beta < 0 use solver="concave-convex".'
             )
-        run = Narrowing(self, component)
+        run = Bracketing(self, component)
         if run.regions.empty:
             return infinite(component, self.name)
         try:
@@ -109,7 +109,7 @@ class Bounds(Solver):
 
 @dataclass(frozen=True)
 class PastTree(Bounds):
-    """The same, for components whose junction tree does not fit the budget: the one that `auto` knows."""
+    """The same, for components whose junction tree does not fit the budget: the form that `auto` uses."""
 
     def fits(self, component: Component) -> bool:
         """Whether there is no room for a tree, not even of what is left without loose ends."""
@@ -118,8 +118,8 @@ class PastTree(Bounds):
         return BYTES_PER_CELL * cells_left(component) > self.budget
 
 
-class Narrowing:
-    """One component on its way: iterate over it for brackets, each at least as narrow as the one before."""
+class Bracketing:
+    """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
     def __init__(self, solver: Bounds, component: Component) -> None:
         self.began = time.perf_counter()
@@ -139,12 +139,12 @@ class Narrowing:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken."""
+        """The seconds since it began."""
         return time.perf_counter() - self.began
 
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time limit is reached."""
         return self.seconds >= self.solver.seconds
 
     @property

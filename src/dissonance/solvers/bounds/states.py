@@ -177,7 +177,7 @@ class RegionTables:
 
     @property
     def where(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """As arguments."""
+        """Its arrays, in the order in which compiled functions take them."""
         return self.scope_at, self.scope, self.stride, self.table_at
 
 

@@ -74,7 +74,7 @@ def places(shape: tuple[int, ...], at: Sequence[Ints]) -> Ints | int:
 
 
 @cache
-def projected(shape: tuple[int, ...], axes: tuple[int, ...]) -> Ints:
+def projected_cells(shape: tuple[int, ...], axes: tuple[int, ...]) -> Ints:
     """The cell of the table over some axes, in this order, that each cell belongs to."""
     cells = grid(shape)
     found = places(tuple(shape[i] for i in axes), [cells[i] for i in axes])
@@ -118,11 +118,11 @@ class _Making:
         """The cell of the table over `variables` that each cell of the scope they are made of is."""
         shape = tuple(self.sizes[v] for v in scope)
         if variables and not any(v in self.made for v in variables) and len(set(variables)) == len(variables):
-            return projected(shape, tuple(scope.index(v) for v in variables))
+            return projected_cells(shape, tuple(scope.index(v) for v in variables))
         values = []
         for v in variables:
             own, value = self.made[v] if v in self.made else ((v,), np.arange(self.sizes[v]))
-            values.append(value[projected(shape, tuple(scope.index(b) for b in own))])
+            values.append(value[projected_cells(shape, tuple(scope.index(b) for b in own))])
         flat = places(tuple(self.sizes[v] for v in variables), values)
         return np.broadcast_to(np.asarray(flat, dtype=np.int64), (math.prod(shape),))
 

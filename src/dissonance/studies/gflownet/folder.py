@@ -15,7 +15,7 @@ from dissonance.studies import sums
 from dissonance.studies.folder import StudyFolder
 from dissonance.studies.gflownet.confirmation import Confirmation, Point, Progress, TrainingOutcome, jobs
 from dissonance.studies.gflownet.rows import read_rows, write_rows
-from dissonance.studies.gflownet.search import Found, Search, reachable, shown
+from dissonance.studies.gflownet.search import Found, Search, reachable, without_password
 from dissonance.studies.gflownet.settings import Pair, Settings
 
 ELSEWHERE = "search.storage"
@@ -89,7 +89,7 @@ class GflownetFolder(StudyFolder):
             begun = Search.at(self.settings, storage, machine.device, machine.at_once)
             with reachable(storage), closing(begun) as search:
                 if machine.storage:
-                    sums.write(self.path / ELSEWHERE, f"{shown(storage)}\n".encode())
+                    sums.write_summed(self.path / ELSEWHERE, f"{without_password(storage)}\n".encode())
                 search(progress)
                 self.keep(search.found())
 
@@ -99,7 +99,7 @@ class GflownetFolder(StudyFolder):
         if given and journal.exists():
             raise DissonanceError(f"{journal}: holds trials of this study: give no --storage, or delete the file.")
         if not given and elsewhere.exists():
-            kept = sums.read(elsewhere).decode(errors="replace").strip()
+            kept = sums.read_verified(elsewhere).decode(errors="replace").strip()
             raise DissonanceError(f"{self.path}: its trials are kept in {kept}: give that as --storage.")
         return given or journal
 

@@ -9,7 +9,7 @@ from statistics import median
 from dissonance.studies.gflownet.published import CLIPS, PUBLISHED
 from dissonance.studies.gflownet.results import ALL, Results
 from dissonance.studies.gflownet.statistics import MedianSpread
-from dissonance.studies.gflownet.verdict import UNDER, bounds, differs, verdict
+from dissonance.studies.gflownet.verdict import UNDER, bounds, differs, findings
 from dissonance.studies.written import markdown_table
 
 Rows = Iterator[Sequence[str]]
@@ -28,7 +28,7 @@ def gflownet_report(results: Results, drawn: Sequence[str]) -> str:
         "# The GFlowNet study",
         _setup(results),
         "## What it comes to",
-        *verdict(results),
+        *findings(results),
         f"Ratios are geometric means over the {len(s.seeds)} seeds, which both losses share; brackets are 95 % "
         "intervals by bootstrap over the seeds, and a ratio counts as smaller or larger if its interval does not hold "
         "1. They leave out that another search would find other hyperparameters. If two losses were equal, all "

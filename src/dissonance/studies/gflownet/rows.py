@@ -24,12 +24,12 @@ def write_rows(path: Path, kind: type[Row], rows: Sequence[Row]) -> None:
     for row in rows:
         values = [getattr(row, name) for name in names]
         writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
-    sums.write(path, text.getvalue().encode())
+    sums.write_summed(path, text.getvalue().encode())
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     """Read a table that `write_rows` wrote; no file is an empty one."""
-    content = sums.read(path)
+    content = sums.read_verified(path)
     if not content:
         return []
     kinds = {"int": int, "float": float, "str": str}

@@ -217,8 +217,8 @@ def _storage(where: str | Path) -> Any:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error.__cause__, ModuleNotFoundError):
             reason = f"it needs the package {error.__cause__.name!r}, which is not installed"
-        reason = reason.rstrip(".").replace(str(where), shown(where))
-        raise DissonanceError(f"the storage {shown(where)} cannot be used: {reason}.") from None
+        reason = reason.rstrip(".").replace(str(where), without_password(where))
+        raise DissonanceError(f"the storage {without_password(where)} cannot be used: {reason}.") from None
 
 
 def _journal(optuna: ModuleType, path: Path, lock: Any) -> Any:
@@ -253,11 +253,11 @@ def reachable(storage: str | Path) -> Generator[None, None, None]:
     except lost as error:
         reason = str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
         raise DissonanceError(
-            f"the storage {shown(storage)} was lost: {reason}; the same command goes on from here."
+            f"the storage {without_password(storage)} was lost: {reason}; the same command goes on from here."
         ) from None
 
 
-def shown(storage: str | Path) -> str:
+def without_password(storage: str | Path) -> str:
     """Where trials are kept, without a password."""
     return re.sub(r"(?<=://)([^:/@]*):[^@]*(?=@)|(?<=[?&])password=[^&]*&?", r"\1", str(storage)).rstrip("?&")
 

@@ -24,7 +24,7 @@ NEAR = 0.01
 """A published L1 that is no farther from that of a perfect sampler says nothing about the policy."""
 
 
-def verdict(results: Results) -> Iterator[str]:
+def findings(results: Results) -> Iterator[str]:
     """The findings: paragraphs and lists in Markdown."""
     found = list(results.comparisons())
     for clamp in results.settings.clamps:

@@ -1,0 +1,51 @@
+"""A step of P runs: the foci they choose, and the flow under them, in view of all arcs or of those in focus alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dissonance.errors import DissonanceError
+from dissonance.focus import Focus
+from dissonance.lir import guards
+from dissonance.lir.flows import exp
+from dissonance.lir.flows.base import Movement
+from dissonance.lir.foci import StackedFocus
+from dissonance.lir.local import Local
+from dissonance.lir.part import Part
+
+if TYPE_CHECKING:
+    from dissonance.lir.run import Algorithm
+
+
+def refocus(state: Algorithm) -> list[Focus]:
+    """The next focus of every run, which may depend on its trace and draw from its generator."""
+    asked = zip(state.setting.refocus, state.parameters.pdgs, state.generators, state.traces, strict=True)
+    return [guards.refocused(state, *each) for each in asked]
+
+
+def on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
+    """A step in view of all arcs."""
+    focus = state.foci.stack(foci)
+    guards.surround(state, foci, focus)
+    inner = state.inner.fork() if state.setting.record.globally else state.inner
+    local = Local(state.parameters, inner, focus.attention, focus.reach, state.setting.tol)
+    try:
+        moved = exp(local, state.theta, state.flow)
+    except DissonanceError:
+        guards.refuse_nonfinite(state)  # which says more
+        raise
+    local.solve_once(state.theta)
+    guards.refuse_infinite(state, foci, local)
+    return focus, local, moved
+
+
+def on_part(state: Algorithm, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
+    """A step that looks at nothing but the arcs in focus."""
+    focus, before = part.foci.stack(foci), part.theta(state.theta)
+    local = Local(part.parameters, part.inner(), focus.attention, focus.reach, state.setting.tol)
+    moved = exp(local, before, state.flow)
+    lower, upper = local.solve_once(before)
+    outside = focus.attention.gamma * (state.parts.settings - part.settings)
+    local.first = lower - outside, upper - outside
+    return focus, local, moved
