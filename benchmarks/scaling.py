@@ -7,6 +7,7 @@
 Every PDG has random tables, attended with beta = alpha = 1 at gamma = 0. For each family and size: the library's
 default solver and Clarabel on the same junction tree, each from the PDG to the proof (prepare, decompose, assemble,
 solve, certify), and again with slightly changed tables, when the junction tree is known (ours starts where it stopped).
+Clarabel is stopped after `--limit` seconds; then its time and the ratio are lower bounds, marked ">".
 Then the exponent of time in n, fitted by least squares in log-log coordinates; then cvxpy with Clarabel at n = 100, and
 Adam on the softmax of the dense joint, for sizes it can hold. `--large`: a binary chain, its seconds and memory.
 Seconds are those that a core worked.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import multiprocessing
 import os
 import platform
 import resource
@@ -63,6 +65,26 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
             return found, min(spent)
 
 
+def limited(work: Callable[[], tuple[float, float]], limit: int) -> tuple[tuple[float, float], float]:
+    """The same in a process of its own; NaN and infinity if that was stopped after `limit` seconds."""
+    here, there = multiprocessing.Pipe(duplex=False)
+
+    def run() -> None:
+        spent = int(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + limit, spent + limit + 10))
+        there.send(timed(work))
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    there.close()
+    try:
+        found = here.recv()
+    except EOFError:
+        found = (math.nan, math.nan), math.inf
+    process.join()
+    return found
+
+
 def forget() -> None:
     """Nothing is known of any junction tree."""
     program.forget_structures()
@@ -103,7 +125,7 @@ class Row:
     rival_again: float
 
 
-def family(name: str, sizes: list[int]) -> Iterator[str]:
+def family(name: str, sizes: list[int], limit: int) -> Iterator[str]:
     """A line a size, then the exponents."""
     rows: list[Row] = []
     for n in sizes:
@@ -111,15 +133,15 @@ def family(name: str, sizes: list[int]) -> Iterator[str]:
         moved = nudged(pdg)
         result, first = timed(lambda pdg=pdg: ours(pdg))
         after, again = timed(lambda pdg=moved, near=result: ours(pdg, near))
-        (low, high), rival = timed(lambda pdg=pdg: clarabel(pdg, False))
-        _, rival_again = timed(lambda pdg=moved: clarabel(pdg, True))
+        (low, high), rival = limited(lambda pdg=pdg: clarabel(pdg, False), limit)
+        _, rival_again = limited(lambda pdg=moved: clarabel(pdg, True), limit)
         rows.append(r := Row(first, again, rival, rival_again))
         gap = max((x.upper - x.lower) / max(1.0, abs(x.upper)) for x in (result, after))
         loose = (high - low) / max(1.0, high)
         yield (
             f"{name:<15}{n:6d}{int(result.stats['treewidth']):4d}{r.first:9.3f}{result.stats['steps']:5d}{r.again:9.3f}"
-            f"{after.stats['steps']:5d}{gap:9.1e}{r.rival:10.3f}{r.rival_again:9.3f}{loose:9.1e}"
-            f"{r.rival / r.first:8.1f}{r.rival_again / r.again:7.1f}"
+            f"{after.stats['steps']:5d}{gap:9.1e}{_least(r.rival, limit, 3):>10}{_least(r.rival_again, limit, 3):>9}"
+            f"{loose:9.1e}{_least(r.rival, limit, 1, r.first):>8}{_least(r.rival_again, limit, 1, r.again):>7}"
         )
     if len(sizes) > 1:
         slopes = [_exponent(sizes, [getattr(r, x) for r in rows]) for x in ("first", "again", "rival", "rival_again")]
@@ -127,8 +149,15 @@ def family(name: str, sizes: list[int]) -> Iterator[str]:
         yield f"{name:<15}{'exponent':>10}{a:9.2f}{b:14.2f}{c:24.2f}{d:9.2f}"
 
 
+def _least(seconds: float, limit: int, digits: int, ours: float = 1.0) -> str:
+    """Seconds in units of ours; if they are more than the limit, how many those are."""
+    return f"{seconds / ours:.{digits}f}" if seconds < math.inf else f"> {limit / ours:.0f}"
+
+
 def _exponent(sizes: list[int], seconds: list[float]) -> float:
-    """The slope of log seconds in log n."""
+    """The slope of log seconds in log n; NaN if one was stopped."""
+    if math.inf in seconds:
+        return math.nan
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
@@ -300,6 +329,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes only, in a few seconds")
     parser.add_argument("--family", choices=list(FAMILIES), action="append", help="only this family (repeatable)")
     parser.add_argument("--sizes", type=int, nargs="+", help="the values of n")
+    parser.add_argument("--limit", type=int, default=300, help="seconds after which Clarabel is stopped")
     parser.add_argument("--before", type=Path, help="another checkout, timed as well, with the ratios")
     parser.add_argument("--large", type=int, metavar="N", help="only a binary chain of N variables")
     options = parser.parse_args()
@@ -324,7 +354,7 @@ def main() -> None:
         f"{'gap':>9}{'ratio':>8}{'again':>7}"
     )
     for name in names:
-        for line in family(name, sizes):
+        for line in family(name, sizes, options.limit):
             print(line, flush=True)
     print("\ncvxpy with Clarabel on the same junction tree: a variable a cluster; one variable and sparse matrices")
     print(f"{'family':<15}{'n':>6}{'ours':>9}" + f"{'cvxpy':>10}{'error':>10}{'ratio':>8}" * 2)

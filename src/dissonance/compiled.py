@@ -4,6 +4,9 @@ Starting Numba takes most of a second, and the first time on a machine compiling
 takes interpreted. So `compiled` only makes a note of a function. Whoever is about to do some work says how much it is
 (`expect`); when that adds up to more than starting Numba costs, all noted functions are compiled, or loaded from disk,
 and put in the place of the interpreted ones. Without Numba they stay interpreted, which is said once.
+
+The few functions that do nearly all of the work are an `Entry` each. Their machine code is kept in one file of its own
+(`machine_code.py`), which takes a tenth of Numba's start to load: so it is loaded ten times earlier.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import logging
 import math
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -27,17 +31,49 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from dissonance.machine_code import load, make, processor
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 
-ENOUGH = 0.6
-"""Seconds of interpreted work, roughly, that starting Numba costs as well."""
+ENOUGH, LITTLE = 0.6, 0.05
+"""Seconds of interpreted work, roughly, that starting Numba costs as well; and that loading the entries does."""
+
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
 
 _noted: list[Any] = []
+_entries: dict[str, Entry] = {}
 _lock = threading.RLock()
 _expected = 0.0
 _numba: Any = None
+_loadable = True
+
+
+class Entry:
+    """A function by which Python enters machine code, as it is now: interpreted, loaded, or compiled by Numba.
+
+    A compiled function must not call it, only the function itself.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.now, self.quick = function, False
+        self.plain = getattr(function, "__wrapped__", None) or getattr(function, "py_func", function)
+        with _lock:
+            _entries[self.plain.__name__] = self
+            if _numba is not None:
+                self.now = self._first
+
+    def __call__(self, *args: Any) -> Any:
+        """Whatever it returns."""
+        return self.now(*args)
+
+    def _first(self, *args: Any) -> Any:
+        """The same, after all entries have been compiled."""
+        with _lock:
+            if not self.quick:
+                _make_entries()
+        return self.now(*args)
 
 
 def compiled(function: Function) -> Function:
@@ -57,12 +93,17 @@ def compiled(function: Function) -> Function:
     return cast("Function", interpreted)
 
 
-def expect(seconds: float) -> None:
-    """There is work that would take so long, roughly, if it were interpreted: compile if that is too much in all."""
+def expect(seconds: float, entry: Entry | None = None) -> None:
+    """There is work that would take so long, roughly, if it were interpreted: compile if that is too much in all.
+
+    `entry`: what will do it.
+    """
     global _expected
-    if _expected <= ENOUGH:
+    if _expected <= ENOUGH and not (entry is not None and entry.quick):
         _expected += seconds
-        if _expected > ENOUGH:
+        if entry is not None and _expected > LITTLE and _load():
+            _expected -= seconds
+        elif _expected > ENOUGH:
             engage()
 
 
@@ -93,6 +134,45 @@ def engage() -> None:
                 for key, value in list(vars(module).items()):
                     if isinstance(value, FunctionType) and value in made:
                         setattr(module, key, made[value])
+        if not _load():
+            for entry in _entries.values():
+                entry.now = entry._first
+
+
+def _load() -> bool:
+    """Put the machine code that is kept in the place of the entries; whether they have it now."""
+    global _loadable
+    with _lock:
+        if _loadable:
+            _loadable = False
+            with contextlib.suppress(ImportError, OSError, ValueError, AttributeError, RuntimeError):
+                if find_spec("numba") is not None:
+                    found = load(_object_file(), {name: e.plain for name, e in _entries.items()})
+                    for name, entry in _entries.items():
+                        entry.now, entry.quick = found[name], True
+        return all(e.quick for e in _entries.values())
+
+
+def _make_entries() -> None:
+    """Compile the entries, keep their machine code if another process can load it, and use it."""
+    global _loadable
+    made = {name: getattr(sys.modules[e.plain.__module__], name) for name, e in _entries.items()}
+    path = _object_file()
+    trial = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        try:
+            trial.parent.mkdir(parents=True, exist_ok=True)
+            trial.write_bytes(make(_numba.types, made))
+            subprocess.run([sys.executable, make.__code__.co_filename, trial], check=True, capture_output=True)
+            trial.replace(path)
+            _loadable = True
+        except subprocess.CalledProcessError:
+            _log.info("the machine code of the solver cannot be loaded without Numba here.")
+        finally:
+            trial.unlink(missing_ok=True)
+    if not _load():
+        for name, entry in _entries.items():
+            entry.now, entry.quick = made[name], True
 
 
 def _machine_code(function: Any) -> Any:
@@ -101,30 +181,40 @@ def _machine_code(function: Any) -> Any:
     Numba looks for changes in the source of a function only, not in what it calls: so there is a folder for every
     state of all the sources.
     """
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
     with _lock:
         config, before = _numba.config, _numba.config.CACHE_DIR
         config.CACHE_DIR = str(_folder())
         try:
-            return _numba.njit(cache=True, **options)(function)
+            return _numba.njit(cache=True, **OPTIONS)(function)
         except (OSError, RuntimeError):  # nowhere to keep it
-            return _numba.njit(**options)(function)
+            return _numba.njit(**OPTIONS)(function)
         finally:
             config.CACHE_DIR = before
 
 
 def kept() -> bool:
-    """Whether there is machine code of the present sources; or no Numba, so that there will be none."""
-    return find_spec("numba") is None or any(_folder().rglob("*.nbc"))
+    """Whether all of the machine code of the present sources is kept; or no Numba, so that there will be none."""
+    return find_spec("numba") is None or _object_file().with_suffix(".complete").exists()
+
+
+def complete() -> None:
+    """All that is noted has been compiled: `kept` from now on, if it can be."""
+    with contextlib.suppress(OSError):
+        _object_file().with_suffix(".complete").touch()
+
+
+def _object_file() -> Path:
+    """Where the machine code of the entries is kept for the processor that is here."""
+    return _folder() / f"entries-{hashlib.sha256(processor().encode()).hexdigest()[:8]}.o"
 
 
 @cache
 def _folder() -> Path:
     """Where the machine code of the present sources is kept."""
     package = Path(__file__).parent
-    state = hashlib.sha256(f"{version('numba')} {np.__version__}".encode())
-    for where in ("solvers/convex", "distributions"):
-        for path in sorted((package / where).glob("*.py")):
+    state = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {np.__version__} {sys.version}".encode())
+    for where in ("numerics.py", "machine_code.py", "solvers/convex/*.py", "distributions/*.py"):
+        for path in sorted(package.glob(where)):
             state.update(path.read_bytes())
     name = f"machine-code-{state.hexdigest()[:16]}"
     beside = package / "__pycache__"

@@ -16,6 +16,7 @@ from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistenc
 from dissonance.compiled import compiled as noted
 from dissonance.compiled import engage
 from dissonance.solvers import Newton
+from dissonance.solvers.exact import precompile
 
 HERE = Path(__file__).parent
 
@@ -141,19 +142,87 @@ def test_numba_is_engaged_when_work_adds_up():
     assert json.loads(found.stdout) == [[False, False, False, True]] * 2 + [[True, True, True, True]]
 
 
-def test_a_large_solve_engages_numba_by_itself():
-    found = python(CHAIN + "import sys; print(inconsistency(chain, solver='newton').converged, 'numba' in sys.modules)")
-    assert found.stdout.split() == ["True", "True"]
+STATE = "from dissonance import compiled\nfrom dissonance.solvers.convex import solve\n"
 
 
-def test_many_small_solves_engage_numba_in_the_end():
+def test_a_large_solve_loads_its_machine_code_by_itself_and_does_not_start_numba():
+    precompile()
     found = python(
-        "import sys, test_compiling as t\nseen = []\n"
-        "for seed in range(300):\n"
-        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append('numba' in sys.modules)\n"
+        CHAIN + STATE + "import sys; print(inconsistency(chain, solver='newton').converged, solve.newton.quick, "
+        "type(solve.newton.now).__module__, any(m in sys.modules for m in ('numba', 'numba.core')))"
+    )
+    assert found.stdout.split() == ["True", "True", "dissonance.machine_code", "False"]
+
+
+def test_many_small_solves_load_their_machine_code_in_the_end():
+    found = python(
+        STATE + "import test_compiling as t\nseen = []\n"
+        "for seed in range(60):\n"
+        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append(solve.newton.quick)\n"
         "print(seen[0], seen[-1], seen == sorted(seen))"
     )
     assert found.stdout.split() == ["False", "True", "True"]
+
+
+def test_machine_code_loaded_without_numba_finds_the_same_bit_for_bit(compiled: dict[str, Any]):
+    precompile()
+    found = python(
+        STATE + "import json, sys, test_compiling as t; compiled.expect(0.1, solve.newton)\n"
+        "print(json.dumps([solve.newton.quick, 'numba' in sys.modules, t.scores()]))"
+    )
+    assert json.loads(found.stdout) == [True, False, compiled]
+
+
+def test_numba_can_be_started_after_its_libraries_were_loaded_without_it(compiled: dict[str, Any]):
+    precompile()
+    found = python(
+        STATE + "import json, test_compiling as t; compiled.expect(0.1, solve.newton); compiled.engage()\n"
+        "import numba, numpy as np\n"
+        "total = numba.njit(lambda n: np.ones((n, n)).dot(np.ones(n)).sum())(5)\n"
+        "print(json.dumps([solve.newton.quick, total, t.scores()]))"
+    )
+    assert json.loads(found.stdout) == [True, 25.0, compiled]
+
+
+def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path):
+    """A file that is damaged, or of another processor, is as good as none."""
+    precompile()
+    (tmp_path / "damaged.o").write_bytes(b"damaged")
+    found = python(
+        STATE + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'damaged.o')\n"
+        "compiled.expect(0.1, solve.newton); seen = [solve.newton.quick]\n"
+        "compiled.make = lambda *_: b'damaged again'\n"
+        + CHAIN
+        + "compiled.engage(); ok = inconsistency(chain, solver='newton').converged\n"
+        "print(*seen, ok, hasattr(solve.newton.now, 'py_func'))"
+    )
+    assert found.stdout.split() == ["False", "True", "True"]
+
+
+def test_machine_code_refuses_arrays_that_it_does_not_take():
+    precompile()
+    found = python(
+        STATE + "import numpy as np; compiled.expect(0.1, solve.newton)\n"
+        "ints = np.zeros(3, dtype=np.int64)\n"
+        "for wrong in (np.zeros(3, dtype=np.float32), np.zeros((3, 3)), np.zeros(6)[::2]):\n"
+        "    try: solve.normalise(ints, wrong, ints)\n"
+        "    except TypeError as error: print(error)"
+    )
+    message = "normalise takes contiguous arrays of float64 in 1 dimensions."
+    assert found.stdout.splitlines() == [message] * 3
+
+
+def test_machine_code_is_kept_only_when_all_of_it_is():
+    """One compiled function used to be enough."""
+    found = python(
+        "import tempfile\nfrom pathlib import Path\nfrom dissonance import compiled\n"
+        "folder = Path(tempfile.mkdtemp()); compiled._folder = lambda: folder\n"
+        "seen = [compiled.kept()]\n"
+        "for name in ('one.nbc', compiled._object_file().name):\n"
+        "    (folder / name).touch(); seen.append(compiled.kept())\n"
+        "compiled.complete(); print(*seen, compiled.kept())"
+    )
+    assert found.stdout.split() == ["False", "False", "False", "True"]
 
 
 def test_what_is_defined_after_numba_is_engaged_is_compiled_at_once():

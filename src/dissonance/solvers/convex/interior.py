@@ -15,7 +15,7 @@ from dissonance.compiled import compiled
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, factor, upward
-from dissonance.solvers.convex.layout import ZERO, Floats, Ints
+from dissonance.solvers.convex.layout import ZERO, Floats, Ints, Rows
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.steps import (
     aim,
@@ -105,7 +105,7 @@ def lengthen(I: Ints, X: Floats, L: Ints, clusters: Ints, tau: float) -> None:
 @compiled
 def newton(
     I: Ints,
-    rows: Floats,
+    rows: Rows,
     L: Ints,
     clusters: Ints,
     which: Ints,

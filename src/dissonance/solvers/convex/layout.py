@@ -22,6 +22,8 @@ Ints = Any
 """An array of int64; compiled functions know the types of their arguments."""
 Floats = Any
 """An array of float64."""
+Rows = Any
+"""(problems, numbers)"""
 Bools = Any
 """An array of truth values."""
 

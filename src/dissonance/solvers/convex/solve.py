@@ -11,20 +11,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.compiled import expect
+from dissonance.compiled import Entry, expect
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.base import TOGETHER
-from dissonance.solvers.convex import steps, threads
-from dissonance.solvers.convex.certificate import agree, certify, contradiction, cost, normalise, slack
+from dissonance.solvers.convex import certificate, elimination, interior, steps, threads
 from dissonance.solvers.convex.dense import TINY
-from dissonance.solvers.convex.elimination import factor
-from dissonance.solvers.convex.interior import BROAD, COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS, newton, solve_system
+from dissonance.solvers.convex.interior import BROAD, COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL
 from dissonance.solvers.convex.program import Numbers, Program, Structure
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
+measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(steps.inside)
+agree, certify, contradiction = Entry(certificate.agree), Entry(certificate.certify), Entry(certificate.contradiction)
+cost, normalise, slack = Entry(certificate.cost), Entry(certificate.normalise), Entry(certificate.slack)
+factor = Entry(elimination.factor)
 
 SECONDS_PER_CELL, SECONDS_PER_PRODUCT, WARM = 7e-4, 1.7e-6, 0.4
 """What a solve takes a cell, and a multiplication of a Newton step, roughly, if it is interpreted; and the part of that
@@ -126,7 +130,7 @@ class Work:
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
         each = SECONDS_PER_CELL * self.L.cells + SECONDS_PER_PRODUCT * self.structure.work
-        expect(each * len(which) * (1.0 if start == COLD else WARM))
+        expect(each * len(which) * (1.0 if start == COLD else WARM), newton)
         args = self.I, self.X, self.offsets, self.clusters, which, start, tol, mu_tol, most, taken, moves
         if self.structure.work < self.sharing.subtree_work:
             newton(*args)
@@ -166,7 +170,7 @@ class Work:
         z = self.X[:, L.z : L.z + cells]
         g = self.view("g", cells)
         for b, row in enumerate(self.rows()):
-            steps.measure(*row)
+            measure(*row)
             g[b] = -(self.X[b, L.r : L.r + cells] + z[b])
             for name, values in zip(("c", "W"), twice, strict=False):
                 self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]], values[b] = (
@@ -179,7 +183,7 @@ class Work:
             change = g[b] + self.X[b, L.r : L.r + cells]
             np.maximum(z[b], least[b], out=z[b])
             factor(*row, self.clusters)
-            steps.aim(*row, 0.0)
+            aim(*row, 0.0)
             g[b] = z[b] + change
             solve_system(*row, self.clusters, 0, 3, 1.0)
         return self.view("x", cells)
@@ -191,7 +195,7 @@ class Work:
         """
         row = self.I, self.X[b], self.offsets
         factor(*row, self.clusters)
-        steps.aim(*row, 0.0)
+        aim(*row, 0.0)
         self.view("g", self.L.cells)[b] = 1.0
         solve_system(*row, self.clusters, 0, 2, 1.0)
         return self.view("x", self.L.cells)[b]
@@ -264,7 +268,7 @@ def prove(program: Program, at: Floats, polish: float | None = None, within: flo
         gap = min(max(gap, 1e-8), 1.0) if math.isfinite(gap) else 1.0
         y = w.view("y", w.L.entries)
         np.maximum(y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=y)
-        steps.inside(*row, gap, 0.3 * gap)
+        inside(*row, gap, 0.3 * gap)
         w.newton(np.array([polish]), HERE, taken=taken)
     found = replace(unsolved(program), at=w.at.copy(), mu=w.proved.copy(), bounds=w.bounds.copy(), steps=taken)
     if program.structure.hard and within == ROUNDING:
@@ -283,7 +287,7 @@ def _satisfy(w: Work, found: Outcome, some: slice) -> None:
         if w.bounds[b, 2] < bounds[b, 2]:
             mu[b], bounds[b] = w.proved[b], w.bounds[b]
         if bounds[b, 2] > ROUNDING:  # what is missing shows where they contradict each other
-            steps.measure(*rows[b])
+            measure(*rows[b])
             missing = w.view("off_hard", w.L.entries)[b]
             w.view("y", w.L.entries)[b] = np.where(w.structure.kind == HARD, missing, 0.0)
             found.contradiction[some][b] = contradiction(*rows[b])
@@ -301,7 +305,7 @@ def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
     for b, row in enumerate(w.rows()):
         least = math.inf
         for _ in range(ROUNDS):
-            off = steps.measure(*row)[1]
+            off = measure(*row)[1]
             if not off < least:
                 break
             least, found[b] = off, w.mu[b]
@@ -360,14 +364,14 @@ def adjoint(s: Structure, numbers: Numbers, mu: Floats, v: Floats, barrier: floa
     w, lay = Work(s, numbers), s.layout
     (row,) = w.rows()
     w.mu[0], w.view("z", w.L.cells)[0] = np.maximum(mu, TINY), barrier
-    steps.measure(*row)
+    measure(*row)
     m = w.view("m", w.L.entries)[0]
     total = np.add.reduceat(m, lay.entry_at[:-1]) if len(m) else m
     log_q = np.log(np.maximum(m, TINY) / np.maximum(total, TINY)[lay.row])
     w.view("y", w.L.entries)[0] = np.where(s.kind == HARD, 0.0, log_q)
-    steps.measure(*row)
+    measure(*row)
     factor(*row, w.clusters)
-    steps.aim(*row, 0.0)
+    aim(*row, 0.0)
     w.view("off", w.L.unknowns)[0], w.view("g", w.L.cells)[0] = 0.0, v
     solve_system(*row, w.clusters, 0, 4, 0.0)
     return w.view("x", w.L.cells)[0], w.view("dlam", w.L.entries)[0]
