@@ -34,6 +34,9 @@ _log = logging.getLogger(__name__)
 ENOUGH = 0.6
 """Seconds of interpreted work, roughly, that starting Numba costs as well."""
 
+ALL = "all"
+"""The file beside machine code that says that all of it is there."""
+
 _noted: list[Any] = []
 _lock = threading.RLock()
 _expected = 0.0
@@ -114,8 +117,14 @@ def _machine_code(function: Any) -> Any:
 
 
 def kept() -> bool:
-    """Whether there is machine code of the present sources; or no Numba, so that there will be none."""
-    return find_spec("numba") is None or any(_folder().rglob("*.nbc"))
+    """Whether all machine code of the present sources is on disk; or there is no Numba, so that there will be none."""
+    return find_spec("numba") is None or (_folder() / ALL).is_file()
+
+
+def note_kept() -> None:
+    """All that is worth compiling beforehand has been compiled: `kept` is true from now on."""
+    with contextlib.suppress(OSError):  # nowhere to keep it
+        (_folder() / ALL).touch()
 
 
 @cache

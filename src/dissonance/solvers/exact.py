@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dissonance.attended import Array
-from dissonance.compiled import engage, kept
+from dissonance.compiled import engage, kept, note_kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
@@ -281,3 +281,4 @@ def precompile() -> None:
         (problem,) = prepare(pdg, Attention.uniform(pdg).replace(beta={"ab": beta})).components
         (found,) = Newton().solve_many([problem])
         select(found)
+    note_kept()
