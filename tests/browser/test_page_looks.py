@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import NARROW, NUMBER, ROOT, Opener, Studio, accessibility, settled
+from browsing import NARROW, NUMBER, ROOT, Opener, Studio, accessibility, need_axe, settled
 
 FIGURES = os.environ.get("STUDIO_FIGURES")
 """Where the pictures of the documentation go: `STUDIO_FIGURES=docs/figures pytest tests/browser -k accessible`."""
@@ -25,6 +25,7 @@ def _picture(page: Any, name: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["wide", "narrow"])
 def test_every_view_is_accessible(studio: Studio, opened: Opener, scheme: str, size: str) -> None:
+    need_axe()
     options = {"viewport": NARROW, "has_touch": True} if size == "narrow" else {}
     page = opened(studio.address, color_scheme=scheme, reduced_motion="reduce", **options)
     assert page.locator(".dissonance-studio").get_attribute("data-theme") == scheme
