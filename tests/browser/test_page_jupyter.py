@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +19,9 @@ import pytest
 from browsing import NUMBER, PATIENCE, ROOT
 
 SMOKING = ROOT / "examples" / "smoking.json"
-SHOWN = f"""
+SHOWN = """
 from dissonance import inconsistency, load
-pdg, focus = load({str(SMOKING)!r})
+pdg, focus = load("smoking.json")
 widget = pdg.studio(attention=focus.attention, name="smoking")
 widget"""
 ASKED = """
@@ -41,15 +42,18 @@ def notebook(tmp_path: Path) -> Iterator[str]:
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     content = {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": cells}
-    (tmp_path / "beliefs.ipynb").write_text(json.dumps(content))
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "beliefs.ipynb").write_text(json.dumps(content))
+    shutil.copy(SMOKING, home)
     options = ["--no-browser", "--ServerApp.port=0", "--ServerApp.ip=127.0.0.1", "--IdentityProvider.token=secret"]
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "RUNTIME", "DATA")}
     environment = os.environ | folders | {"IPYTHONDIR": str(tmp_path / "ipython")}
-    command = [sys.executable, "-m", "jupyterlab", *options, *root, f"--ServerApp.root_dir={tmp_path}"]
+    command = [sys.executable, "-m", "jupyterlab", *options, *root, f"--ServerApp.root_dir={home}"]
     log = tmp_path / "log.txt"
     with log.open("w") as told:
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=told)
+        process = subprocess.Popen(command, cwd=home, env=environment, stderr=told)
     try:
         deadline, found = time.monotonic() + PATIENCE / 1000, None
         while found is None and process.poll() is None and time.monotonic() < deadline:
@@ -96,6 +100,8 @@ def test_the_studio_shows_in_a_notebook_and_edits_come_back(browser: Any, notebo
     page.wait_for_timeout(1000)  # edits go back when a person rests
     page.locator(".embedded .gauge:not(.stale)").wait_for()
     if figures := os.environ.get("STUDIO_FIGURES"):
+        if (news := page.get_by_role("button", name="No", exact=True)).count():
+            news.click()
         page.screenshot(path=str(Path(figures) / "studio_jupyter.png"))
     shown = page.text_content(NUMBER)
     _run(page, 1)

@@ -107,6 +107,26 @@ def test_a_large_network_stays_usable(studio: Studio, page: Any, size: int) -> N
     _picture(page, f"network{size}")
 
 
+@pytest.mark.parametrize(("name", "variables"), [("asia", 8), ("alarm", 37), ("andes", 223)])
+def test_a_published_network_is_one_click_away_and_usable(page: Any, name: str, variables: int) -> None:
+    page.get_by_role("button", name="Open", exact=True).click()
+    listed = page.get_by_role("dialog").locator(".file-list button").filter(has_text=f"{name}, of")
+    page.get_by_role("dialog").get_by_role("button", name="smoking.json").first.wait_for()
+    if listed.count() == 0:
+        pytest.skip("no library with published networks is installed: pip install pgmpy")
+    listed.click()
+    page.locator(".file-name").filter(has_text=name).wait_for()
+    settled(page)
+    assert page.locator("g.variable").count() == variables
+    assert page.text_content(NUMBER) == "0"
+    assert "Nobody disagrees" in page.text_content(".verdict")
+    page.locator("g.variable").first.dispatch_event("click")
+    page.locator(".side .value-row").first.click()
+    settled(page)
+    assert page.locator(".rim.observed").count() == 1
+    _picture(page, f"network_{name}")
+
+
 def test_names_that_are_markup_stay_text(studio: Studio, page: Any) -> None:
     evil = "<img src=x onerror=alert(1)>"
     script = "</script><script>alert(2)</script>"
