@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.above import ask
 from dissonance.arc import Arc, Theta
 from dissonance.cpds import Factor
 from dissonance.distributions import CliqueTree, Distribution
@@ -153,6 +154,9 @@ class Posterior:
         """max_x log prod_a p_a given the evidence, and an x that attains it as labels: None where none is possible."""
         value, states = self._explain()
         return value, states if value.dim() else states[0]
+
+    def _repr_html_(self) -> str:
+        return ask("html", self)
 
     def __repr__(self) -> str:
         count = len(self.marginals)

@@ -1,4 +1,4 @@
-// The curves of a run: global and local inconsistency above, distortion below.
+// The curves of a run: global and local inconsistency above, how far the tables and the best compromise moved below.
 
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
@@ -15,13 +15,18 @@ const MEANING = {
   global: "the inconsistency of all beliefs, in nats",
   local: "the inconsistency of what the step attends to, in nats",
   distortion: "how far the tables have moved: the mean total variation of their rows from the start",
+  compromise: "how far the best compromise has moved: its total variation from the start",
 };
+/** @type {Record<string, string>} */
+const CALLED = { distortion: "tables moved", compromise: "compromise moved" };
+/** @type {[string, (f: Frame) => any][]} what is below: how far things have moved */
+const MOVED = [["compromise", (f) => f.distortion_mu], ["distortion", (f) => f.distortion]];
 const SPLIT = 0.64; // the part of the height that the inconsistencies have
 
 /** How far the curves of some runs reach, so that they can share their scales. @param {Frame[][]} runs @param {number} steps @returns {Extent} */
 export function extent(runs, steps) {
   const most = (/** @type {(f: Frame) => any} */ of) => Math.max(0, ...runs.flat().map((f) => number(of(f))).filter(Number.isFinite));
-  return { nats: Math.max(most((f) => f.global.value), most((f) => f.local)) || 1, distortion: most((f) => f.distortion) || 0.01, steps: Math.max(1, steps) };
+  return { nats: Math.max(most((f) => f.global.value), most((f) => f.local)) || 1, distortion: Math.max(...MOVED.map(([, of]) => most(of))) || 0.01, steps: Math.max(1, steps) };
 }
 
 /**
@@ -56,11 +61,12 @@ export function chart(name, onPick) {
     if (frames.length) parts.push(svgElement("line", { class: "cursor", x1: x(at), x2: x(at), y1: TOP, y2: HIGH - BOTTOM }));
     curve((f) => f.local, upper, "local");
     curve((f) => f.global.value, upper, "global");
-    curve((f) => f.distortion, lower, "distortion");
+    for (const [look, of] of MOVED) curve(of, lower, look);
     svg.replaceChildren(...parts);
     const now = frames.find((f) => f.step === at);
-    const values = now ? [["global", nats(now.global.value)], ["local", nats(now.local)], ["distortion", general(number(now.distortion ?? NaN), 4).replace("nan", "-")]] : [];
-    readout.replaceChildren(...(values.length ? values : [["global", ""], ["local", ""], ["distortion", ""]]).map(([k, v]) => h("span", { class: `reading ${k}`, title: MEANING[k] }, h("i", {}), `${k} `, h("b", { text: v }))));
+    const share = (/** @type {any} */ x) => general(number(x ?? NaN), 4).replace("nan", "-");
+    const values = now ? [["global", nats(now.global.value)], ["local", nats(now.local)], ["distortion", share(now.distortion)], ["compromise", share(now.distortion_mu)]] : [];
+    readout.replaceChildren(...(values.length ? values : Object.keys(MEANING).map((k) => [k, ""])).map(([k, v]) => h("span", { class: `reading ${k}`, title: MEANING[k] }, h("i", {}), `${CALLED[k] ?? k} `, h("b", { text: v }))));
     svg.setAttribute("aria-label", `Curves of ${name}${now ? `; at step ${at}: ${values.map((v) => v.join(" ")).join(", ")}` : ""}`);
   }
 

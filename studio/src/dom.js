@@ -51,6 +51,7 @@ const ICONS = {
   fit: "M4 9V4h5M20 9V4h-5M4 15v5h5M20 15v5h-5",
   theme: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",
   bin: "M5 7h14M10 7V4.5h4V7M7 7l1 13h8l1-13",
+  turn: "M5 9h9a5 5 0 0 1 5 5v5M8.5 5.5 5 9l3.5 3.5M15.5 15.5 19 19l3-3.5",
   tidy: "M4 6h6v4H4zM14 4h6v4h-6zM14 15h6v4h-6zM10 8h4M10 9l4 7",
 };
 

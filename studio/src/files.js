@@ -51,8 +51,8 @@ export function saveFile(studio) {
     /** @param {boolean} overwrite */
     async function attempt(overwrite) {
       try {
-        const { file } = await studio.transport.call("save", { document: studio.store.document, file: field.value.trim(), overwrite });
-        studio.savedAs(file);
+        const { file, view } = await studio.transport.call("save", { document: studio.store.document, file: field.value.trim(), overwrite });
+        studio.savedAs(file, view);
         close();
       } catch (error) {
         problem.textContent = /** @type {Error} */ (error).message;

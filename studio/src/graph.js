@@ -24,16 +24,17 @@ const calm = (query = matchMedia("(prefers-reduced-motion: reduce)")) => query.m
  * @param {(positions: Record<string, [number, number]>) => void} acts.onDrag while a box is being moved
  * @param {(positions: Record<string, [number, number]>) => void} acts.onDrop
  * @param {() => void} acts.onTidy
+ * @param {() => void} acts.onTurn
  * @param {(selection: import("./types.js").Selection | null) => void} acts.choose
  */
-export function graph(store, { onDrag, onDrop, onTidy, choose }) {
+export function graph(store, { onDrag, onDrop, onTidy, onTurn, choose }) {
   const svg = /** @type {SVGSVGElement} */ (svgElement("svg", { class: "graph", role: "group", "aria-label": "Picture of the beliefs: arrows go to the next box or arc, Enter selects, Alt with arrows moves a box" }));
   const camera = svgElement("g", { class: "camera" });
   svg.append(camera);
   const legend = /** @type {SVGSVGElement} */ (svgElement("svg", { class: "graph-legend", "aria-hidden": "true" }));
   const tools = h("div", { class: "graph-tools", role: "group", "aria-label": "View" },
     iconButton("plus", "Zoom in", () => scaled(1.3)), iconButton("minus", "Zoom out", () => scaled(1 / 1.3)),
-    iconButton("fit", "Fit the picture (0)", () => fit(true)), iconButton("tidy", "Lay out again", onTidy));
+    iconButton("fit", "Fit the picture (0)", () => fit(true)), iconButton("tidy", "Lay out again", onTidy), iconButton("turn", "Lay out the other way: to the right or downwards", onTurn));
   const empty = h("div", { class: "graph-empty" });
   const element = h("section", { class: "canvas", "aria-label": "Picture" }, svg, legend, tools, empty);
 

@@ -25,6 +25,7 @@ import { variableList } from "./variables.js";
 /** @typedef {Record<string, [number, number]>} Positions */
 
 const STACKED = "(max-width: 680px)"; // where the panel is below the picture, not beside it
+const NARROW = 420; // the width that the picture keeps to there, if it can
 const COLOURLESS_AFTER = 1200; // milliseconds that the picture of a new structure waits for its colours
 const KEPT_AFTER = 500; // milliseconds after an edit, unsaved work is kept by the server
 
@@ -54,6 +55,8 @@ export class Studio {
     /** @type {{element: HTMLElement, update: () => void} | null} */
     this.panel = null;
     this.refit = false;
+    /** @type {"right" | "down" | null} which way a person wants arcs to run */
+    this.direction = null;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.pictureTimer = undefined;
     this.askScore = latest(
@@ -83,7 +86,8 @@ export class Studio {
     this.graph = graph(store, {
       onDrag: (positions) => { this.dragged = positions; this.#layout(); },
       onDrop: (positions) => { this.dragged = null; store.edit("move", { positions }); },
-      onTidy: () => { store.edit("tidy", { positions: {} }); this.refit = true; },
+      onTidy: () => this.#tidy(),
+      onTurn: () => { this.direction = this.#runsDown() ? "right" : "down"; this.#tidy(); },
       choose,
     });
     this.player = player(store, this, this.welcome);
@@ -167,6 +171,19 @@ export class Studio {
     this.pictureTimer = setTimeout(() => this.#layout(), COLOURLESS_AFTER);
   }
 
+  /** Which way arcs run now: on a narrow page downwards if that is narrower. */
+  #runsDown() {
+    const [, , wide, high] = this.store.scene?.bounds ?? [0, 0, 1, 0];
+    return this.direction === "down" || (!this.direction && matchMedia(STACKED).matches && high > wide);
+  }
+
+  /** Boxes stand where the library puts them again. */
+  #tidy() {
+    this.refit = true;
+    this.placed = "";
+    this.store.edit("tidy", { positions: {} });
+  }
+
   #layout() {
     const { store } = this;
     clearTimeout(this.pictureTimer);
@@ -180,6 +197,7 @@ export class Studio {
     this.askLayout({
       model: frame?.model ?? (frame?.tables ? this.#moved(frame.tables) : store.model),
       positions: this.dragged ?? store.document.positions,
+      ...(this.direction ? { direction: this.direction } : matchMedia(STACKED).matches && { width: NARROW }),
       ...(blame && { blame }),
       ...(frame && Object.keys(frame.attention).length > 0 && { attention: frame.attention, control: frame.control }),
     });
@@ -277,18 +295,18 @@ export class Studio {
     ]);
   }
 
-  /** @param {string} file */
-  savedAs(file) {
+  /** @param {string} file @param {string | null} view the file beside it, if there is one */
+  savedAs(file, view) {
     this.store.document = { ...this.store.document, name: file };
     this.store.scored &&= this.store.document;
     this.store.markSaved();
-    this.say(`Saved as ${file}.`);
+    this.say(`Saved as ${file}${view ? `; where boxes stand and what was observed in ${view}` : ""}.`);
     void this.#attempt(this.transport.call("discard", { tab: this.options.tab }));
   }
 
   /** @param {string} kind */
   async share(kind) {
-    const made = await this.#attempt(this.transport.call("export", { document: this.store.document, kind }));
+    const made = await this.#attempt(this.transport.call("export", { document: this.store.document, kind, direction: this.direction }));
     if (made) download(made);
   }
 

@@ -17,7 +17,7 @@
 /** @typedef {{kind: string, name: string, title: string, marks: Mark[]}} Group */
 /** @typedef {{title: string, bounds: [number, number, number, number], colours: {light: Record<string, string>, dark: Record<string, string>}, positions: Record<string, [number, number]>, groups: Group[]}} Scene What `Drawing.data()` returns. */
 
-/** @typedef {{kind: "frame", step: number, attention: Record<string, Weight>, control: Record<string, Weight>, global: {value: Weight, lower: Weight, upper: Weight}, local: Weight | null, distortion: Weight | null, tables?: Record<string, any>, model?: Model}} Frame */
+/** @typedef {{kind: "frame", step: number, attention: Record<string, Weight>, control: Record<string, Weight>, global: {value: Weight, lower: Weight, upper: Weight}, local: Weight | null, distortion: Weight | null, distortion_mu: Weight | null, tables?: Record<string, any>, model?: Model}} Frame */
 /** @typedef {{refocus: string, flow: string | null, steps: number, seed: number}} Strategy */
 /** @typedef {{version: string, folder: string, files: string[], file?: string | null, examples: {name: string, title: string}[], networks?: {name: string, title: string}[], recovery: Document | null, refocus: string[], flows: string[], formats: string[]}} Hello */
 

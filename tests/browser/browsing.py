@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -111,13 +112,20 @@ def settled(page: Any) -> None:
 
 
 def accessibility(page: Any) -> list[str]:
-    """What axe has to complain about, one line each; nothing where it is not installed (npm ci in studio/)."""
+    """What axe has to complain about, one line each; nothing where it is not installed (see `need_axe`)."""
     if not AXE.is_file():
         return []
     page.evaluate("() => document.querySelector('.dissonance-studio').scrollTo(0, 0)")
     page.evaluate(AXE.read_text())
     found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
     return [f"{v['id']}: {v['help']}: {n['html'][:160]}" for v in found["violations"] for n in v["nodes"]]
+
+
+def need_axe() -> None:
+    """Skip a test where axe is not installed; fail where it is said to be required."""
+    if not AXE.is_file():
+        why = "axe is not installed (npm ci in studio/): nothing is said about accessibility"
+        pytest.fail(why) if os.environ.get("STUDIO_AXE") == "required" else pytest.skip(why)
 
 
 def printed(*arguments: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import NARROW, NUMBER, ROOT, Opener, Studio, accessibility, settled
+from browsing import NARROW, NUMBER, ROOT, Opener, Studio, accessibility, need_axe, settled
 
 FIGURES = os.environ.get("STUDIO_FIGURES")
 """Where the pictures of the documentation go: `STUDIO_FIGURES=docs/figures pytest tests/browser -k accessible`."""
@@ -25,6 +25,7 @@ def _picture(page: Any, name: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["wide", "narrow"])
 def test_every_view_is_accessible(studio: Studio, opened: Opener, scheme: str, size: str) -> None:
+    need_axe()
     options = {"viewport": NARROW, "has_touch": True} if size == "narrow" else {}
     page = opened(studio.address, color_scheme=scheme, reduced_motion="reduce", **options)
     assert page.locator(".dissonance-studio").get_attribute("data-theme") == scheme
@@ -104,6 +105,26 @@ def test_a_large_network_stays_usable(studio: Studio, page: Any, size: int) -> N
     settled(page)
     assert page.text_content(NUMBER) != before
     _picture(page, f"network{size}")
+
+
+@pytest.mark.parametrize(("name", "variables"), [("asia", 8), ("alarm", 37), ("andes", 223)])
+def test_a_published_network_is_one_click_away_and_usable(page: Any, name: str, variables: int) -> None:
+    page.get_by_role("button", name="Open", exact=True).click()
+    listed = page.get_by_role("dialog").locator(".file-list button").filter(has_text=f"{name}, of")
+    page.get_by_role("dialog").get_by_role("button", name="smoking.json").first.wait_for()
+    if listed.count() == 0:
+        pytest.skip("no library with published networks is installed: pip install pgmpy")
+    listed.click()
+    page.locator(".file-name").filter(has_text=name).wait_for()
+    settled(page)
+    assert page.locator("g.variable").count() == variables
+    assert page.text_content(NUMBER) == "0"
+    assert "Nobody disagrees" in page.text_content(".verdict")
+    page.locator("g.variable").first.dispatch_event("click")
+    page.locator(".side .value-row").first.click()
+    settled(page)
+    assert page.locator(".rim.observed").count() == 1
+    _picture(page, f"network_{name}")
 
 
 def test_names_that_are_markup_stay_text(studio: Studio, page: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistency, lir
+from dissonance import compiled as compiling
 from dissonance.compiled import compiled as noted
 from dissonance.compiled import engage
 from dissonance.solvers import Newton
@@ -229,3 +230,11 @@ def test_what_is_defined_after_numba_is_engaged_is_compiled_at_once():
     engage()
     twice = noted(lambda x: 2 * x)
     assert hasattr(twice, "py_func") and twice.py_func(3) == 6
+
+
+def test_machine_code_is_said_to_be_kept_once_all_of_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compiling, "_folder", lambda: tmp_path)
+    (tmp_path / "one function.nbc").touch()  # a process that was killed while it compiled
+    assert not compiling.kept()
+    compiling.complete()
+    assert compiling.kept()

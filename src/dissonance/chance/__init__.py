@@ -214,12 +214,16 @@ def _solved(samples: SourceSamples) -> Inconsistency:
 def _intervals(
     names: Sequence[str], mine: Floats, spread: Floats, by_chance: Floats, confidence: float
 ) -> tuple[BlameInterval, ...]:
-    """Basic bootstrap intervals of the root: replicates are as far from what was found as that is from the truth.
+    """Bootstrap intervals of the root: replicates are as far from what was found as that is from the truth.
 
-    A divergence is about the square of a distance, whose noise does not grow with it.
+    A divergence is about the square of a distance, whose noise does not grow with it. What was found less the bias (by
+    how much replicates are larger in the middle) is the centre, and the wider half of the replicates counts on both
+    sides.
     """
     edge, roots = (1 - confidence) / 2, np.sqrt(spread)
-    ends = (2 * np.sqrt(mine) - np.quantile(roots, q, axis=0) for q in (1 - edge, edge))
+    lower, middle, upper = np.quantile(roots, (edge, 0.5, 1 - edge), axis=0)
+    half = np.maximum(middle - lower, upper - middle)
+    ends = (2 * np.sqrt(mine) - middle + sign * half for sign in (-1, 1))
     low, high = (np.maximum(0.0, end) ** 2 for end in ends)
     most = np.bincount(spread.argmax(1), minlength=len(names)) / len(spread)
     numbers = np.stack([mine, low, high, by_chance, most], 1).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dissonance.drawing import style
 from dissonance.drawing.curves import Curve, cut, offset
@@ -45,7 +46,7 @@ class Look:
     note: str = ""
     hidden: bool = False
 
-    @property
+    @cached_property
     def label(self) -> Label | None:
         """The name, with an exclamation mark if the arc is hard; None if there is nothing to say."""
         parts = [] if self.hidden else [label(self.name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from dissonance.drawing.curves import Corners, Curve, at_distance, dense, direct
 from dissonance.drawing.layout import BOX, HEAD, STUB, Rectangle, Tag
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.routes import CLEAR, Route
+from dissonance.drawing.segments import STEP, Segments
 
 BENDS = (0.0, 26.0, -26.0, 52.0, -52.0, 90.0, -90.0, 140.0, -140.0)
 """How far aside a line may swing to pass a box."""
@@ -38,7 +39,8 @@ def free_height(name: str, arcs: Iterable[Ends]) -> float:
 
 def free_routes(boxes: Mapping[str, Rectangle], arcs: Mapping[str, Ends], tags: Mapping[str, Tag]) -> dict[str, Route]:
     """The curves of every arc: first those between two boxes, then merging and splitting ones, then stubs."""
-    taken = _Taken(np.array([_grown(b.corners, CLEAR) for b in boxes.values()]).reshape(-1, 4), list(boxes))
+    walls = np.array([_grown(b.corners, CLEAR) for b in boxes.values()]).reshape(-1, 4)
+    taken = _Taken(walls, {v: i for i, v in enumerate(boxes)})
     found: dict[str, Route] = {}
     lanes = _lanes(boxes, arcs, tags)
     for a in sorted(arcs, key=lambda a: _turn(arcs[a])):
@@ -51,6 +53,8 @@ def free_routes(boxes: Mapping[str, Rectangle], arcs: Mapping[str, Ends], tags: 
             ways = _stubs(boxes[ends.targets[0]], ends.targets[0], tags[a])
         least = math.inf
         for disliked, way in ways:
+            if disliked >= least:
+                continue
             cost = disliked + taken.cost(way, ends, tags[a], least - disliked)
             if cost < least:
                 least, found[a] = cost, way
@@ -71,73 +75,47 @@ class _Taken:
     """What is there already: boxes, lines, the rooms of labels, tips of arrows."""
 
     boxes: NDArray[np.float64]
-    names: Sequence[str]
-    lines: list[NDArray[np.complex128]] = field(default_factory=list)
-    frames: list[Corners] = field(default_factory=list)
-    rooms: list[Corners] = field(default_factory=list)
-    tips: list[complex] = field(default_factory=list)
+    number: Mapping[str, int]
+    lines: Segments = field(default_factory=Segments)
+    rooms: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
+    tips: NDArray[np.complex128] = field(default_factory=lambda: np.zeros(0, dtype=np.complex128))
 
     def add(self, route: Route, tag: Tag) -> None:
-        lines = [dense(c, 8.0) for c in route.curves]
-        self.lines += lines
-        self.frames += [_frame(line) for line in lines]
-        self.tips += [c[-1][3] for _, c in route.heads]
+        self.lines = self.lines.joined(Segments.along([dense(c, STEP) for c in route.curves]))
+        self.tips = np.array([*self.tips, *(c[-1][3] for _, c in route.heads)])
         if tag.width:
-            self.rooms.append(_room(route, tag))
+            self.rooms = np.array([*self.rooms, _room(route, tag)])
 
     def cost(self, route: Route, ends: Ends, tag: Tag, below: float) -> float:
         """How much a route hides, crosses and crowds; what it crosses is not counted once it is not `below` that."""
-        along = np.concatenate([dense(c, 8.0) for c in route.curves])
-        own = [n in ends.sources + ends.targets for n in self.names]
-        inner = self.boxes + np.array([1, 1, -1, -1]) * (CLEAR + 2.0) * np.array(own)[:, None]
-        total = THROUGH_BOX * _entered(along, inner)
-        total += ON_LABEL * _entered(along, np.array(self.rooms).reshape(-1, 4))
+        curves = [dense(c, STEP) for c in route.curves]
+        along = np.concatenate(curves)
+        inner = self.boxes.copy()
+        inner[[self.number[v] for v in (*ends.sources, *ends.targets)]] += np.array([1, 1, -1, -1]) * (CLEAR + 2.0)
+        total = THROUGH_BOX * _entered(along, inner) + ON_LABEL * _entered(along, self.rooms)
         if tag.width:
             room = _room(route, tag)
-            left, top, right, bottom = np.array([*self.boxes, *self.rooms]).reshape(-1, 4).T
-            meet = (left < room[2]) & (room[0] < right) & (top < room[3]) & (room[1] < bottom)
-            total += 2 * ON_LABEL * int(meet.sum())
-            total += ON_LABEL * sum(_entered(line, np.array([room])) for line in self._near(room))
+            total += 2 * ON_LABEL * sum(int(_meeting(room, those).sum()) for those in (self.boxes, self.rooms))
+            total += ON_LABEL * self.lines.within(room)
         if route.junction is not None:
             total += THROUGH_BOX / 2 * _entered(np.array([route.junction]), self.boxes + np.array([-1, -1, 1, 1]) * DOT)
-        total += CROWDED * sum(abs(c[-1][3] - t) < ENTRY for _, c in route.heads for t in self.tips)
-        total += 0.02 * float(np.abs(np.diff(along)).sum())
-        if total < below:
-            total += ACROSS * sum(_crossings(along, line) for line in self._near(_frame(along)))
-        return total
+        total += CROWDED * sum(int((abs(self.tips - c[-1][3]) < ENTRY).sum()) for _, c in route.heads)
+        total += 0.02 * sum(float(np.abs(np.diff(c)).sum()) for c in curves)
+        return total if total >= below else total + ACROSS * self.lines.crossings(Segments.along(curves))
 
-    def _near(self, frame: Corners) -> Iterator[NDArray[np.complex128]]:
-        """The lines that may have points in a rectangle."""
-        if self.lines:
-            left, top, right, bottom = np.array(self.frames).T
-            meet = (left <= frame[2]) & (frame[0] <= right) & (top <= frame[3]) & (frame[1] <= bottom)
-            yield from (self.lines[i] for i in np.flatnonzero(meet))
+
+def _meeting(frame: Corners, others: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of the other rectangles overlap a frame."""
+    left, top, right, bottom = others.T
+    return (left < frame[2]) & (frame[0] < right) & (top < frame[3]) & (frame[1] < bottom)
 
 
 def _entered(along: NDArray[np.complex128], rectangles: NDArray[np.float64]) -> int:
     """How many of the rectangles some of these points lie in."""
-    left, top, right, bottom = rectangles.T
+    near = rectangles[_meeting(_frame(along), rectangles)]
+    left, top, right, bottom = near.T
     x, y = along.real[:, None], along.imag[:, None]
     return int(((x > left) & (x < right) & (y > top) & (y < bottom)).any(0).sum())
-
-
-def _crossings(a: NDArray[np.complex128], b: NDArray[np.complex128]) -> int:
-    """How often two lines cross: pairs of their segments whose ends lie on either side of each other."""
-    p, q = (x[:, None] for x in _segments(a, _frame(b)))
-    r, s = (x[None, :] for x in _segments(b, _frame(a)))
-
-    def side(u: NDArray[np.complex128], v: NDArray[np.complex128], w: NDArray[np.complex128]) -> NDArray[np.bool_]:
-        return ((v - u).conjugate() * (w - u)).imag > 0
-
-    return int(((side(p, q, r) != side(p, q, s)) & (side(r, s, p) != side(r, s, q))).sum())
-
-
-def _segments(line: NDArray[np.complex128], frame: Corners) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Where the segments of a line begin and end that may reach into a rectangle."""
-    a, b = line[:-1], line[1:]
-    near = (np.minimum(a.real, b.real) <= frame[2]) & (np.maximum(a.real, b.real) >= frame[0])
-    near &= (np.minimum(a.imag, b.imag) <= frame[3]) & (np.maximum(a.imag, b.imag) >= frame[1])
-    return a[near], b[near]
 
 
 def _frame(line: NDArray[np.complex128]) -> Corners:

@@ -51,18 +51,22 @@ def _settle(
     for u, v, w in links:
         neighbours[u].append((v, w))
         neighbours[v].append((u, w))
+    pulled = [
+        [(e, o, sum(w for _, w in neighbours[e]), neighbours[e]) for e, o in zip(column, offsets, strict=True)]
+        for column, offsets in zip(columns, apart, strict=True)
+    ]
+    weights = [[total or 1e-3 for _, _, total, _ in column] for column in pulled]
     for number in range(rounds):
         turn = range(len(columns)) if number % 2 == 0 else range(len(columns) - 1, -1, -1)
         moved = 0.0
         for i in turn:
             wished: list[float] = []
-            weights: list[float] = []
-            for e, o in zip(columns[i], apart[i], strict=True):
-                total = sum(w for _, w in neighbours[e])
-                mean = sum(w * y[n] for n, w in neighbours[e]) / total if total else y[e]
-                wished.append(mean - o)
-                weights.append(total or 1e-3)
-            for e, o, level in zip(columns[i], apart[i], isotonic(wished, weights), strict=True):
+            for e, o, total, near in pulled[i]:
+                pull = 0.0
+                for n, w in near:
+                    pull += w * y[n]
+                wished.append((pull / total if total else y[e]) - o)
+            for (e, o, _, _), level in zip(pulled[i], isotonic(wished, weights[i]), strict=True):
                 moved = max(moved, abs(y[e] - level - o))
                 y[e] = level + o
         if moved < 0.05:

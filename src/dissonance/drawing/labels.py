@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dissonance.drawing import style
 from dissonance.drawing.arrows import BOLD, SIDE, Look
-from dissonance.drawing.curves import Corners, at_distance, dense
+from dissonance.drawing.curves import at_distance, dense
 from dissonance.drawing.layout import Rectangle
 from dissonance.drawing.routes import Route
 from dissonance.drawing.scene import DEEP, Writing
@@ -35,14 +35,19 @@ class _Taken:
     owner: NDArray[np.int64]
     boxes: NDArray[np.float64]
 
-    def cost(self, frame: Corners, arc: int, width: float) -> float:
-        """How much would be hidden, by what belongs to an arc with a line of that width."""
-        left, top, right, bottom = frame
+    def costs(self, frames: NDArray[np.float64], arc: int, width: float) -> NDArray[np.float64]:
+        """How much each of the frames (a row of corners each) would hide, for an arc with a line of that width."""
         half = width / 2
-        inside = (self.along.real > left - half) & (self.along.real < right + half)
-        inside &= (self.along.imag > top - half) & (self.along.imag < bottom + half)
-        owners = set(self.owner[inside].tolist())
-        return ON_LINE * len(owners - {arc}) + ON_OWN * (arc in owners) + ON_BOX * _overlaps(frame, self.boxes)
+        left, top = frames[:, :2].min(0) - half
+        right, bottom = frames[:, 2:].max(0) + half
+        x, y = self.along.real, self.along.imag
+        near = np.flatnonzero((x > left) & (x < right) & (y > top) & (y < bottom))
+        left, top, right, bottom = (frames + half * np.array([-1, -1, 1, 1])).T[:, :, None]
+        x, y, owner = x[near], y[near], self.owner[near]
+        inside = (x > left) & (x < right) & (y > top) & (y < bottom)
+        hidden = [set(owner[row].tolist()) for row in inside]
+        lines = [ON_LINE * len(h - {arc}) + ON_OWN * (arc in h) for h in hidden]
+        return np.array(lines, dtype=np.float64) + ON_BOX * _overlaps(frames, self.boxes).astype(np.float64)
 
 
 def writings(
@@ -56,19 +61,19 @@ def writings(
     taken = _Taken(along, np.repeat(np.arange(len(routes)), counts), corners)
     number = {a: i for i, a in enumerate(routes)}
     wanted = [(a, note) for note in (False, True) for a in routes if (looks[a].note if note else looks[a].label)]
-    choices = {(a, note): list(_choices(looks[a], note, routes[a], lines[a])) for a, note in wanted}
-    costs = {
-        k: [c + taken.cost(w.corners, number[k[0]], looks[k[0]].width) for c, w in found]
-        for k, found in choices.items()
-    }
+    choices = [list(_choices(looks[a], note, routes[a], lines[a])) for a, note in wanted]
+    frames = [np.array([w.corners for _, w in found]) for found in choices]
+    costs = [
+        np.array([c for c, _ in found]) + taken.costs(framed, number[a], looks[a].width)
+        for (a, _), found, framed in zip(wanted, choices, frames, strict=True)
+    ]
     found: dict[tuple[str, bool], Writing] = {}
+    placed = np.full((len(wanted), 4), np.nan)  # no frame overlaps one that is not there
     for _ in range(2):
-        for key in wanted:
-            others = np.array([w.corners for k, w in found.items() if k != key]).reshape(-1, 4)
-            total = [
-                c + ON_LABEL * _overlaps(w.corners, others) for c, (_, w) in zip(costs[key], choices[key], strict=True)
-            ]
-            found[key] = choices[key][total.index(min(total))][1]
+        for i, key in enumerate(wanted):
+            placed[i] = np.nan
+            best = int((costs[i] + ON_LABEL * _overlaps(frames[i], placed)).argmin())
+            placed[i], found[key] = frames[i][best], choices[i][best][1]
     return {a: tuple(found[k] for k in ((a, False), (a, True)) if k in found) for a in routes}
 
 
@@ -110,8 +115,9 @@ def _aside(label: Label, size: float, spot: complex, up: complex, away: float, c
     return Writing(at, label, size, colour, italic=name, halo=True, kind="label" if name else "note")
 
 
-def _overlaps(frame: Corners, others: NDArray[np.float64]) -> int:
-    """How many of the rectangles overlap a frame."""
+def _overlaps(frames: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many of the other rectangles overlap each of the frames."""
     left, top, right, bottom = others.T
-    meet = (left < frame[2]) & (frame[0] < right) & (top < frame[3] + LEADING) & (frame[1] - LEADING < bottom)
-    return int(meet.sum())
+    x0, y0, x1, y1 = frames.T[:, :, None]
+    meet = (left < x1) & (x0 < right) & (top < y1 + LEADING) & (y0 - LEADING < bottom)
+    return meet.sum(1)

@@ -1,4 +1,4 @@
-"""What a notebook shows of a PDG, of an inconsistency, and of a run."""
+"""What a notebook shows of a PDG, of an inconsistency, of a distribution, and of a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from functools import singledispatch
 from html import escape
 
 from dissonance.arc import Arc
+from dissonance.distributions import Distribution
 from dissonance.drawing.chart import bars, falling
 from dissonance.drawing.looks import short_number
 from dissonance.drawing.picture import draw
 from dissonance.drawing.svg import svg
+from dissonance.drawing.tables import joint_table, marginals_of, marginals_table
 from dissonance.inconsistency import Inconsistency
 from dissonance.lir import Run, Trace
 from dissonance.pdg import PDG
+from dissonance.query import Posterior
 
 MOST_VARIABLES, MOST_ARCS = 80, 160
 """Larger PDGs are shown as a table only: a cell should not take seconds to appear."""
@@ -47,7 +50,26 @@ def _(value: Inconsistency) -> str:
             parts.append(svg(bars(known[:MOST_BARS], "Who is to blame: beta KL of each arc, in nats")))
             more = len(known) - MOST_BARS
             parts += [f"and {more} more arc{'s' * (more > 1)}, less to blame"] if more > 0 else []
+            parts.append(_compromise(value))
     return _whole(*parts)
+
+
+@html.register
+def _(value: Distribution) -> str:
+    n = len(value.variables)
+    heading = f"<b>{type(value).__name__}</b> over {n} variable{'s' * (n != 1)}"
+    return _whole(heading, joint_table(value), marginals_of(value))
+
+
+@html.register
+def _(value: Posterior) -> str:
+    variables = list(value.variables.values())
+    if value.log_partition.dim():
+        sets = len(value.log_partition)
+        return _whole(f"<b>Posterior</b> of {len(variables)} variables given each of {sets} evidence sets")
+    chance = f"log-probability of the evidence {_digits(float(value.log_partition))}"
+    shown = {v.name: value[v.name] for v in variables}
+    return _whole(f"<b>Posterior</b>, {chance}", marginals_table(variables, shown))
 
 
 @html.register
@@ -63,6 +85,13 @@ def _(value: Run) -> str:
     return _whole(
         f"{heading}, {value.steps} steps, {escape(names)}{', interrupted' * value.interrupted}", _chart(value.trace)
     )
+
+
+def _compromise(value: Inconsistency) -> str:
+    """The marginals of mu*, where it is known and all of it is tables."""
+    if not math.isfinite(value.upper) or not all(v.is_finite for v in value.mu.variables):
+        return ""
+    return _folded("the best compromise", marginals_of(value.mu))
 
 
 def _whole(*parts: str) -> str:

@@ -75,9 +75,7 @@ def _transpose(columns: Columns, left: Mapping[int, list[int]], right: Mapping[i
         for column in columns:
             for i in range(len(column) - 1):
                 u, v = column[i], column[i + 1]
-                if _between(u, v, left, where) + _between(u, v, right, where) > _between(v, u, left, where) + _between(
-                    v, u, right, where
-                ):
+                if _saved(left[u], left[v], where) + _saved(right[u], right[v], where) > 0:
                     column[i], column[i + 1] = v, u
                     where[u], where[v] = i + 1, i
                     better = True
@@ -85,9 +83,15 @@ def _transpose(columns: Columns, left: Mapping[int, list[int]], right: Mapping[i
             return
 
 
-def _between(u: int, v: int, neighbours: Mapping[int, list[int]], where: Mapping[int, int]) -> int:
-    """How many links of u and v cross on one side if u stands above v."""
-    return sum(where[a] > where[b] for a in neighbours[u] for b in neighbours[v])
+def _saved(upper: Sequence[int], lower: Sequence[int], where: Mapping[int, int]) -> int:
+    """How many crossings of links on one side are saved if two elements, with these neighbours, change places."""
+    saved = 0
+    for a in upper:
+        at = where[a]
+        for b in lower:
+            there = where[b]
+            saved += (at > there) - (at < there)
+    return saved
 
 
 def crossings(columns: Columns, links: Sequence[tuple[int, int]]) -> int:

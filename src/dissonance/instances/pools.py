@@ -49,6 +49,19 @@ class Pool:
         rows = numerics.conditional(self.result.mu.rows(self.sources, self.targets))
         return rows.reshape(shape((*self.sources, *self.targets)))
 
+    def of(self, source: str) -> Tensor:
+        """What a linear pool says if this source is right, cell by cell: every source is a population of its own."""
+        if SOURCE not in {v.name for v in self.pdg.variables}:
+            raise DissonanceError(
+                "every source is a population of its own in a linear pool only: ask linear_pool(...)."
+            )
+        if source not in self.weights:
+            raise DissonanceError(f"no source named {source!r}.{suggest(source, self.weights)}")
+        names = [v.name for v in self.targets]
+        return self.result.mu.conditional(names, [SOURCE, *(v.name for v in self.sources)])[
+            list(self.weights).index(source)
+        ]
+
     def arc(self, name: str = "pool", *, beta: float = 1.0) -> Arc:
         """The pool as a belief."""
         return Arc(name, self.sources, self.targets, self.table, beta=beta)

@@ -14,6 +14,7 @@ from dissonance.lir.moved import MovedRow, moved_count, moved_rows, restored
 from dissonance.lir.refocus import SWEEP, Refocus
 from dissonance.lir.run import Callback
 from dissonance.lir.start import STEPS, SWEEPS, Run, lir
+from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver
 
@@ -103,7 +104,13 @@ def movable(
 
 
 def resolve(
-    pdg: PDG, focus: Focus, how: Resolving, *, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()
+    pdg: PDG,
+    focus: Focus,
+    how: Resolving,
+    *,
+    checkpoint: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    record: Record | None = None,
 ) -> Resolved:
     """Run LIR on a model of fixed beliefs; by default the flow is natural, for Gaussians full."""
     moving = pdg.learnable()
@@ -120,6 +127,7 @@ def resolve(
         seed=how.seed,
         checkpoint=checkpoint,
         callbacks=callbacks,
+        trace=record,
         progress=False,
     )
     return Resolved(run, pdg)

@@ -38,13 +38,16 @@ SOLVER = Auto(seconds=2.0)
 
 
 class LayoutParams(msgspec.Struct, forbid_unknown_fields=True):
-    """A model; what colours its arcs, where a person has put its variables, and the focus of a step of LIR."""
+    """A model; what colours its arcs, where a person has put its variables, the focus of a step of LIR, which way arcs
+    run and the width of the page, as `draw` has them."""
 
     model: Model
     blame: dict[str, float | str | None] | None = None
     positions: dict[str, Position] = {}
     attention: dict[str, float | str] | None = None
     control: dict[str, float | str] | None = None
+    direction: str | None = None
+    width: float | None = None
 
 
 class ScoreParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,6 +82,8 @@ def layout(place: StudioPlace, params: LayoutParams) -> dict[str, Any]:
         attention=attention,
         focus=focus,
         blame=None if blame is None else read_weights(blame),
+        direction=params.direction,
+        width=params.width,
         positions=params.positions or None,
     )
     return data(drawn.scene)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,18 +10,23 @@ import msgspec
 
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.focus import Focus
+from dissonance.inconsistency import inconsistency
 from dissonance.jsonable import json_number
-from dissonance.lir import Row, Trace
+from dissonance.lir import Record, Row, Trace
+from dissonance.lir.refocus import SWEEP
 from dissonance.lir.resolving import Resolving, movable, moved_to, resolve
 from dissonance.pdg import PDG
 from dissonance.studio.documents import Model, pdg_of, read_weights, written
 from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells
+from dissonance.verdict import contradiction
 
 MAX_STEPS = 10_000
 MAX_NUMBERS = 1 << 24
 """Cells of all tables in all frames."""
 MAX_SEED = 2**63 - 1
+FOLLOWED = 60
+"""Up to how many arcs mu* is found at every step, to see how far it has moved; else at the first and the last."""
 
 
 class RunParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,8 +48,11 @@ def run_lir(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) 
     focus = movable(pdg, given, {pdg[n].name: x for n, x in read_weights(params.control).items()})
     film = _Film(pdg, given, emit)
     how = Resolving(params.refocus, params.flow, params.steps, params.seed, params.solver)
-    found = resolve(pdg, focus, how, callbacks=[film])
+    followed = Record(distortion=int(len(pdg) <= FOLLOWED and params.refocus != SWEEP))
+    found = resolve(pdg, focus, how, callbacks=[film], record=followed)
     film.show(found.run.trace.rows[-1], found.pdg)
+    if found.run.after.upper == math.inf:
+        raise DissonanceError(contradiction(inconsistency(found.run.pdg, focus.attention, solver=params.solver)))
     moved = [m.record for m in found.moves()]
     cancelled = found.run.steps < params.steps
     return {"kind": "done", "model": written(found.pdg, given), **found.record, "moved": moved, "cancelled": cancelled}
@@ -86,6 +95,7 @@ class _Film:
             "global": {"value": upper, "lower": lower, "upper": upper},
             "local": json_number(row.local_upper),
             "distortion": json_number(row.tv_theta),
+            "distortion_mu": json_number(row.tv_mu),
             "blame": _numbers(row.blame),
             "tables": tables,
         }

@@ -14,7 +14,7 @@ from dissonance import __version__
 from dissonance.errors import DissonanceError
 from dissonance.io import encode, files, load, source_name
 from dissonance.lir import FLOWS, NAMES
-from dissonance.studio import examples
+from dissonance.studio import examples, views
 from dissonance.studio.documents import StudioDocument, check_cells, pdg_of, written
 from dissonance.studio.folder import READ, WRITTEN, Folder
 from dissonance.studio.place import StudioPlace
@@ -82,22 +82,26 @@ def open_document(place: StudioPlace, params: Open) -> StudioDocument:
     if sum(x is not None for x in asked) != 1:
         raise DissonanceError("open: name a file, an example, or a file name with its content.")
     if params.file is not None:
-        return _loaded(Folder(place.folder).to_read(params.file), params.file)
+        return _loaded(Folder(place.folder).to_read(params.file), params.file, viewed=True)
     if params.example is not None:
         return _loaded(examples.path_of(params.example), params.example)
     if params.filename is not None:
         return _loaded(_dropped(params), params.filename)
     if place.model is None:
         raise DissonanceError("open: the studio was started without a model.")
-    return _loaded(Path(place.model) if place.piped is None else io.BytesIO(place.piped), place.model)
+    if place.piped is not None:
+        return _loaded(io.BytesIO(place.piped), place.model)
+    return _loaded(Path(place.model), place.model, viewed=_in_folder(place) is not None)
 
 
-def save_document(place: StudioPlace, params: Save) -> dict[str, str]:
-    """Write the model of a document to a file of the folder."""
+def save_document(place: StudioPlace, params: Save) -> dict[str, str | None]:
+    """Write the model of a document to a file of the folder, and where boxes stand and what was observed beside it."""
     path = Folder(place.folder).to_write(params.file, params.overwrite)
     pdg, focus = pdg_of(params.document.model)
-    files.write(path, encode(path.name, pdg, focus))
-    return {"file": params.file}
+    content = encode(path.name, pdg, focus)
+    views.check_place(path)
+    files.write(path, content)
+    return {"file": params.file, "view": views.write_view(path, params.document)}
 
 
 def keep_document(place: StudioPlace, params: Keep) -> dict[str, str]:
@@ -135,9 +139,11 @@ def _dropped(params: Open) -> io.BytesIO:
         raise DissonanceError(f"open: the content of {params.filename!r} is not base64.") from None
 
 
-def _loaded(source: Path | io.BytesIO, name: str) -> StudioDocument:
+def _loaded(source: Path | io.BytesIO, name: str, viewed: bool = False) -> StudioDocument:
+    """The document of a model; `viewed`: with the view that is beside its file."""
     if isinstance(source, io.BytesIO):
         source.name = name
     pdg, focus = load(source)
     check_cells(pdg)
-    return StudioDocument(source_name(name), written(pdg, focus))
+    view = views.read_view(source, pdg) if viewed and isinstance(source, Path) else views.StudioView()
+    return StudioDocument(source_name(name), written(pdg, focus), view.positions, view.evidence)

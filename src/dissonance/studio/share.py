@@ -25,11 +25,12 @@ DPI = 192
 
 
 class Export(msgspec.Struct, forbid_unknown_fields=True):
-    """A document and the kind of file it is to be; `theme` of a picture: auto, light or dark."""
+    """A document and the kind of file it is to be. Of a picture: `theme` (auto, light, dark), which way arcs run."""
 
     document: StudioDocument
     kind: str
     theme: str = "auto"
+    direction: str | None = None
 
 
 def export(place: StudioPlace, params: Export) -> dict[str, Any]:
@@ -57,7 +58,14 @@ def _drawing(params: Export, pdg: PDG, focus: Focus) -> Drawing:
     """The picture as the page shows it: arcs in the colours of blame, boxes where they were put."""
     result = _scored(pdg, focus)
     positions = {n: p for n, p in params.document.positions.items() if any(v.name == n for v in pdg.variables)}
-    return draw(pdg, attention=focus.attention, blame=result, theme=params.theme, positions=positions or None)
+    return draw(
+        pdg,
+        attention=focus.attention,
+        blame=result,
+        theme=params.theme,
+        direction=params.direction,
+        positions=positions or None,
+    )
 
 
 def _svg(params: Export, pdg: PDG, focus: Focus) -> str:

@@ -24,8 +24,12 @@ SMALL = {
 
 
 def get_ready() -> None:
-    """Be ready for small models at once, interpreted; larger ones are slow until `use_compiled`."""
-    compiled.postpone()
+    """Be ready for small models at once, interpreted; larger ones load the machine code, which takes a second or two.
+
+    As long as there is none, the first minute of an installation, larger ones are slow.
+    """
+    if not compiled.kept():
+        compiled.postpone()
     _try()
 
 

@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, Euclidean, PointMass, SoftmaxTable, Variable, inconsistency, lir
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    Euclidean,
+    LinearGaussian,
+    PointMass,
+    SoftmaxTable,
+    Variable,
+    inconsistency,
+    lir,
+)
 from dissonance.cli.app import run
 from dissonance.drawing.chart import falling
 
@@ -73,6 +84,62 @@ def test_a_line_is_broken_where_a_value_is_missing():
     scene = falling([0, 1, 2, 3, 4], [2.0, 1.0, math.nan, 1.0, 0.5], [math.nan] * 5, "")
     kinds = [m.kind for g in scene.groups for m in g.marks if getattr(m, "kind", "")]
     assert kinds.count("global") == 2 and kinds.count("local") == 0
+
+
+def cells_of(table: ET.Element) -> list[list[str]]:
+    """The texts of a table, row by row."""
+    return [["".join(c.itertext()).strip() for c in row] for row in table.iter("tr")]
+
+
+def test_a_notebook_shows_mu_as_tables_with_labels():
+    age, buys = Variable("Age", ["young", "old"]), Variable("Buys", ["no", "yes"])
+    pdg = PDG(Arc("age", (), age, [0.25, 0.75]), Arc("buys", age, buys, [[0.9, 0.1], [0.2, 0.8]]))
+    joint, marginals = ET.fromstring(inconsistency(pdg).mu._repr_html_()).iter("table")
+    assert cells_of(joint) == [
+        ["Age", "Buys=no", "Buys=yes"],
+        ["young", "0.2250", "0.0250"],
+        ["old", "0.1500", "0.6000"],
+    ]
+    assert cells_of(marginals) == [
+        ["variable", "value", "probability"],
+        ["Age", "young", "0.2500"],
+        ["old", "0.7500"],
+        ["Buys", "no", "0.3750"],
+        ["yes", "0.6250"],
+    ]
+    assert [h.get("scope") for h in joint.iter("th")] == ["col"] * 3 + ["row"] * 2
+    assert "color:" not in inconsistency(pdg).mu._repr_html_().replace("currentColor", "")
+
+
+def test_labels_that_are_markup_are_text_in_tables():
+    evil = Variable("<b>&", ["<script>alert(1)</script>", '"'])
+    html = inconsistency(PDG(Arc("p", (), evil, [0.5, 0.5]))).mu._repr_html_()
+    (table,) = ET.fromstring(html).iter("table")
+    assert cells_of(table)[1][:2] == ["<b>&", "<script>alert(1)</script>"]
+    assert "<script" not in html
+
+
+def test_a_large_mu_is_shown_in_part_and_says_so():
+    pdg = PDG(*(Arc(f"p{i}", (), Variable(f"V{i}", 20), [0.05] * 20) for i in range(14)))
+    html = inconsistency(pdg).mu._repr_html_()
+    (table,) = ET.fromstring(html).iter("table")
+    assert "and 8 more values" in html and "and 2 more variables" in html
+    assert len(cells_of(table)) == 1 + 12 * 13
+
+
+def test_results_posteriors_and_numbers_have_tables_too():
+    shown = inconsistency(PAIR)
+    (table,) = ET.fromstring(shown._repr_html_()).iter("table")
+    assert cells_of(table)[1][2] == f"{shown.mu['A'][0]:.4f}"
+    posterior = inconsistency(PDG(Arc("p", (), A, [0.9, 0.1]), Arc("q", A, B, [[0.8, 0.2], [0.3, 0.7]]))).query(
+        {"A": 1}
+    )
+    (table,) = ET.fromstring(posterior._repr_html_()).iter("table")
+    assert cells_of(table)[-1] == ["1", "0.7000"]
+    x = Variable("X", Euclidean(1))
+    gaussian = inconsistency(PDG(Arc("x", (), x, LinearGaussian([[]], [3.0], 4.0)))).mu
+    (table,) = ET.fromstring(gaussian._repr_html_()).iter("table")
+    assert cells_of(table)[1] == ["X", "3 ± 2"]
 
 
 def test_showing_does_not_change_the_gradient():

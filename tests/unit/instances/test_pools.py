@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import Arc, DissonanceError, Variable
+from dissonance import PDG, Arc, DissonanceError, Variable, inconsistency
 from dissonance.instances import likeliest, linear_pool, log_pool, pooled_counts
 
 X, S = Variable("X", ["a", "b", "c"]), Variable("S", 2)
@@ -66,6 +66,31 @@ def test_counts_of_one_population_add_up():
     assert (weighted - pooled.cpd.table()).abs().max() < 1e-9
     found = likeliest(small, large)
     assert (found.mu.table - pooled.cpd.table()).abs().max() < 1e-9 and found.gap < 1e-6
+
+
+def test_what_two_samples_of_200_at_20_percent_and_1000_at_1_percent_make_depends_on_what_is_meant():
+    small = Arc.from_table("small", {"no": 160, "yes": 40}, of="Buys")
+    large = Arc.from_table("large", {"no": 990, "yes": 10}, of="Buys")
+    assert (small.beta, large.beta) == (200.0, 1000.0)
+    odds = 0.2 ** (1 / 6) * 0.01 ** (5 / 6) / (0.8 ** (1 / 6) * 0.99 ** (5 / 6))
+    assert inconsistency(PDG(small, large)).mu["Buys"]["yes"] == pytest.approx(odds / (1 + odds), rel=1e-6)
+    assert 100 * odds / (1 + odds) == pytest.approx(1.7, abs=0.05)
+    assert 100 * float(pooled_counts([small, large]).cpd.table()[1]) == pytest.approx(4.2, abs=0.05)
+    assert 100 * likeliest(small, large).mu["Buys"]["yes"] == pytest.approx(4.2, abs=0.05)
+    apart = linear_pool([small, large])
+    assert 100 * float(apart.table[1]) == pytest.approx(10.5)
+    for name, percent in (("small", 20.0), ("large", 1.0)):
+        assert 100 * float(apart.of(name)[1]) == pytest.approx(percent)
+    with pytest.raises(DissonanceError, match="Did you mean 'small'"):
+        apart.of("smal")
+    with pytest.raises(DissonanceError, match="every source is a population of its own in a linear pool"):
+        log_pool([small, large]).of("small")
+
+
+def test_the_tables_of_the_sources_of_a_pool_are_theirs_row_by_row():
+    pool = linear_pool(ROWS, WEIGHTS)
+    for arc, p in zip(ROWS, P, strict=True):
+        assert (pool.of(arc.name) - p).abs().max() < 1e-9
 
 
 def test_the_likeliest_population_of_samples_of_different_shapes_is_stationary():

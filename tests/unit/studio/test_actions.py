@@ -159,6 +159,9 @@ def test_frames_are_the_rows_of_the_trace_with_the_tables_of_each_step(do, smoki
         }
         assert frame["distortion"] == row["tv_theta"]
         assert frame["blame"] == row["blame"]
+    assert do.events[0]["distortion_mu"] == 0.0
+    assert do.events[-1]["distortion_mu"] == rows[-1]["tv_mu"] == found["distortion_tv"]
+    assert all(f["distortion_mu"] > 0 for f in do.events[1:])
     assert do.events[0]["tables"] == {a["name"]: a["table"] for a in smoking["arcs"]}
     assert do.events[-1]["tables"] == {a["name"]: a["table"] for a in found["model"]["arcs"]}
     assert do.events[-1]["attention"] == {} and do.events[-1]["local"] is None
@@ -203,6 +206,18 @@ def test_a_bad_option_of_a_run_is_an_error(do, smoking: Model, options: dict[str
         do("run", model=smoking, **options)
 
 
+def test_a_run_that_ends_in_an_outright_contradiction_is_refused_as_resolve_refuses_it(do, folder: Path, capsys):
+    arcs = [{"name": n, "targets": ["A"], "table": p, "beta": "inf"} for n, p in (("p", [1, 0]), ("q", [0, 1]))]
+    model = pdg_model(*arcs, A=2)
+    (folder / "contradiction.json").write_text(json.dumps(model))
+    command = ["resolve", str(folder / "contradiction.json"), "--out", str(folder / "r.json"), "--steps", "2"]
+    assert run(command) == 1
+    told = capsys.readouterr().err
+    with pytest.raises(DissonanceError, match="contradict each other outright: p gives A=1 probability 0") as refused:
+        do("run", model=model, steps=2)
+    assert str(refused.value) in " ".join(told.split())
+
+
 def test_a_film_that_no_page_could_hold_is_refused(do, monkeypatch: pytest.MonkeyPatch, smoking: Model):
     monkeypatch.setattr(film, "MAX_NUMBERS", 1000)
     with pytest.raises(DissonanceError, match="Ask for fewer steps"):
@@ -210,6 +225,19 @@ def test_a_film_that_no_page_could_hold_is_refused(do, monkeypatch: pytest.Monke
 
 
 # -- pictures, counts, exports -----------------------------------------------------------------------------------------
+
+
+def test_arcs_run_the_way_that_is_asked_for_and_keep_to_a_width(do, smoking: Model):
+    def spread(**asked: Any) -> tuple[float, float]:
+        places = do("layout", model=smoking, **asked)["positions"].values()
+        x, y = zip(*places, strict=True)
+        return max(x) - min(x), max(y) - min(y)
+
+    across, down = spread(), spread(direction="down")
+    assert across[0] > across[1] and down[0] < down[1]
+    assert do("layout", model=smoking, width=390)["bounds"][2] <= 390 < do("layout", model=smoking)["bounds"][2]
+    with pytest.raises(DissonanceError, match="Did you mean 'down'"):
+        do("layout", model=smoking, direction="downn")
 
 
 def test_the_picture_shows_every_variable_and_arc(do, smoking: Model):

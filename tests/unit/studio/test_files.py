@@ -82,9 +82,44 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(do, smoking: Model, f
             do("save", document={"name": "x", "model": smoking}, file=name, overwrite=True)
 
 
+VIEW = {"positions": {"Tar": [10.0, -20.5]}, "evidence": {"Cancer": {"value": "yes", "confidence": 2.5}}}
+
+
+def test_where_boxes_stand_and_what_was_observed_is_saved_beside_the_model(do, smoking: Model, folder: Path):
+    document = {"name": "x", "model": smoking, **VIEW}
+    assert do("save", document=document, file="mine.json") == {"file": "mine.json", "view": "mine.json.studio"}
+    assert json.loads((folder / "mine.json").read_text()) == smoking  # a model's file has no room for it
+    assert do("open", file="mine.json") == {**document, "name": "mine"}
+    assert do("hello")["files"] == ["mine.json", "smoking.json"]
+    smoking["variables"][2] = {"name": "Cancer", "values": ["no", "perhaps"]}
+    smoking["variables"][1]["name"] = "Soot"
+    for arc in smoking["arcs"]:
+        for key in ("sources", "targets"):
+            arc[key] = ["Soot" if n == "Tar" else n for n in arc.get(key, [])]
+    (folder / "mine.json").write_text(json.dumps(smoking))
+    found = do("open", file="mine.json")
+    assert (found["positions"], found["evidence"]) == ({}, {})  # of what the model still has
+    do("save", document={"name": "x", "model": smoking}, file="mine.json", overwrite=True)
+    assert not (folder / "mine.json.studio").exists()
+
+
+def test_a_file_beside_the_model_that_is_no_view_is_neither_read_nor_replaced(do, smoking: Model, folder: Path):
+    place, document = folder / "mine.json.studio", {"name": "x", "model": smoking, **VIEW}
+    for content in ("my notes", '{"format": "other"}', '{"positions": 3}'):
+        place.write_text(content)
+        with pytest.raises(DissonanceError, match=r"mine\.json\.studio: .* Remove it to go on"):
+            do("save", document=document, file="mine.json")
+        assert place.read_text() == content and not (folder / "mine.json").exists()
+    place.unlink()
+    place.symlink_to(folder / "smoking.json")
+    with pytest.raises(DissonanceError, match="does not write through it"):
+        do("save", document=document, file="mine.json")
+    assert do("open", file="smoking.json")["model"] == smoking
+
+
 def test_a_model_is_saved_and_opened_again(do, smoking: Model, folder: Path):
     smoking["arcs"][0]["beta"] = "inf"
-    assert do("save", document={"name": "x", "model": smoking}, file="mine.json") == {"file": "mine.json"}
+    assert do("save", document={"name": "x", "model": smoking}, file="mine.json") == {"file": "mine.json", "view": None}
     assert do("open", file="mine.json") == {"name": "mine", "model": smoking, "positions": {}, "evidence": {}}
     with pytest.raises(DissonanceError, match=r"there is a file 'mine.json' already"):
         do("save", document={"name": "x", "model": smoking}, file="mine.json")

@@ -208,9 +208,9 @@ class OneByOne(Inner):
         leaf = log_p.detach().requires_grad_()
         with torch.enable_grad():
             results = self._found(leaf, attention)
-        (slope,) = torch.autograd.grad(
-            torch.stack([r.value for r in results]).sum(), leaf, allow_unused=True, materialize_grads=True
-        )
+        total, slope = torch.stack([r.value for r in results]).sum(), torch.zeros_like(leaf)
+        if total.requires_grad:  # an outright contradiction depends on no number of the tables
+            (slope,) = torch.autograd.grad(total, leaf, allow_unused=True, materialize_grads=True)
         found = Answers.blank(*log_p.shape)
         for k, result in enumerate(results):
             found.lower[k], found.upper[k], found.steps[k] = result.lower, result.upper, int(result.stats["steps"])
