@@ -76,10 +76,11 @@ def _record(book: Book, result: Coherence) -> dict[str, Any]:
     worlds = result.worlds
     found: dict[str, Any] = {
         "set": book.name or None,
-        "inconsistency": json_number(result.upper),
+        "inconsistency": None if result.is_bracket else json_number(result.upper),
         "lower": json_number(result.lower),
         "upper": json_number(result.upper),
         "converged": result.converged,
+        "bracket": result.is_bracket,
         "gain": {
             "least": json_number(result.least),
             "by_outcome": worlds and [{"outcome": w.values, "gain": json_number(w.gain)} for w in worlds],

@@ -79,6 +79,11 @@ class Coherence:
         """What the gain is measured in."""
         return "nats" if self.score == "log" else "points"
 
+    @property
+    def is_bracket(self) -> bool:
+        """Whether no more is known than `lower` and `upper`: the junction tree does not fit."""
+        return self.template.past_tree and not self.converged
+
     @cached_property
     def worlds(self) -> tuple[World, ...] | None:
         """The possible worlds, the worst first; None if there are too many to look at."""
@@ -138,7 +143,7 @@ class Coherence:
 
     def __repr__(self) -> str:
         flag = "" if self.converged else ", NOT converged"
-        if self.template.past_tree:
+        if self.is_bracket:
             return f"Coherence(between {self.lower:.6g} and {self.upper:.6g} {self.unit}{flag})"
         return f"Coherence({self.upper:.6g} {self.unit} in [{self.lower:.9g}, {self.upper:.9g}]{flag})"
 

@@ -253,7 +253,7 @@ def _number(cell: str) -> float:
 def save_reconciled(path: str, books: Sequence[Book], results: Sequence[Coherence]) -> None:
     """The reconciled beliefs, as CSV or, if the suffix says so, JSON: all of the file or nothing."""
     rows = [
-        {"set": book.name, **record(row), "lower": result.lower, "upper": result.upper}
+        {"set": book.name, **record(row), **{x: getattr(result, x) for x in ("lower", "upper", "converged")}}
         for book, result in zip(books, results, strict=True)
         for row in result.rows
     ]

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dissonance.attended import Attended, tabulated
+from dissonance.attended import Attended
+from dissonance.coherence.beliefs import BeliefError
+from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import Graph
-from dissonance.errors import DissonanceError
-from dissonance.problem import Component
 from dissonance.solvers import Bounds
-from dissonance.solvers.bounds.regions import regions_of
-from dissonance.solvers.bounds.solver import BoundsSolution
-from dissonance.solvers.bounds.terms import Floats, terms_of
+from dissonance.solvers.bounds.solver import BoundsSolution, Bracketing
+from dissonance.solvers.bounds.terms import Floats
 from dissonance.solvers.convex.program import Arcs
 
 
@@ -31,17 +30,16 @@ class Bracket(NamedTuple):
 def bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds) -> Bracket:
     """The bracket of one of many books, when the solver stops."""
     held = [h.arc for h in graph.held]
-    facts = [Attended(a, p, math.inf, 0.0) for a, p in zip(graph.facts, tabulated(graph.facts, None), strict=True)]
     log_p, beta = arcs.log_p[book], arcs.beta[book]
     shapes = [tuple(v.size for v in a.scope) for a in held]
     at = np.cumsum([0] + [math.prod(s) for s in shapes])
     said = [Attended(a, log_p[at[i] : at[i + 1]].reshape(shapes[i]), float(beta[i]), 0.0) for i, a in enumerate(held)]
     # what is certain, and silent, of a conditional is 0 in log_p; the rest of such a row is impossible
     said = [_silenced(x, h.silent) for x, h in zip(said, graph.held, strict=True)]
-    found = solver.solve(_component(graph, [*facts, *said]))
+    run = Bracketing(solver, component(graph, [*hard_facts(graph), *said]))
+    _check(graph, run)
+    found = solver.narrowed(run)
     if found.lower == math.inf:
-        if facts and regions_of(terms_of(_component(graph, facts))).empty:
-            raise DissonanceError("the facts contradict each other.")
         return Bracket(math.inf, math.inf, np.full(len(log_p), math.nan), np.full(len(log_p), math.nan))
     assert isinstance(found, BoundsSolution)
     return Bracket(found.lower, found.upper, _joint(found, said), _gains(found, said))
@@ -61,9 +59,15 @@ def _silenced(arc: Attended, silent: Sequence[int]) -> Attended:
     return Attended(arc.arc, table.reshape(arc.log_p.shape), arc.beta, arc.alpha)
 
 
-def _component(graph: Graph, arcs: Sequence[Attended]) -> Component:
-    seen = {name for a in arcs for name in a.scope}
-    return Component(tuple(v for v in graph.variables if v.name in seen), tuple(arcs), 0.0)
+def _check(graph: Graph, run: Bracketing) -> None:
+    """Conditions that cannot hold, as far as can be seen from few variables at once, are errors."""
+    if run.regions.empty:
+        return
+    possible = run.possible
+    beliefs = [b for b in graph.beliefs if not b.is_fact]
+    for b, h in zip(beliefs, graph.held, strict=True):
+        if b.source is not None and h.arc.name in possible and not possible[h.arc.name][[*h.yes, *h.no]].any():
+            raise BeliefError(graph.beliefs.index(b), f"{b} is about nothing: {b.given} can never hold.")
 
 
 def _joint(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
 from dissonance.coherence.brier import Projection
+from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.coherence.past_tree import bracket
 from dissonance.errors import DissonanceError
@@ -79,21 +80,21 @@ class Template:
         self.solver = Newton(tol=tol)
         self.stack = Stack(self.graph.variables, [h.arc for h in self.graph.held], self.graph.facts)
         self.past_tree = BYTES_PER_CELL * self.stack.tree.cells > self.solver.budget
-        if not self.past_tree:
-            self._check(every)
+        self._check(every)
 
     def __len__(self) -> int:
         return len(self.beliefs)
 
     def _check(self, every: Sequence[Belief]) -> None:
         """Facts that contradict each other, and conditions that cannot hold, are errors."""
-        if self.graph.facts and self.stack.structure(self.stack.plain) is None:
-            facts = [b for b in every if b.is_fact]
-            for n in range(1, len(facts)):
-                some = Graph(facts[: n + 1])
-                if Stack(some.variables, (), some.facts).structure(((), False, "")) is None:
-                    raise BeliefError(every.index(facts[n]), f"{facts[n]} contradicts the facts before it.")
-            raise BeliefError(every.index(facts[0]), f"{facts[0]} can never hold.")
+        facts = [b for b in every if b.is_fact]
+        if self.graph.facts and (self.past_tree or self.stack.structure(self.stack.plain) is None):
+            n = contradictory(facts, self.graph.named.values())
+            if n is not None:
+                what = "contradicts the facts before it" if n else "can never hold"
+                raise BeliefError(every.index(facts[n]), f"{facts[n]} {what}.")
+        if self.past_tree:
+            return
         for b, h in zip(self.beliefs, self.graph.held, strict=True):
             if b.source is not None and not self._can_hold(h):
                 raise BeliefError(every.index(b), f"{b} is about nothing: {b.given} can never hold.")

@@ -19,6 +19,9 @@ from dissonance.problem import EPS
 from dissonance.solvers.bounds.regions import Regions
 from dissonance.solvers.bounds.terms import Floats, Ints
 
+GIVEN_UP = 1e-11
+"""What is taken from a bound for every unit of a multiplier of a hard arc, whose table is rounded."""
+
 
 class RelaxedDual:
     """D of some regions, at x: multipliers, then z, of which q = softmax(z), row by row."""
@@ -106,13 +109,29 @@ class RelaxedDual:
         sizes = np.maximum.reduceat(big + beta * (np.abs(r.log_p) + np.abs(scaled) + 1), r.row_at)
         found = np.minimum.reduceat(values, r.region_at)
         spread = np.maximum.reduceat(sizes, r.region_at)
-        given_up = 1e-11 * float(np.abs(x[r.hard]).sum()) if len(r.hard) else 0.0
+        given_up = GIVEN_UP * float(np.abs(x[r.hard]).sum()) if len(r.hard) else 0.0
         return (
             float(found.sum())
             - 32 * EPS * float(spread.sum())
             - EPS * len(found) * float(np.abs(found).max())
             - given_up
         )
+
+    def contradictory(self, x: Floats) -> bool:
+        """Whether the multipliers prove that hard arcs contradict each other.
+
+        -beta log sum_t p e^(-tL/beta) >= t min L, so that D at t times the multipliers, and q = p, is at least t times
+        the sum over regions of the least cost: where that is positive D has no bound.
+        """
+        r = self.r
+        if not len(r.hard) or not np.any(x[r.hard]):
+            return False
+        multipliers = x[: self.count] / np.abs(x[: self.count]).max()
+        at = r.entry_at[r.row_at[r.region_at]]
+        least = np.minimum.reduceat(r.ties @ multipliers, at)
+        size = np.maximum.reduceat(abs(r.ties) @ np.abs(multipliers), at)
+        unsure = 32 * EPS * float(size.sum()) + GIVEN_UP * float(np.abs(multipliers[r.hard]).sum())
+        return float(least.sum()) > unsure
 
     def raised(
         self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None

@@ -108,6 +108,13 @@ class Regions:
                 found[j] = True
         return found
 
+    @cached_property
+    def alive(self) -> Bools:
+        """Which of all cells are possible."""
+        found = np.zeros(int(self.dense_at[-1]), dtype=np.bool_)
+        found[self.dense_at[self.cell_region] + self.cell] = True
+        return found
+
     @property
     def multipliers(self) -> int:
         """How many there are."""

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.solvers.base import BYTES_PER_CELL, DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solvers.bounds.descent import Descent
 from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
-from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
 from dissonance.solvers.bounds.states import Sampler, States
-from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
+from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Scope, Terms, terms_of
 from dissonance.solvers.peeled import cells_left
 
 _log = logging.getLogger(__name__)
@@ -34,14 +35,14 @@ STEPS = 200
 QUICK = 1.0
 """Seconds after which brackets are told on the way."""
 
-FITTING = 20
-"""How often the model is fitted to what was drawn before states are kept."""
+FEWEST, MOST = 256, 16384
+"""States at first, and at most."""
 
-FEWEST, MOST = 1024, 65536
-"""States that are kept."""
+VALUES = 100_000_000
+"""Values of all states together."""
 
-DRAWN, KEPT = 8_000_000, 100_000_000
-"""Values of all states together that are drawn afresh, and that are kept of chains: some seconds of work."""
+ENOUGH = 0.01
+"""What moving all states must take from the gap, as a share of it, to be worth going on with as many of them."""
 
 BYTES = 250
 """What a cell of a region takes, roughly."""
@@ -93,9 +94,10 @@ class Bounds(Solver):
                 f"the {self.name} solver needs tables, gamma = 0 and beta >= 0; with gamma > 0 attend to fewer arcs, "
                 'with beta < 0 use solver="concave-convex".'
             )
-        run = Bracketing(self, component)
-        if run.regions.empty:
-            return infinite(component, self.name)
+        return self.narrowed(Bracketing(self, component))
+
+    def narrowed(self, run: Bracketing) -> Solution:
+        """The same of what has been made ready."""
         try:
             for lower, upper in run:
                 if run.seconds > QUICK:
@@ -104,7 +106,7 @@ class Bounds(Solver):
             if run.lower == -math.inf:
                 raise
             _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
-        return run.solution()
+        return infinite(run.component, self.name) if run.lower == math.inf else run.solution()
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,7 @@ class Bracketing:
         self.lower, self.upper = -math.inf, math.inf
         self.best = np.zeros(0)
         self.dual: RelaxedDual | None = None
-        self.model: Model | None = None
-        self.fitted = math.inf
+        self.descent: Descent | None = None
         self.drawn = False
         self.grown: tuple[Scope, ...] = ()
         self.states: tuple[Terms, States] | None = None
@@ -163,6 +164,21 @@ class Bracketing:
         """Whether joint states can satisfy the hard arcs: those that are no function of their sources need real mu."""
         return all(t.kind != HARD for t in self.terms.terms)
 
+    @property
+    def possible(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Which entries of the table of each soft arc some cell is left for."""
+        r = self.regions
+        number = {s: i for i, s in enumerate(r.scopes)}
+        alive = r.alive
+        found: dict[str, npt.NDArray[np.bool_]] = {}
+        for t in self.terms.terms:
+            if t.kind == SOFT:
+                at = number[t.scope]
+                left = np.zeros(len(t.log_p), dtype=np.bool_)
+                left[t.entry[alive[r.dense_at[at] : r.dense_at[at + 1]]]] = True
+                found |= {self.component.arcs[a].name: left for a in t.arcs}
+        return found
+
     def _regions(self, added: tuple[Scope, ...]) -> Regions:
         cells = sum(math.prod(self.terms.sizes[v] for v in s) for s in {t.scope for t in self.terms.terms})
         if BYTES * cells > self.solver.budget:
@@ -182,6 +198,9 @@ class Bracketing:
             x = dual.start if x is None else x
             while True:
                 x = self._raise(dual, x, eps)
+                if self.lower == math.inf:
+                    yield self.lower, self.upper
+                    return
                 if eps <= 0.011 * self.scale:
                     if self.attainable:
                         self._draw(dual, x, eps)
@@ -211,35 +230,37 @@ class Bracketing:
         deadline = self.began + 0.7 * self.solver.seconds if self.drawn else math.inf
         x, steps = dual.raised(x, eps, STEPS, deadline)
         self.steps += steps
+        if dual.contradictory(x):
+            self.lower = self.upper = math.inf
+            return x
         value = dual.certified(x)
         if value > self.lower:
             self.lower, self.best, self.dual = value, x, dual
         return x
 
     def _draw(self, dual: RelaxedDual, x: Floats, eps: float) -> None:
-        """States as the dual point has them, and those of a model that is fitted; the upper bounds that they prove."""
+        """States as the dual point has them, or those of before, moved down; the upper bounds that they prove."""
         sampler = Sampler(self.terms, self.regions)
         if not sampler.base:
             self._prove(sampler, np.zeros((0, 1), dtype=np.uint8))
             return
-        mass = dual.smoothed(x, eps)[2]
-        gap = min(self.upper, 2 * self.lower + 1.0) - self.lower
-        price = max(0.1 * gap, 0.2 * self.solver.tol * max(1.0, self.lower))
-        size = max(1, len(sampler.base))
-        most = min(MOST, self.solver.budget // (4 * size), max(FEWEST, KEPT // size))
-        count = int(max(1, min(most, max(FEWEST, 0.5 * sampler.rows / price))))
-        at_once = min(count, max(FEWEST, DRAWN // size))
-        self._prove(sampler, sampler.possible(sampler.start(mass, at_once, self.generator)))
-        if self.model is None:
-            self.model, self.fitted = Model(sampler, mass, self.generator), math.inf
-        elif not self.model.stuck:
-            self.model.fit(FITTING, self.began + self.seconds + 0.3 * (self.solver.seconds - self.seconds))
-        if not (self.model.stuck or self.late):
-            value = self._prove(self.model.sampler, self.model.kept(count))
-            if value > self.fitted:
-                self.model.undo()
-            else:
-                self.fitted = value
+        if self.descent is None:
+            first = sampler.start(dual.smoothed(x, eps)[2], FEWEST, self.generator)
+            self._prove(sampler, sampler.possible(first))
+            self.descent = Descent(sampler, first, self.generator)
+        down, size = self.descent, len(sampler.base)
+        most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
+        deadline = self.began + self.seconds + 0.3 * max(0.0, self.solver.seconds - self.seconds)
+        while not self.close:
+            before = self.upper
+            down.round(deadline if self.drawn else math.inf)
+            self._prove(down.sampler, down.sampler.possible(down.states))
+            if time.perf_counter() > deadline:
+                return
+            if before - self.upper < ENOUGH * (before - self.lower):
+                if 2 * down.states.shape[1] <= most:
+                    down.double()
+                return
 
     def _prove(self, sampler: Sampler, states: States) -> float:
         """The incompatibility of states, and what rounding may have taken from it."""
@@ -250,7 +271,7 @@ class Bracketing:
         weights = float(self.component.beta[~self.component.hard].sum())
         value += self.component.rounding + 16 * EPS * (abs(value) + weights)
         if value < self.upper:
-            self.upper, self.states = value, (self.terms, states)
+            self.upper, self.states = value, (self.terms, states.copy())
         return value
 
     def solution(self) -> BoundsSolution:

@@ -1,12 +1,8 @@
 """The upper bound: joint states whose empirical distribution is a mu, and what it costs.
 
 Any joint states make a distribution, whose marginals are counts: its incompatibility is an upper bound whatever the
-treewidth, and wherever the states come from. They come from block Gibbs sampling of
-
-    prod_r b_r^k_r        b: what the dual believes;  k_r = 1 - sum of k over the regions that contain r
-
-which is the distribution that has these beliefs if regions hang together as a tree. A block is a variable, or the
-variables of a region in which some cells are impossible. States that break a rule are left out.
+treewidth, and wherever the states come from. The first are drawn variable by variable from what the dual believes,
+which is exact on trees; `descent.py` moves them. States that break a rule are left out.
 """
 
 from __future__ import annotations
@@ -27,95 +23,11 @@ from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms, grid
 
 States = npt.NDArray[Any]
 
-FORBIDDEN = -50.0
-"""The logarithm that an impossible cell has while states are drawn."""
-
 LARGE = 1e100
 """The most that a region may raise the chance of a value, before it is compared with the others."""
 
-FEWEST = 1e-9
-"""The least belief in a cell that is possible."""
-
-BLOCK = 64
-"""Cells of a region up to which its variables are drawn together, if some of its cells are impossible."""
-
-KNOWN = 256
-"""States of the variables around a block up to which its chances are kept in a sweep."""
-
 SECONDS = 2e-5
 """What drawing a value takes, roughly, if it is interpreted."""
-
-
-@compiled
-def sweep(
-    states: States,
-    block_at: Ints,
-    block: Ints,
-    choice_at: Ints,
-    choice: Ints,
-    choice_count: Ints,
-    touch_at: Ints,
-    touch: Ints,
-    shift_at: Ints,
-    shifts: Ints,
-    surroundings: Ints,
-    around_at: Ints,
-    around: Ints,
-    around_stride: Ints,
-    scope_at: Ints,
-    scope: Ints,
-    stride: Ints,
-    table_at: Ints,
-    logs: Floats,
-    seed: int,
-) -> None:
-    """Draw every block once in every state, given the others: what its choices cost in the regions that it touches, of
-    which the cells lie `shifts` apart. Where the variables around it have few states, each is looked at once."""
-    most = np.max(choice_count)
-    shares, known = np.empty((KNOWN, most)), np.zeros(KNOWN, dtype=np.bool_)
-    for b in range(len(block_at) - 1):
-        first, width, choices, c = block_at[b], block_at[b + 1] - block_at[b], choice_count[b], choice_at[b]
-        chance = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b + 1) * np.uint64(0xBF58476D1CE4E5B9)
-        few = surroundings[b] > 0
-        if few:
-            known[: surroundings[b]] = False
-        for n in range(states.shape[1]):
-            at = 0
-            if few:
-                for i in range(around_at[b], around_at[b + 1]):
-                    at += around_stride[i] * np.int64(states[around[i], n])
-            weight = shares[at]
-            if not (few and known[at]):
-                known[at] = True
-                for i in range(width):
-                    states[block[first + i], n] = 0
-                for k in range(choices):
-                    weight[k] = 0.0
-                shift = shift_at[b]
-                for j in range(touch_at[b], touch_at[b + 1]):
-                    r = touch[j]
-                    cell = table_at[r]
-                    for i in range(scope_at[r], scope_at[r + 1]):
-                        cell += stride[i] * np.int64(states[scope[i], n])
-                    for k in range(choices):
-                        weight[k] += logs[cell + shifts[shift + k]]
-                    shift += choices
-                top = np.max(weight[:choices])
-                whole = 0.0
-                for k in range(choices):
-                    whole += np.exp(weight[k] - top)
-                    weight[k] = whole
-                for k in range(choices):
-                    weight[k] /= whole
-            chance ^= chance << np.uint64(13)
-            chance ^= chance >> np.uint64(7)
-            chance ^= chance << np.uint64(17)
-            drawn = np.float64(chance >> np.uint64(11)) / 9007199254740992.0
-            k = 0
-            while k < choices - 1 and drawn >= weight[k]:
-                k += 1
-            for i in range(width):
-                states[block[first + i], n] = choice[c + k * width + i]
 
 
 @compiled
@@ -189,84 +101,25 @@ class Sampler:
         self.base = terms.base
         self.place = {v: i for i, v in enumerate(self.base)}
         self.sizes = [terms.sizes[v] for v in self.base]
-        scopes = [[self.place[v] for v in s] for s in regions.scopes]
-        self.tables = RegionTables.of(scopes, self.sizes)
-        alive = np.zeros(int(regions.dense_at[-1]), dtype=np.bool_)
-        alive[regions.dense_at[regions.cell_region] + regions.cell] = True
-        self.alive = alive
+        self.scopes = [[self.place[v] for v in s] for s in regions.scopes]
+        self.tables = RegionTables.of(self.scopes, self.sizes)
+        self.alive = regions.alive
         self.dtype = np.uint8 if max(self.sizes, default=1) <= 256 else np.int32
 
-    @cached_property
-    def counting(self) -> Floats:
-        """k of each region."""
-        children = self.regions.children
-        below: list[set[int]] = []
-        for inner in children:  # few variables first
-            below.append(set(inner).union(*(below[j] for j in inner)))
-        found = np.ones(len(children))
-        for i in range(len(children) - 1, -1, -1):
-            for j in below[i]:
-                found[j] -= found[i]
-        return found
-
-    @cached_property
-    def blocks(self) -> tuple[Ints, ...]:
-        """Blocks of variables, what values they may have together, and which regions these touch."""
-        sizes, scopes = self.sizes, [s.tolist() for s in np.split(self.tables.scope, self.tables.scope_at[1:-1])]
-        touched: list[list[int]] = [[] for _ in sizes]
-        for r, s in enumerate(scopes):
-            if self.counting[r] or not self._alive(r).all():
-                for v in s:
-                    touched[v].append(r)
-        blocks: list[list[int]] = [[v] for v in range(len(sizes))]
-        choices = [self._alive(r).nonzero()[0] for r in self._single]
-        touch = [touched[v] for v in range(len(sizes))]
-        for r, s in enumerate(scopes):
-            alive = self._alive(r)
-            if len(s) > 1 and not alive.all() and alive.sum() <= BLOCK:
-                blocks.append(s)
-                choices.append(grid(tuple(sizes[v] for v in s))[:, alive].T.ravel())
-                touch.append(sorted({q for v in s for q in touched[v]}))
-        counts = np.array([len(c) // len(b) for b, c in zip(blocks, choices, strict=True)], dtype=np.int64)
-        shifts = [self._shifts(b, c, t) for b, c, t in zip(blocks, choices, touch, strict=True)]
-        arrays = [_flat(lists) for lists in (blocks, choices, touch, shifts)]
-        around = [sorted({u for r in t for u in scopes[r]} - set(b)) for b, t in zip(blocks, touch, strict=True)]
-        states = [math.prod(sizes[u] for u in x) if len(x) < 16 else 0 for x in around]
-        near = [x if 0 < n <= KNOWN else [] for x, n in zip(around, states, strict=True)]
-        known = np.array([n if n <= KNOWN else 0 for n in states], dtype=np.int64)
-        tables = RegionTables.of(near, sizes)
-        where = known, tables.scope_at, tables.scope, tables.stride
-        return *arrays[0], *arrays[1], counts, *arrays[2], *arrays[3], *where
-
-    def _shifts(self, block: Sequence[int], choices: Ints, touched: Sequence[int]) -> list[int]:
-        """By region and choice: how far the cell lies from the one with 0 for all of the block."""
-        at, scope, stride = self._lists
-        rows = np.asarray(choices).reshape(-1, len(block)).tolist()
-        place = {v: i for i, v in enumerate(block)}
-        found: list[int] = []
-        for r in touched:
-            steps = [(place[scope[i]], stride[i]) for i in range(at[r], at[r + 1]) if scope[i] in place]
-            found += [sum(row[i] * step for i, step in steps) for row in rows]
-        return found
+    def possible_values(self, r: int) -> Ints:
+        """The values that the variables of a region may have together, (cells, variables)."""
+        alive = self.alive[self.regions.dense_at[r] : self.regions.dense_at[r + 1]]
+        return grid(tuple(self.sizes[v] for v in self.scopes[r]))[:, alive].T
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[int]]:
         return self.tables.scope_at.tolist(), self.tables.scope.tolist(), self.tables.stride.tolist()
 
     @cached_property
-    def _single(self) -> list[int]:
+    def single(self) -> list[int]:
+        """The region of each variable alone."""
         number = {s: i for i, s in enumerate(self.regions.scopes)}
         return [number[(v,)] for v in self.base]
-
-    def _alive(self, r: int) -> npt.NDArray[np.bool_]:
-        return self.alive[self.regions.dense_at[r] : self.regions.dense_at[r + 1]]
-
-    def logs(self, mass: Floats) -> Floats:
-        """k log b of all cells, where b is the mass of those that are possible."""
-        r = self.regions
-        found = np.full(int(r.dense_at[-1]), FORBIDDEN)
-        found[r.dense_at[r.cell_region] + r.cell] = self.counting[r.cell_region] * np.log(np.maximum(mass, FEWEST))
-        return found
 
     @cached_property
     def _order(self) -> list[int]:
@@ -301,7 +154,7 @@ class Sampler:
         states = np.zeros((len(self.base), count), dtype=self.dtype)
         done = [False] * len(self.base)
         for v in self._order:
-            own = dense[r.dense_at[self._single[v]] :][: self.sizes[v]]
+            own = dense[r.dense_at[self.single[v]] :][: self.sizes[v]]
             chance = np.tile(own, (count, 1))
             for i in holding[v]:
                 variables = scope[at[i] : at[i + 1]]
@@ -319,12 +172,6 @@ class Sampler:
             states[v] = np.minimum((drawn >= total).sum(1), self.sizes[v] - 1)
             done[v] = True
         return states
-
-    def draw(self, states: States, logs: Floats, sweeps: int, seed: int) -> None:
-        """So many sweeps over all blocks, in place."""
-        expect(SECONDS * sweeps * states.size)
-        for k in range(sweeps):
-            sweep(states, *self.blocks, *self.tables.where, logs, seed + k)  # pyright: ignore[reportCallIssue]
 
     def possible(self, states: States) -> States:
         """Those that break no rule."""
@@ -385,9 +232,3 @@ class Sampler:
             gain = np.where(mass > 0, beta * (np.log(mass / total) - log_p), 0.0)
         total_gain = np.bincount(cell, gain[entry], len(counts)).astype(np.float64)
         return math.fsum(mass * gain), total_gain
-
-
-def _flat(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
-    """Where each begins, and all of them."""
-    at = np.concatenate([[0], np.cumsum([len(x) for x in lists])]).astype(np.int64)
-    return at, np.concatenate([np.asarray(x, dtype=np.int64) for x in lists])

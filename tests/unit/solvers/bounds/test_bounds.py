@@ -139,3 +139,71 @@ def test_the_bracket_of_a_book_has_bets_that_win_it_in_every_world():
 
     report = _report(as_beliefs(BOOK), past, found, 0, "log")
     assert report.worlds is not None and report.worlds[0].gain >= report.lower - 1e-9
+
+
+def test_hard_arcs_that_contradict_each_other_are_infinite():
+    x, y, z = Variable("X", 2), Variable("Y", 2), Variable("Z", 2)
+    cases = {
+        "the same variable": [Arc("a", (), x, [0.3, 0.7]), Arc("b", (), x, [0.6, 0.4])],
+        "along a chain": [
+            *(Arc("a", (), x, [0.3, 0.7]), Arc("b", x, y, [[0.9, 0.1], [0.2, 0.8]])),
+            Arc("c", (), y, [0.1, 0.9]),
+        ],
+    }
+    for arcs in cases.values():
+        pdg = PDG(*arcs, Arc("soft", x, z, [[0.5, 0.5], [0.1, 0.9]]))
+        attention = Attention.only({a.name: math.inf for a in arcs} | {"soft": 1.0})
+        assert inconsistency(pdg, attention).lower == math.inf
+        found = inconsistency(pdg, attention, solver="bounds")
+        assert found.lower == found.upper == math.inf
+    fine = PDG(Arc("a", (), x, [0.3, 0.7]), Arc("b", x, y, [[0.9, 0.1], [0.2, 0.8]]), Arc("c", (), y, [0.41, 0.59]))
+    found = inconsistency(fine, Attention.only({"a": math.inf, "b": math.inf, "c": math.inf}), solver="bounds")
+    assert found.lower < 1e-6
+
+
+def test_states_that_move_keep_their_counts_and_never_cost_more_than_they_did_when_it_is_cold(families: Any):
+    from dissonance.solvers.bounds import descent
+    from dissonance.solvers.bounds.states import Sampler
+
+    pdg = families.regular(30, True)
+    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    sampler = Sampler(terms := terms_of(component), regions_of(terms))
+    rng = np.random.default_rng(0)
+    down = descent.Descent(sampler, rng.integers(0, 2, (30, 64)).astype(np.uint8), rng)
+
+    def cost() -> float:
+        return sampler.prices(sampler.counts(down.states))[0] / down.states.shape[1]
+
+    costs = [cost()]
+    for _ in range(5):
+        down.round()
+        costs.append(cost())
+        kept = down.tally.where[7].copy()
+        down.tally.count(down.states)
+        np.testing.assert_array_equal(kept, down.tally.where[7])
+    assert costs[-1] < costs[1] < 0.5 * costs[0]
+    before = cost()
+    down.double()
+    assert cost() == pytest.approx(before, rel=1e-12)
+
+
+def test_forests_are_forests(families: Any):
+    import networkx as nx
+
+    from dissonance.solvers.bounds.forest import random_forest
+    from dissonance.solvers.bounds.states import Sampler
+    from dissonance.solvers.bounds.tally import Tally
+
+    pdg = families.grid(5, True)
+    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    sampler = Sampler(terms := terms_of(component), regions_of(terms))
+    tally = Tally(sampler, np.zeros((25, 4), dtype=np.uint8))
+    forest = random_forest(tally.tables, tally.holding, np.random.default_rng(1).permutation(25).tolist())
+    inside = set(forest.variable.tolist())
+    edges = {s for s in map(tuple, sampler.scopes) if len(s) == 2 and inside >= set(s)}
+    parents = {
+        tuple(sorted(e)) for e in zip(forest.variable.tolist(), forest.parent.tolist(), strict=True) if e[1] >= 0
+    }
+    assert len(inside) > 12 and parents == {tuple(sorted(e)) for e in edges}
+    assert nx.is_forest(nx.Graph(list(edges)))
+    assert len(set(forest.term.tolist())) == len(forest.term)

@@ -1,0 +1,132 @@
+"""Books that no junction tree fits: what the command line says of a bracket, interrupted or not; what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dissonance import coherence
+from dissonance.cli.app import run
+from dissonance.coherence.beliefs import BeliefError, as_beliefs
+from dissonance.coherence.facts import contradictory
+
+SINGLE = [f"P(x{i}) = 0.15" for i in range(8)]
+TANGLED = [*SINGLE, *(f"P(x{i} and x{j}) = {0.2 + 0.05 * ((i + j) % 5)}" for i in range(40) for j in range(i))]
+"""Forecasts of all pairs of forty events, of which some are thought less likely than these."""
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.txt"
+    path.write_text("\n".join(TANGLED))
+    return path
+
+
+def test_a_bracket_never_looks_like_a_value(book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "out.csv"
+    assert run(["coherence", str(book), "--seconds", "0", "--json", "--out", str(out)]) == 0
+    printed = capsys.readouterr()
+    (found,) = json.loads(printed.out)["sets"]
+    assert found["inconsistency"] is None and found["bracket"] and not found["converged"]
+    assert 0 < found["lower"] < found["upper"]
+    assert "the bounds of 1 of 1 sets do not meet" in printed.err
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert len(rows) == len(TANGLED)
+    assert {(r["lower"], r["upper"], r["converged"]) for r in rows} == {
+        (repr(found["lower"]), repr(found["upper"]), "False")
+    }
+
+
+def test_people_are_shown_both_ends_of_a_bracket(book: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["coherence", str(book), "--seconds", "0"]) == 0
+    assert capsys.readouterr().out.startswith("Certain gain: between ")
+
+
+def test_an_exact_answer_is_no_bracket(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "a.txt"
+    path.write_text("P(A) = 0.3\nP(A) = 0.6")
+    assert run(["coherence", str(path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["sets"]
+    assert not found["bracket"] and found["inconsistency"] == found["upper"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_ctrl_c_keeps_the_best_bracket(book: Path):
+    command = [sys.executable, "-m", "dissonance", "coherence", str(book), "--seconds", "500", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    seen = ""
+    for line in process.stderr:
+        seen = line
+        if "between" in line:
+            break
+    assert "between" in seen
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == 0 and "the best bounds so far are kept" in said
+    (found,) = json.loads(out)["sets"]
+    assert found["bracket"] and 0 < found["lower"] < found["upper"]
+    low, high = (float(x) for x in seen.split("between ")[1].split(" after")[0].split(" and "))
+    assert found["lower"] >= low * (1 - 1e-5) and found["upper"] <= high * (1 + 1e-5)
+
+
+def test_the_brier_score_is_refused_in_one_line(book: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["coherence", str(book), "--score", "brier"]) == 2
+    printed = capsys.readouterr()
+    assert "treewidth" in printed.err and "Take the log score." in printed.err
+    assert printed.err.count("\n") == 1 and printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "complaint"),
+    [
+        (["x0", "x1 -> not x0", "x1"], "book.txt:791: x1 contradicts the facts before it"),
+        (
+            ["x0 xor x1", "x1 xor x2", "x2 xor x0"],
+            "book.txt:791: exactly 1 of (x2, x0) contradicts the facts before it",
+        ),
+        (["x0 and not x0"], "book.txt:789: x0 and not x0 can never hold"),
+        (["P(x0 | x1 and x2) = 0.5", "not x1"], "book.txt:789: P(x0 | x1 and x2) = 0.5 is about nothing"),
+    ],
+)
+def test_facts_that_contradict_each_other_are_one_line_with_the_place(
+    facts: list[str], complaint: str, book: Path, capsys: pytest.CaptureFixture[str]
+):
+    book.write_text("\n".join([*TANGLED, *facts]))
+    assert run(["coherence", str(book), "--seconds", "0"]) == 2
+    printed = capsys.readouterr()
+    assert complaint in printed.err and printed.err.count("\n") == 1 and printed.out == ""
+
+
+def test_facts_that_no_tree_fits_are_looked_at_few_variables_at_once():
+    facts = as_beliefs(["A -> B", "B -> C", "A", "D", "not C", "E"])
+    assert contradictory(facts, ()) == contradictory(facts, (), budget=0) == 4
+    assert contradictory(facts[:4], ()) is contradictory(facts[:4], (), budget=0) is None
+    # what only three facts together show is seen on a tree
+    hidden = as_beliefs(["A xor B", "B xor C", "C xor A"])
+    assert contradictory(hidden, ()) == 2 and contradictory(hidden, (), budget=0) is None
+
+
+def test_what_one_belief_takes_for_certain_and_another_for_impossible_is_an_infinite_gain():
+    found = coherence([*TANGLED, "P(x0) = 1", "P(x0 and x1) = 0", "P(x1) = 1"], seconds=0.0)
+    assert found.lower == found.upper == float("inf") and not found.is_bracket
+
+
+def test_hard_beliefs_that_contradict_each_other_are_an_infinite_gain():
+    hard = ["P(x0) = 0.3 @ inf", "P(x0 and x1) = 0.5 @ inf"]
+    assert coherence([*TANGLED, *hard], seconds=0.0).lower == float("inf")
+    one = coherence([*TANGLED, hard[0]], seconds=0.0)
+    assert 0 < one.lower < float("inf")
+
+
+def test_a_condition_that_cannot_hold_names_its_belief():
+    with pytest.raises(BeliefError) as error:
+        coherence([*TANGLED, "P(x3 | x1 and x2) = 0.2", "not x2"], seconds=0.0)
+    assert error.value.belief == len(TANGLED)
