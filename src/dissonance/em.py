@@ -18,5 +18,8 @@ if TYPE_CHECKING:
     from dissonance.instances.em.latent import mixture as mixture
     from dissonance.instances.em.latent import network as network
     from dissonance.instances.em.latent import rows as rows
+    from dissonance.instances.em.loopy import FittedLoopy as FittedLoopy
+    from dissonance.instances.em.loopy import LoopyEM as LoopyEM
+    from dissonance.instances.em.loopy import loopy_em as loopy_em
 
 lazily(__name__)

@@ -13,49 +13,17 @@ from dissonance import (
     Attention,
     Control,
     Euclidean,
-    Focus,
     LinearGaussian,
     SoftmaxTable,
     Variable,
-    full_control,
     inconsistency,
     lir,
 )
 from dissonance.flows import ODE
-from dissonance.refocus import Cycle
 
 inf = math.inf
 X = Variable("X", 2)
 HERE, THERE = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
-
-
-def pool(*beliefs: tuple[float, torch.Tensor]) -> float:
-    """-W log sum prod p^(beta/W): what beliefs about one variable cost."""
-    total = sum(beta for beta, _ in beliefs)
-    power = torch.stack([beta / total * p.log() for beta, p in beliefs]).sum(0)
-    return -total * power.exp().sum().log().item()
-
-
-def test_a_narrow_focus_makes_it_worse_out_of_view():
-    """p agrees with r, who counts for five, until it is seen with q alone: nothing is left in view, more in all."""
-    pdg = PDG(Arc("p", (), X, SoftmaxTable(HERE)), Arc("q", (), X, THERE), Arc("r", (), X, HERE))
-    whole = Attention.only({"p": 1.0, "q": 1.0, "r": 5.0})
-    narrow = Focus(Attention.only({"p": 1.0, "q": 1.0}), full_control("p"))
-    run = lir(pdg, Cycle(narrow), steps=1, attention=whole)
-    assert run.before.upper == pytest.approx(pool((6.0, HERE), (1.0, THERE)), abs=1e-7)
-    assert run.after.upper == pytest.approx(pool((5.0, HERE), (2.0, THERE)), abs=1e-6)
-    assert run.after.upper > run.before.upper + 0.5
-    assert inconsistency(run.pdg, narrow.attention).upper == pytest.approx(0.0, abs=1e-7)
-
-
-def test_wishful_thinking_costs_later():
-    """p moves to what is hoped for; once the truth is known, hard, it costs KL(truth || p), and that has grown."""
-    pdg = PDG(Arc("p", (), X, SoftmaxTable(HERE)), Arc("hope", (), X, THERE), Arc("truth", (), X, HERE))
-    hoping = Focus(Attention.only({"p": 1.0, "hope": 1.0}), full_control("p"))
-    later = Attention.only({"p": 1.0, "truth": inf})
-    run = lir(pdg, Cycle(hoping), steps=1, attention=later)
-    assert run.before.upper == pytest.approx(0.0, abs=1e-9)
-    assert run.after.upper == pytest.approx((HERE * (HERE / THERE).log()).sum().item(), abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
+    from dissonance.gflownets.belief_sets import belief_sets as belief_sets
     from dissonance.gflownets.bits import bit_strings as bit_strings
     from dissonance.gflownets.chains import block_chains as block_chains
     from dissonance.gflownets.cpds import Backward as Backward

@@ -9,6 +9,8 @@ from dissonance.lazy import lazily
 if TYPE_CHECKING:
     from dissonance.instances.adversarial import adversarial_examples as adversarial_examples
     from dissonance.instances.adversarial import adversarial_training as adversarial_training
+    from dissonance.instances.adversarial_vae import AttackedAutoencoder as AttackedAutoencoder
+    from dissonance.instances.adversarial_vae import adversarial_vae as adversarial_vae
     from dissonance.instances.base import Instance as Instance
     from dissonance.instances.batches import Batches as Batches
     from dissonance.instances.classification import Classification as Classification

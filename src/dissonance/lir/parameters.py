@@ -90,10 +90,6 @@ class Parameters:
         """Where each arc is among the arcs."""
         return {a.name: i for i, a in enumerate(self.arcs)}
 
-    def leads(self, arc: Arc) -> bool:
-        """Whether it is the first of the arcs that have a parameter in common with it."""
-        return self._tied[arc.name][0] is arc
-
     def projects(self, arc: Arc) -> bool:
         """Whether the argmin over the parameters of an arc, and of those tied to it, has a closed form."""
         keys = tuple(self._keys[arc.name])

@@ -269,3 +269,23 @@ def test_an_arc_out_of_attention_is_no_hindrance_to_one_that_shares_its_paramete
     for key, value in runs[0].theta.items():
         torch.testing.assert_close(torch.softmax(runs[1].theta[key], -1), torch.softmax(value, -1), rtol=0, atol=1e-9)
     assert runs[1].trace.rows[0].solves == runs[0].trace.rows[0].solves
+
+
+def test_full_control_moves_an_arc_whose_twin_before_it_is_out_of_attention():
+    """Hard data pin mu: the projection is that of the arc in view, whichever arc of the PDG has the table first."""
+    table, Z = SoftmaxTable(P), Variable("Z", 3)
+    pdg = PDG(Arc("first", (), X, table), Arc("second", (), Z, table), Arc("data", (), Z, Q))
+    attention = Attention.only({"second": 1.0, "data": math.inf})
+    run = lir(pdg, steps=1, attention=attention, control=full_control("second"), trace=QUIET)
+    torch.testing.assert_close(run.pdg["first"].cpd.table(), torch.tensor(Q, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("beta", [math.inf, 1.0])
+def test_full_control_of_an_arc_between_parts_that_nothing_else_connects(beta: float):
+    """Without q(X|R) the rows and X are independent: q <- p(X) in every row."""
+    R = Variable("R", 2)
+    pdg = PDG(Arc("d", (), R, [0.3, 0.7]), Arc("p", (), X, Table(P)), Arc("q", R, X, SoftmaxTable([Q, Q])))
+    attention = Attention.only({"d": math.inf, "p": 1.0, "q": beta}, {"p": 1.0}, 1.0)
+    run = lir(pdg, steps=1, attention=attention, control=full_control("q"), trace=QUIET)
+    expected = torch.tensor([P, P], dtype=torch.float64)
+    torch.testing.assert_close(run.pdg["q"].cpd.table().detach(), expected, rtol=0, atol=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -107,15 +107,14 @@ def em(
         raise DissonanceError("nothing is hidden: EM needs at least one variable beside the rows.")
     d = shares(weights, row.size)
     parts = _parts(p, row, d, batches, equal=not callable(chi) and chi == math.inf)
-    controlled = tuple(a.name for a in parts[0].p if any(True for _ in a.cpd.parameters()))
-    if not controlled:
-        raise DissonanceError("no arc of p has parameters to learn: make its tables SoftmaxTable.")
+    controlled = learns(PDG(*parts[0].p))
     pdg = PDG(*(a for part in parts for a in (*part.p, part.d, *part.q)))
     entropy = float(numerics.entropy(d)) if batches == 1 else math.log(row.size / batches)
+    own = {old.name: new.name for old, new in zip(p, parts[0].p, strict=True)}
     return Instance(
         pdg,
         Alternate(parts, controlled, chi),
-        lambda run: Fitted(_learned(p, parts[0], run), row, run, entropy),
+        lambda run: Fitted(learned(p, own, run), row, run, entropy),
         attention(parts),
         Control(dict.fromkeys(controlled, 1.0)),
     )
@@ -178,14 +177,22 @@ def _posterior(p: PDG, row: Variable, tag: str) -> tuple[Arc, ...]:
     return tuple(arcs)
 
 
-def _learned(p: PDG, part: DataPart, run: Run) -> PDG:
-    """p with the parameters that a run ended with."""
+def learns(p: PDG) -> tuple[str, ...]:
+    """The arcs of p that have parameters; an error if there are none."""
+    found = tuple(a.name for a in p if any(True for _ in a.cpd.parameters()))
+    if not found:
+        raise DissonanceError("no arc of p has parameters to learn: make its tables SoftmaxTable.")
+    return found
+
+
+def learned(p: PDG, own: Mapping[str, str], run: Run) -> PDG:
+    """p with the parameters that a run ended with; `own` has the name of each of its arcs in the run."""
     memo: dict[int, object] = {}
     arcs: list[Arc] = []
-    for old, new in zip(p, part.p, strict=True):
+    for old in p:
         cpd = copy.deepcopy(old.cpd, memo)
         with torch.no_grad():
             for n, parameter in cpd.named_parameters():
-                parameter.copy_(run.theta[f"{new.name}.{n}"])
+                parameter.copy_(run.theta[f"{own[old.name]}.{n}"])
         arcs.append(Arc(old.name, old.sources, old.targets, cpd))
     return PDG(*arcs, variables=p.variables)

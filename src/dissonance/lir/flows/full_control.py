@@ -87,11 +87,10 @@ class FullControl:
             if not wholly or not all(parameters.projects(parameters.arcs[i]) for i in arcs):
                 return None
             trial = theta
-            for i in arcs:
-                arc = parameters.arcs[i]
-                if parameters.leads(arc):  # they move together
-                    moved = projected(local, arc, theta, solved, local.full[i][0])
-                    trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
+            for i in {tuple(parameters.keys(parameters.arcs[i])): i for i in reversed(arcs)}.values():
+                arc = parameters.arcs[i]  # the first of those that have these parameters: they move together
+                moved = projected(local, arc, theta, solved, local.full[i][0])
+                trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
             return _kept(local, theta, trial, solved)[0]
         _warn_if_rewarded(local)
         if parameters.tabular or not wholly or not arcs or not bool((local.attention.gamma > 0).all()):
@@ -234,7 +233,7 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
         if not arc.cpd.saturated:
             theta = followed(parameters, arc, theta, free, runs[i])
             continue
-        joint = free.every(arc)
+        joint = free.across(arc)
         mass = joint.sum(-1)
         p = joint / torch.where(mass > 0, mass, 1.0)[..., None]
         theta = parameters.with_table(i, theta, p, (mass > least) & runs[i][:, None])

@@ -118,6 +118,10 @@ class Solved(ABC):
         nothing = torch.zeros(sides, dtype=DTYPE)
         return torch.stack([nothing if x is None else x for x in each])
 
+    def across(self, arc: Arc) -> Tensor:
+        """The same of a finite arc, also where its variables are in several components, which are independent."""
+        return torch.stack([joint_of(result, arc) for result in self.results])
+
     def loose(self, arc: Arc) -> bool:
         """Whether an arc is a loose end in all runs: mu follows it, so that no control of it changes anything."""
         return bool(not self.drawn and self.results) and all(arc.name in r.loose_ends for r in self.results)
@@ -150,6 +154,10 @@ class SolvedTables(Solved):
         """The same in all runs."""
         joint = self._answers.joint[:, self._parameters.spans[arc.name]]
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
+
+    def across(self, arc: Arc) -> Tensor:
+        """The same: the tree of all arcs knows how their variables go together."""
+        return self.every(arc)
 
     def joints(self, parameters: Parameters) -> Tensor:
         """mu(s,t) of every arc, (P, entries)."""
@@ -225,3 +233,13 @@ def rows_of(result: Inconsistency, arc: Arc) -> Tensor | None:
         if known.issuperset(v.name for v in arc.scope) and math.isfinite(s.upper):
             return s.mu.rows(arc.sources, arc.targets).detach()
     return None
+
+
+def joint_of(result: Inconsistency, arc: Arc) -> Tensor:
+    """mu(s,t) of a finite arc, whichever components its variables are in; 0 if there is no mu."""
+    rows = rows_of(result, arc)
+    if rows is not None:
+        return rows
+    if not math.isfinite(result.upper):
+        return torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
+    return result.mu.rows(arc.sources, arc.targets).detach()

@@ -15,7 +15,7 @@ from dissonance.arc import Arc, Theta
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
-from dissonance.lir.inner.base import Attentions, Inner, Solved, rows_of
+from dissonance.lir.inner.base import Attentions, Inner, Solved, joint_of, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
@@ -240,9 +240,7 @@ class OneByOne(Inner):
         with torch.no_grad():
             results = self._found(log_p[runs], attention.take(runs))
         for k, result in zip(asked, results, strict=True):
-            rows = rows_of(result, arc)
-            if rows is not None:
-                found[k] = rows.reshape(-1)
+            found[k] = joint_of(result, arc).reshape(-1)
         return found
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
