@@ -173,6 +173,10 @@ class Solver(Protocol):
         """The solver of a component: itself, unless it is one that chooses among others."""
         return self
 
+    def unproved(self) -> Solver:
+        """The same without what only tightens its bounds: for values that are asked for many times over."""
+        return self
+
     def batch(self, component: Component) -> object:
         """A key that components have in common which are solved together; None: each by itself."""
         return None
