@@ -39,6 +39,6 @@ def test_data_in_double_precision_go_through_networks_in_single(cpd: CPD):
     pdg = PDG(
         Arc("x", (), X, Data(torch.randn(5, 2).double())),
         Arc("f", X, R, cpd),
-        Arc("r", (), R, LinearGaussian(None, [0.0], [[1.0]])),
+        Arc("r", X, R, LinearGaussian([[1.0, 0.0]])),
     )
     assert math.isfinite(inconsistency(pdg, {"x": inf, "f": inf, "r": 1.0}).upper)
