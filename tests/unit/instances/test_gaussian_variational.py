@@ -83,10 +83,10 @@ def chain_gap(P: np.ndarray) -> float:
 
 def test_a_chain_of_conditional_factors_is_as_near_as_any():
     P, *_ = posterior()
-    answer = gaussian_variational(model(), {"Y": 2.0}, given={"B": ["A"], "C": ["B"]}).answer(150)
+    answer = gaussian_variational(model(), {"Y": 2.0}, given={"B": ["A"], "C": ["B"]}).answer(45)
     assert answer.gap == pytest.approx(chain_gap(P), abs=1e-5)
     assert all(y >= x - 1e-8 for x, y in zip(answer.elbos[:-1], answer.elbos[1:], strict=True))
-    assert answer.gap < gaussian_variational(model(), {"Y": 2.0}).answer(90).gap
+    assert answer.gap < gaussian_variational(model(), {"Y": 2.0}).answer(30).gap
 
 
 def test_a_block_may_depend_on_a_variable_of_another():
