@@ -24,6 +24,12 @@ Theta = Mapping[str, Tensor]
 Names = str | Variable | Iterable[str | Variable]
 
 
+def bottomless(beta: object) -> str:
+    """Why beta cannot be -inf; nothing to say of other numbers."""
+    why = " Boundless disbelief is worth -inf as soon as the cpd can be broken at all: give a negative number."
+    return why if beta == -math.inf else ""
+
+
 @dataclass(frozen=True, eq=False)
 class Arc:
     """A named cpd from a set of source variables to a set of target variables, a : S -> T.
@@ -63,11 +69,15 @@ class Arc:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
         if not targets:
-            raise DissonanceError(f"{self} needs at least one target.")
+            raise DissonanceError(
+                f"{self} has no targets: it would say nothing, at no cost, whatever mu is. Name a target."
+            )
         names = self.names
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)
-            raise DissonanceError(f"{self} mentions {twice!r} twice.")
+            both = twice in self.source_names and twice in self.target_names
+            copy = f" Make a copy of it a target, and a hard arc {twice} -> copy: see docs/corners.md." if both else ""
+            raise DissonanceError(f"{self} mentions {twice!r} twice.{copy}")
         try:
             bound = (cpd if isinstance(cpd, CPD) else Table(cpd)).bind(sources, targets)
         except DissonanceError as error:
@@ -115,7 +125,7 @@ class Arc:
     def _check_confidence(self) -> None:
         beta, counts = self.beta, self.counts
         if isinstance(beta, bool) or not isinstance(beta, Real) or math.isnan(beta) or beta == -math.inf:
-            raise DissonanceError(f"{self}: beta must be a number or inf, found {beta!r}.")
+            raise DissonanceError(f"{self}: beta must be a number or inf, found {beta!r}.{bottomless(beta)}")
         self.__dict__["beta"] = float(beta)
         if counts is not None and tuple(counts.shape) != shape(self.scope):
             found, wanted = tuple(counts.shape), shape(self.scope)

@@ -46,7 +46,7 @@ def savings(
     asked = [d for d in asked if d.name not in found or not math.isnan(found[d.name])]
     parts = [part for d in asked for part in d.parts]
     near = [d.solution for d in asked for _ in d.parts]
-    solved = iter(solve_together(solver, parts, progress, near))
+    solved = iter(solve_together(solver.unproved(), parts, progress, near))
     return found | {d.name: d.saved([next(solved) for _ in d.parts]) for d in asked}
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dissonance.instances.em.gaussian import gaussian_em as gaussian_em
     from dissonance.instances.em.gaussian import state_space as state_space
     from dissonance.instances.em.instance import em as em
+    from dissonance.instances.em.kalman import FittedStateSpace as FittedStateSpace
+    from dissonance.instances.em.kalman import state_space_em as state_space_em
     from dissonance.instances.em.latent import hidden_markov as hidden_markov
     from dissonance.instances.em.latent import mixture as mixture
     from dissonance.instances.em.latent import network as network

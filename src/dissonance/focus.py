@@ -12,12 +12,19 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dissonance.arc import bottomless
 from dissonance.errors import DissonanceError, suggest
 from dissonance.pdg import PDG
 
 __all__ = ["Attention", "Control", "Focus", "Schedules", "Varying", "full_control"]
 
 Weights = Mapping[str, float]
+
+_ASKED = {
+    math.inf: " It asks that the targets be some function of the sources: say which by a hard arc (Deterministic).",
+    -math.inf: " It is worth -inf unless the targets are a function of the sources already: give a negative number.",
+}
+"""What an infinite alpha would mean, and what to do."""
 
 LARGEST = 1e100
 """The largest finite weight."""
@@ -105,10 +112,10 @@ class Attention:
             raise DissonanceError(f"gamma must be a finite number >= 0, found {self.gamma}.")
         for name, value in self.beta.items():
             if math.isnan(value) or value == -math.inf:
-                raise DissonanceError(f"beta[{name!r}] must be a number or inf, found {value}.")
+                raise DissonanceError(f"beta[{name!r}] must be a number or inf, found {value}.{bottomless(value)}")
         for name, value in self.alpha.items():
             if not math.isfinite(value):
-                raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.")
+                raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.{_ASKED.get(value, '')}")
         finite = (value for value in self.beta.values() if value < math.inf)
         if max(map(abs, (self.gamma, *finite, *self.alpha.values())), default=0.0) > LARGEST:
             raise DissonanceError(

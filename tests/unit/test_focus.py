@@ -46,8 +46,10 @@ def test_beta_may_be_infinite_or_negative_but_not_minus_infinity_or_nan():
     for bad in (-inf, math.nan):
         with pytest.raises(DissonanceError, match=r"beta\['p'\] must be a number or inf"):
             Attention.only({"p": bad})
-    for bad in (inf, math.nan):
-        with pytest.raises(DissonanceError, match=r"alpha\['p'\] must be finite"):
+    with pytest.raises(DissonanceError, match=r"found -inf\. Boundless disbelief is worth -inf"):
+        Attention.only({"p": -inf})
+    for bad, why in ((inf, " It asks that the targets be some function"), (-inf, " It is worth -inf"), (math.nan, "$")):
+        with pytest.raises(DissonanceError, match=rf"alpha\['p'\] must be finite, found {bad}\.{why}"):
             Attention.only({}, {"p": bad})
 
 

@@ -50,8 +50,8 @@ def test_an_arc_takes_one_variable_or_several_and_any_table():
     ("name", "sources", "targets", "complaint"),
     [
         ("", (), X, "an arc needs a non-empty name"),
-        ("a", X, (), r"arc 'a' \(X -> \) needs at least one target"),
-        ("a", X, X, r"arc 'a' \(X -> X\) mentions 'X' twice"),
+        ("a", X, (), r"arc 'a' \(X -> \) has no targets: it would say nothing"),
+        ("a", X, X, r"arc 'a' \(X -> X\) mentions 'X' twice\. Make a copy"),
         ("a", (), (Y, Y), "mentions 'Y' twice"),
     ],
 )

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dissonance.solvers.base import FEASIBLE
 from dissonance.solvers.convex.certificate import EPS
 from dissonance.solvers.convex.conic import Sparse, sparse
+from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
 from dissonance.solvers.convex.solve import Work
 
@@ -148,5 +149,5 @@ class Projection:
         q = np.where(weight > 0, -cone[:, 2] / np.where(weight > 0, weight, 1.0), p)
         unknowns = int(program.structure.layout.unknown_at[-1])
         y = np.zeros(len(program.structure.layout.row))
-        y[np.setdiff1d(np.arange(len(y)), shared.soft)] = -z[unknowns:equal]
+        y[program.structure.kind == HARD] = -z[unknowns:equal]
         return np.maximum(x[:n], 0.0), -z[:unknowns], y, np.clip(q, 0.0, 1.0)

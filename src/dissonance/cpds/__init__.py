@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dissonance.cpds.explicit import Explicit as Explicit
     from dissonance.cpds.gaussian import LinearGaussian as LinearGaussian
     from dissonance.cpds.independent import Independent as Independent
-    from dissonance.cpds.independent_gaussians import IndependentGaussians as IndependentGaussians
+    from dissonance.cpds.network_conditional import NetworkConditional as NetworkConditional
     from dissonance.cpds.neural import BernoulliImages as BernoulliImages
     from dissonance.cpds.neural import NeuralCategorical as NeuralCategorical
     from dissonance.cpds.neural import NeuralGaussian as NeuralGaussian

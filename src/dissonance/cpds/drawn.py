@@ -41,7 +41,7 @@ class Function(CPD):
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """The point f(s)."""
-        made = self.f(concatenated(sources))
+        made = applied(self.f, sources)
         if self.whole:
             return Drawn((made[:, None],), torch.ones(len(made), 1, dtype=numerics.DTYPE))
         return Drawn(tuple(v[:, None] for v in made.split(self.widths, -1)), made.new_ones(len(made), 1))
@@ -242,7 +242,7 @@ class Generated(CPD):
         rows = len(sources[0]) if sources else 1
         dtype = next((p.dtype for p in self.f.parameters()), torch.get_default_dtype())
         noise = torch.randn((rows * count, self.noise), generator=generator, dtype=dtype)
-        made = self.f(concatenated([*(s.repeat_interleave(count, 0) for s in sources), noise]))
+        made = applied(self.f, [*(s.repeat_interleave(count, 0) for s in sources), noise])
         values = made.reshape(rows, count, -1).split(self.widths, -1)
         return Drawn(values, made.new_full((rows, count), 1 / count))
 
@@ -340,3 +340,10 @@ def check_values(v: Variable, values: Tensor) -> None:
 def concatenated(values: Sequence[Tensor]) -> Tensor:
     """Values of several variables laid end to end, (N, ...)."""
     return values[0] if len(values) == 1 else torch.cat([v if v.dim() > 1 else v[:, None] for v in values], -1)
+
+
+def applied(f: nn.Module, values: Sequence[Tensor]) -> Tensor:
+    """What a module makes of values of several variables laid end to end: real numbers in its own precision."""
+    x = concatenated(values)
+    own = next(f.parameters(), x)
+    return f(x.to(own.dtype) if own.dtype != x.dtype and x.is_floating_point() and own.is_floating_point() else x)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal
 
 from dissonance.cpds.base import CPD, Drawn, Values, Variables
-from dissonance.cpds.drawn import Distributed, check_outputs, concatenated, dimensions, gaussian_samples
+from dissonance.cpds.drawn import Distributed, applied, check_outputs, concatenated, dimensions, gaussian_samples
 from dissonance.errors import DissonanceError
 
 
@@ -40,13 +40,12 @@ class NeuralGaussian(Distributed):
 
     def parameters_at(self, sources: Values) -> tuple[Tensor, Tensor]:
         """The mean and the log scale given each setting of the sources."""
-        x = concatenated(sources)
         if self.both is not None:
-            mean, log_scale = self.both(x).chunk(2, -1)
+            mean, log_scale = applied(self.both, sources).chunk(2, -1)
             return mean, log_scale
         assert self.mean is not None
-        mean = self.mean(x)
-        return mean, torch.full_like(mean, self.fixed) if self.log_scale is None else self.log_scale(x)
+        mean = applied(self.mean, sources)
+        return mean, torch.full_like(mean, self.fixed) if self.log_scale is None else applied(self.log_scale, sources)
 
     def normal(self, sources: Values) -> tuple[Tensor, Tensor]:
         """m(s) and diag sigma(s)^2."""
@@ -68,7 +67,7 @@ class NeuralCategorical(Distributed):
 
     def at(self, sources: Values) -> Distribution:
         """The softmax of the logits."""
-        return torch.distributions.Categorical(logits=self.logits(concatenated(sources)), validate_args=False)
+        return torch.distributions.Categorical(logits=applied(self.logits, sources), validate_args=False)
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """One finite target."""
@@ -83,7 +82,7 @@ class NeuralCategorical(Distributed):
 
     def surprisal(self, targets: Values, sources: Values) -> Tensor:
         """The cross-entropy."""
-        return nn.functional.cross_entropy(self.logits(concatenated(sources)), targets[0], reduction="none")
+        return nn.functional.cross_entropy(applied(self.logits, sources), targets[0], reduction="none")
 
 
 class BernoulliImages(Distributed):
@@ -103,10 +102,10 @@ class BernoulliImages(Distributed):
 
     def at(self, sources: Values) -> Distribution:
         """Independent pixels."""
-        made = torch.distributions.Bernoulli(logits=self.logits(concatenated(sources)), validate_args=False)
+        made = torch.distributions.Bernoulli(logits=applied(self.logits, sources), validate_args=False)
         return Independent(made, 1, validate_args=False)
 
     def surprisal(self, targets: Values, sources: Values) -> Tensor:
         """The binary cross-entropy, added up over the pixels."""
-        logits = self.logits(concatenated(sources))
+        logits = applied(self.logits, sources)
         return nn.functional.binary_cross_entropy_with_logits(logits, concatenated(targets), reduction="none").sum(-1)

@@ -77,8 +77,9 @@ def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control
 
 
 def solver_for(solver: Solver | str, tol: float | None) -> Solver:
-    """A solver by its name, with this tolerance if one is given; one that is passed keeps every option."""
+    """A solver by its name, with this tolerance if one is given, and without what only tightens bounds; one that is
+    passed keeps every option."""
     if not isinstance(solver, str):
         return checked(solver)
-    found: Any = solver_named(solver)
+    found: Any = solver_named(solver).unproved()
     return found if tol is None or not hasattr(found, "tol") else replace(found, tol=tol)

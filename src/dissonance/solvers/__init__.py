@@ -27,7 +27,7 @@ from dissonance.solvers.sampled import Sampled
 @dataclass(frozen=True)
 class Auto(Solver):
     """The first solver of a list that fits: direct where mu is known, exact where convex, bounds where no tree fits
-    (for `seconds`), local otherwise."""
+    (for `seconds`), otherwise local, with a lower bound from `nodes` parts of the space."""
 
     name = "auto"
 
@@ -37,6 +37,7 @@ class Auto(Solver):
     samples: int | None = None
     seed: int = 0
     seconds: float = Bounds.seconds
+    nodes: int = ConcaveConvex.nodes
 
     takes = frozenset({"drawn", "varying", "euclidean"})
 
@@ -55,7 +56,7 @@ class Auto(Solver):
             PastTree(self.seconds, budget=self.budget, seed=self.seed),
             Peeled(self, self.budget),
             self.for_tables(),
-            ConcaveConvex(budget=self.budget),
+            ConcaveConvex(budget=self.budget, nodes=self.nodes),
         )
 
     def choose(self, component: Component) -> Solver:
@@ -73,6 +74,10 @@ class Auto(Solver):
     def for_step(self, seed: int) -> Auto:
         """The same for a step of LIR: see `Sampled.for_step`."""
         return replace(self, samples=self.samples or 1, seed=seed)
+
+    def unproved(self) -> Auto:
+        """Without branch and bound."""
+        return replace(self, nodes=0)
 
     def solve(self, component: Component) -> Solution:
         """Whatever the chosen solver finds."""

@@ -180,6 +180,10 @@ class Solver(Protocol):
         """The solver that batches of convex tables are passed to, in arrays; None: it takes components only."""
         return None
 
+    def unproved(self) -> Solver:
+        """The same without what only tightens its bounds: for values that are asked for many times over."""
+        return self
+
     def batch(self, component: Component) -> object:
         """A key that components have in common which are solved together; None: each by itself."""
         return None

@@ -1,21 +1,25 @@
-"""Non-convex attention (beta < gamma alpha, or beta < 0): the concave-convex procedure."""
+"""Non-convex attention (beta < gamma alpha, or beta < 0): local minima by the concave-convex procedure, and how much
+lower the global one can be."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dissonance.attended import Array
 from dissonance.numerics import ROUNDING
-from dissonance.problem import BUDGET, Component
+from dissonance.problem import BUDGET, Bools, Component
 from dissonance.solvers.base import FEASIBLE, Solution, Solver, infinite
+from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
+from dissonance.solvers.least_concave import least_concave
 
 if TYPE_CHECKING:
     from dissonance.solvers.convex.program import Numbers, Structure
+    from dissonance.solvers.convex.solve import Outcome
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,29 @@ class _Concave:
         return cost, mean
 
 
+MOST_CELLS, MOST_ROWS = 1000, 100
+"""Branch and bound is tried on problems with so many cells, and rows whose entropy is concave."""
+
+CERTAINLY = 1e6
+"""A reward that outweighs all other costs, in units of the weights."""
+
+
+class _Local(NamedTuple):
+    """A local minimum: its value, mu, and the point of the last convex problem."""
+
+    value: float
+    mu: Array
+    at: Array
+
+
 @dataclass(frozen=True)
 class ConcaveConvex(Solver):
     """Replace the concave terms by their tangents at mu, solve the convex rest, repeat: the value never rises.
 
-    A local minimum: `upper` is attained, `lower` is -inf, `converged` is False. The best of several starts is kept.
+    The best local minimum of several starts: `upper` is attained. `lower` is the minimum without the concave terms,
+    which are never negative; on small problems (MOST_CELLS, MOST_ROWS) it is raised by branch and bound
+    (`branching.py`), which looks at up to `nodes` parts of the space, for at most so many `seconds`. `converged` says
+    whether the bounds met within `gap` max(1, |upper|).
     """
 
     name = "concave-convex"
@@ -57,78 +79,108 @@ class ConcaveConvex(Solver):
     tol: float = 1e-9
     seed: int = 0
     budget: int = BUDGET
+    nodes: int = 200
+    seconds: float = math.inf
+    gap: float = 1e-6
+
+    def unproved(self) -> ConcaveConvex:
+        """Without branch and bound."""
+        return replace(self, nodes=0)
 
     def solve(self, component: Component) -> Solution:
-        """The lowest local minimum found."""
+        """The lowest local minimum found, and how much lower the global one may be."""
         from dissonance.solvers.convex.program import Arcs
         from dissonance.solvers.convex.solve import value as total
 
-        arcs = Arcs.of([component])
-        ((s, _),) = Newton(budget=self.budget).structures(component.shape, component.tree, arcs)
+        eased = least_concave(component)
+        arcs = Arcs.of([eased])
+        ((s, _),) = Newton(budget=self.budget).structures(eased.shape, component.tree, arcs)
         if s is None:
             return infinite(component, self.name)
         numbers = s.numbers(arcs)
         bottomless = np.isneginf(numbers.c[0])
-        convex = numbers._replace(c=np.where(np.isneginf(numbers.c), 0.0, numbers.c))
+        convex = numbers._replace(c=np.where(bottomless, 0.0, numbers.c))
+        if bottomless.any() and self._reached(s, convex, bottomless):
+            return infinite(component, self.name, -math.inf)
         concave = _Concave(s, np.minimum(s.weights(arcs)[0], 0.0))
         rng = np.random.default_rng(self.seed)
-        best: tuple[float, Array, Array] | None = None
-        steps = 0
+        found: list[_Local] = []
+        lower, steps = -math.inf, 0
         for start in range(self.starts):
-            tilt = np.zeros_like(bottomless) if start == 0 else rng.gumbel(size=len(bottomless))
-            at, mu, used, impossible = self._newton(s, convex, tilt)
-            steps += used
-            if impossible:
+            tilt = np.zeros(len(bottomless)) if start == 0 else rng.gumbel(size=len(bottomless))
+            relaxed = self._newton(s, convex, tilt)
+            if relaxed.contradiction[0] > 0:
                 return infinite(component, self.name)
-            if mu[bottomless].sum() > FEASIBLE:
-                return infinite(component, self.name, -math.inf)
-            value, mu, at, used = self._descend(s, convex, concave, mu, at)
-            steps += used
-            if best is None or value < best[0]:
-                best = value, mu, at
-        assert best is not None
-        value, mu, at = best
-        residual = total(s, numbers, mu)[1]
-        multipliers = s.multipliers(at)
+            lower = max(lower, float(relaxed.bounds[0, 0])) if start == 0 else lower
+            local, used = self._descend(s, convex, concave, relaxed.mu[0], relaxed.at[0])
+            steps += used + int(relaxed.steps[0])
+            found.append(local)
+        best = min(found, key=lambda x: x.value)
+        branching = Branching(s, convex, concave.weight)
+        if self.nodes and len(bottomless) <= MOST_CELLS and len(branching.rows) <= MOST_ROWS:
+            raised, best, used = self._bracket(branching, concave, best)
+            lower, steps = max(lower, raised), steps + used
+        residual = total(s, numbers, best.mu)[1]
+        upper = best.value if residual <= FEASIBLE else math.inf
+        lower = min(lower, best.value) - component.rounding if residual <= ROUNDING else -math.inf
         return Solution(
             component,
-            -math.inf,
-            value if residual <= FEASIBLE else math.inf,
+            lower,
+            upper,
             self.name,
-            converged=False,
+            converged=upper - lower <= self.gap * max(1.0, abs(upper)),
             tree=component.tree,
-            tables=s.tables(mu),
-            multipliers={component.arcs[a].name: m.view(component.arcs[a].log_p.shape) for a, m in multipliers},
+            tables=s.tables(best.mu),
+            multipliers={eased.arcs[a].name: m.view(eased.arcs[a].log_p.shape) for a, m in s.multipliers(best.at)},
             steps=steps,
             residual=residual,
             within=0.0 if residual <= ROUNDING else FEASIBLE,
         )
 
-    def _newton(
-        self, s: Structure, numbers: Numbers, tilt: Array, near: Array | None = None
-    ) -> tuple[Array, Array, int, bool]:
-        """The minimiser of the convex part with some cost added, from the point of another such cost: the point, its
-        mu, steps, and whether hard arcs contradict each other."""
+    def _reached(self, s: Structure, numbers: Numbers, bottomless: Bools) -> bool:
+        """Whether some mu has mass where the incompatibility has no lower end: any has, unless hard arcs forbid it."""
+        if not s.hard:
+            return True
+        most = self._newton(s, numbers, -CERTAINLY * (1 + np.abs(numbers.W).max(initial=0.0)) * bottomless)
+        return bool(most.mu[0][bottomless].sum() > FEASIBLE)
+
+    def _bracket(self, branching: Branching, concave: _Concave, best: _Local) -> tuple[float, _Local, int]:
+        """A lower bound, the best local minimum after a look at all parts, and how many steps it took."""
+        from dissonance.solvers.convex.solve import value as total
+
+        s, numbers, steps = branching.structure, branching.numbers, 0
+
+        def upper(mu: Array) -> float:
+            nonlocal best, steps
+            value, broken = total(s, numbers, mu)
+            if broken <= ROUNDING and value + concave.log_conditionals(mu)[1] < best.value - self.tol:
+                local, used = self._descend(s, numbers, concave, mu, self._newton(s, numbers, 0.0 * mu).at[0])
+                best, steps = min(best, local, key=lambda x: x.value), steps + used
+            return best.value
+
+        gap = 0.5 * self.gap * max(1.0, abs(best.value))
+        lower, looked = branching.search(upper, gap, self.nodes, self.seconds)
+        return lower, best, steps + looked
+
+    def _newton(self, s: Structure, numbers: Numbers, tilt: Array, near: Array | None = None) -> Outcome:
+        """The minimiser of the convex part with some cost added, from the point of another such cost."""
         from dissonance.solvers.convex.program import Program
         from dissonance.solvers.convex.solve import solve
 
         goal = np.array([self.tol])
         program = Program(s, numbers._replace(c=numbers.c + tilt))
-        found = solve(program, goal, goal, None if near is None else near[None])
-        return found.at[0], found.mu[0], int(found.steps[0]), bool(found.contradiction[0] > 0)
+        return solve(program, goal, goal, None if near is None else near[None])
 
-    def _descend(
-        self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Array
-    ) -> tuple[float, Array, Array, int]:
-        """Tangent, solve, repeat: the value, mu, the point of the last tangent, and how many steps it took."""
+    def _descend(self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Array) -> tuple[_Local, int]:
+        """Tangent, solve, repeat, from mu and a point to start from; and how many steps it took."""
         from dissonance.solvers.convex.solve import value as total
 
         value, steps = total(s, numbers, mu)[0] + concave.log_conditionals(mu)[1], 0
         for _ in range(self.rounds):
-            at, moved, used, _ = self._newton(s, numbers, concave.log_conditionals(mu)[0], at)
-            steps += used
-            new = total(s, numbers, moved)[0] + concave.log_conditionals(moved)[1]
+            moved = self._newton(s, numbers, concave.log_conditionals(mu)[0], at)
+            at, steps = moved.at[0], steps + int(moved.steps[0])
+            new = total(s, numbers, moved.mu[0])[0] + concave.log_conditionals(moved.mu[0])[1]
             if not new < value - self.tol * max(1.0, abs(value)):
                 break
-            value, mu = new, moved
-        return float(value), mu, at, steps
+            value, mu = new, moved.mu[0]
+        return _Local(float(value), mu, at), steps

@@ -168,7 +168,9 @@ class GaussianSolver(Solver):
             )
         if component.pinned is not None and (known := self._pinned(component)) is not None:
             return known
-        if not component.convex or any(a.beta < 0 for a in component.arcs):
+        if not component.convex:
+            if collapses(component):
+                return infinite(component, self.name, -math.inf)
             raise CapabilityError(_not_convex(component))
         from dissonance.solvers.moments import gaussian_beliefs
 
@@ -211,12 +213,14 @@ class GaussianSolver(Solver):
         from dissonance.solvers.covariance import Result, minimise
         from dissonance.solvers.moments import Reduction, blurred_covariance, mean
 
+        middle = mean(arcs, arcs[0].R.shape[1])
+        if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
+            return None  # the root of the sum of their squares is as small as it can be
+        if middle.cost == -math.inf:  # more doubt than belief in some direction: the further mu goes there the better
+            return GaussianSolution(component, -math.inf, -math.inf, self.name)
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
             return GaussianSolution(component, -math.inf, -math.inf, self.name)
-        middle = mean(arcs, reduction.n)
-        if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
-            return None  # the root of the sum of their squares is as small as it can be
         reduction.peel()
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
@@ -237,7 +241,7 @@ class GaussianSolver(Solver):
         if found.contradiction:
             return None
         core = W.T @ found.C @ W
-        slack = self._rounding(reduction, abs(found.upper) + middle.cost) + middle.blur
+        slack = self._rounding(reduction, abs(found.upper) + abs(middle.cost)) + middle.blur
         slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))
         lower, upper = found.lower + constant - slack, found.upper + constant + slack
         lower, upper = min(lower, upper), max(lower, upper)
@@ -263,7 +267,7 @@ class GaussianSolver(Solver):
         residual = _amiss(component, mu, {a.name for a in component.pinned})  # these hold, however narrow they are
         if residual > CLEARLY * len(component.arcs):
             return infinite(component, self.name)
-        if residual > ROUNDING and component.convex and all(a.beta >= 0 for a in component.arcs):
+        if residual > ROUNDING and component.convex:
             return None
         if not math.isfinite(exact):
             raise CapabilityError(
@@ -272,7 +276,7 @@ class GaussianSolver(Solver):
             )
         from dissonance.solvers.moments import blurred_covariance, blurred_mean, gaussian_beliefs
 
-        arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta > 0]
+        arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta != 0]
         slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
         slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
         slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
@@ -331,13 +335,43 @@ def _price(component: Component, arcs: Sequence[GaussianBelief], found: Gaussian
             omega, phi, eta = found.prices[a.arc.name]
             total += 0.5 * float(np.abs(root.T @ omega @ root).sum()) + float(np.abs(root.T @ eta).sum())
             total += float((np.abs(root.T @ phi) @ deviation[a.sources]).sum())
-        total += len(a.b) * (component.gamma * abs(a.arc.alpha) + (0.0 if a.arc.hard else a.arc.beta))
+        total += len(a.b) * (component.gamma * abs(a.arc.alpha) + (0.0 if a.arc.hard else abs(a.arc.beta)))
     return total
+
+
+def collapses(component: Component) -> bool:
+    """Whether the incompatibility goes to -inf as targets with more doubt than belief become a function of sources.
+
+    If mu lies within epsilon of a subspace, H(A) is loss(A) log epsilon and bounded terms, loss(A) the dimensions that
+    A loses there. So sum_A e_A H(A), with e_A the weight of H(A), has no lower end if sum_A e_A loss(A) > 0; all else
+    is bounded. Tried are T = 0 and T = f(S) with a linear f in general position, for every (S, T) of negative weight.
+    """
+    if component.hard.any():
+        return False
+    dim = {v.name: v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean)}
+    ends = np.cumsum(list(dim.values())).tolist()
+    place = {name: list(range(end - dim[name], end)) for name, end in zip(dim, ends, strict=True)}
+    rng = np.random.default_rng(0)
+    for (sources, targets), weight in component.weights.items():
+        if weight >= 0:
+            continue
+        s, t = ([i for name in place if name in names for i in place[name]] for names in (sources, targets))
+        for scale in (0.0, 1.0):
+            basis = np.eye(ends[-1])
+            basis[t] = 0.0
+            basis[np.ix_(t, s)] = scale * rng.normal(size=(len(t), len(s)))
+            rate = 0.0
+            for names, w in component.entropies.items():
+                rows = [i for name in names for i in place[name]]
+                rate += w * (len(rows) - int(np.linalg.matrix_rank(basis[rows])))
+            if rate > 1e-9 * max(map(abs, component.entropies.values())):
+                return True
+    return False
 
 
 def _not_convex(component: Component) -> str:
     first = next(a for a in component.arcs if a.beta < component.gamma * a.alpha or a.beta < 0)
     return (
-        f"{first.arc} has beta < gamma alpha (or beta < 0), so the incompatibility is not convex. "
-        "The gaussian solver needs beta >= gamma alpha and beta >= 0, unless hard arcs determine mu."
+        f"{first.arc} has beta < gamma alpha, not outweighed by other arcs with the same sources and targets, so the "
+        "incompatibility is not convex. The gaussian solver needs a convex one, unless hard arcs determine mu."
     )

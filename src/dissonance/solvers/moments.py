@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, inv, lstsq, null_space, solve, solve_triangular
@@ -128,9 +128,11 @@ def whiten(belief: GaussianBelief, values: Array) -> Array:
 
 
 def mean(arcs: Sequence[GaussianBelief], n: int) -> Mean:
-    """The m of least cost that hard arcs allow; of least norm where several are."""
-    soft = [a for a in arcs if not a.arc.hard and a.arc.beta > 0]
+    """The m of least cost that hard arcs allow; of least norm where several are. Its cost is -inf if there is none."""
+    soft = [a for a in arcs if not a.arc.hard and a.arc.beta != 0]
     hard = [a for a in arcs if a.arc.hard]
+    if any(a.arc.beta < 0 for a in soft):
+        return _doubted_mean(soft, hard, n)
     rows = [math.sqrt(a.arc.beta) * a.white for a in soft]
     X = np.concatenate(rows) if rows else np.zeros((0, n))
     z = [math.sqrt(a.arc.beta) * whiten(a, a.b) for a in soft]
@@ -146,18 +148,50 @@ def mean(arcs: Sequence[GaussianBelief], n: int) -> Mean:
     off = X @ m - y
     left = X @ free @ _least_squares(X @ free, off) if len(X) and free.shape[1] else np.zeros(1)
     blur = 0.5 * _norm(left) * (2 * _norm(off) + _norm(left)) + blurred_mean(soft, m)
+    return Mean(m, 0.5 * float(off @ off), blur, *_held(hard, m, X.T @ off))
+
+
+def _held(hard: Sequence[GaussianBelief], m: Array, slope: Array) -> tuple[dict[str, Array], float]:
+    """The multipliers of the hard arcs' b where the cost has this slope in m, and how far off the arcs are."""
     eta: dict[str, Array] = {}
     residual = 0.0
     if hard:
-        H = np.concatenate([a.white for a in hard])
-        price = _least_squares(H.T, X.T @ off)
+        price = _least_squares(np.concatenate([a.white for a in hard]).T, slope)
         at = 0
         for a in hard:
             eta[a.arc.name] = price[at : at + len(a.b)]  # for the whitened equation L^-1 (R m - b) = 0
             at += len(a.b)
             amiss = np.abs(whiten(a, a.R @ m - a.b)) - _rounding(a, m)
             residual = max(residual, float(amiss.max()))
-    return Mean(m, 0.5 * float(off @ off), blur, eta, residual)
+    return eta, residual
+
+
+def _doubted_mean(soft: Sequence[GaussianBelief], hard: Sequence[GaussianBelief], n: int) -> Mean:
+    """The same where some beta < 0: sum_a beta_a/2 |R m - b|^2_P = 1/2 m'Q m - g'm + c, of which Q need not be >= 0."""
+    Q, g, c = np.zeros((n, n)), np.zeros(n), 0.0
+    size, pull = np.zeros((n, n)), np.zeros(n)  # what rounding is relative to
+    for a in soft:
+        shift = whiten(a, a.b)
+        Q += a.arc.beta * a.white.T @ a.white
+        g += a.arc.beta * a.white.T @ shift
+        c += 0.5 * a.arc.beta * float(shift @ shift)
+        size += abs(a.arc.beta) * np.abs(a.white.T) @ np.abs(a.white)
+        pull += abs(a.arc.beta) * np.abs(a.white.T) @ np.abs(shift)
+    start, free = np.zeros(n), np.eye(n)
+    if hard:
+        H = np.concatenate([a.white for a in hard])
+        start = _least_squares(H, np.concatenate([whiten(a, a.b) for a in hard]))
+        free = null_space(H)
+    values, vectors = np.linalg.eigh(free.T @ Q @ free)
+    towards = vectors.T @ free.T @ (g - Q @ start)
+    small = 64 * EPS * max(1, n) * float(np.abs(size).sum(1).max(initial=0.0))
+    faint = 64 * EPS * max(1, n) * (_norm(pull) + _norm(size) * _norm(start))
+    flat = np.abs(values) <= small
+    if (values < -small).any() or (np.abs(towards[flat]) > faint).any():
+        return Mean(start, -math.inf, 0.0, *_held(hard, start, np.zeros(n)))
+    m = start + free @ (vectors[:, ~flat] @ (towards[~flat] / values[~flat]))
+    blur = 64 * EPS * (float(np.abs(m) @ size @ np.abs(m)) + float(pull @ np.abs(m)) + abs(c)) + blurred_mean(soft, m)
+    return Mean(m, 0.5 * float(m @ Q @ m) - float(g @ m) + c, blur, *_held(hard, m, Q @ m - g))
 
 
 def blurred_mean(soft: Sequence[GaussianBelief], m: Array) -> float:
@@ -165,7 +199,7 @@ def blurred_mean(soft: Sequence[GaussianBelief], m: Array) -> float:
     total = 0.0
     for a in soft:
         off, error = _norm(whiten(a, a.R @ m - a.b)), _norm(_rounding(a, m))
-        total += a.arc.beta * error * (off + error)
+        total += abs(a.arc.beta) * error * (off + error)
     return 2 * total
 
 
@@ -206,6 +240,19 @@ def mechanisms(component: Component, arcs: Sequence[GaussianBelief]) -> list[Mec
     return [g for g in found.values() if g.w > 0 or g.hard]
 
 
+def _startable(program: CovarianceProgram) -> CovarianceProgram:
+    """The same program with starts so unsure that Q outweighs them; they are as a rule, unless some beta < 0."""
+
+    def enough(share: float) -> bool:
+        J = (t.w * share * t.T.T @ t.P @ t.T for t in program.terms if not t.hard)
+        return log_det(program.Q - sum(J, np.zeros_like(program.Q))) > -math.inf
+
+    if any(t.hard for t in program.terms) or enough(1.0):
+        return program
+    share = next((0.5**k for k in range(1, 60) if enough(0.5**k)), 1.0)
+    return replace(program, terms=[replace(t, P=share * t.P) for t in program.terms])
+
+
 class Reduction:
     """C's problem after peeling: what is left over the coordinates `core`, and how to get the rest of C back.
 
@@ -227,7 +274,7 @@ class Reduction:
         self.constant = self._constants(component)
         self.groups = mechanisms(component, arcs)
         self.core = set(range(self.n))
-        self.links = [{*a.sources, *a.targets} for a in arcs if not a.arc.hard and a.arc.beta > 0]
+        self.links = [{*a.sources, *a.targets} for a in arcs if not a.arc.hard and a.arc.beta != 0]
         free = self.bounded(self.bound / np.outer(self.scale, self.scale))[1]
         self.check_scales(free, range(self.n))
         self.unbounded = self.gamma > 0 and len(free) > 0
@@ -364,7 +411,7 @@ class Reduction:
                 terms.append(Term(g.w, T, S, P))
                 size = len(t)
                 constant += g.w * (float(np.log(scale[t]).sum()) - 0.5 * size * (1 + LOG_2PI))
-        return CovarianceProgram(W @ Q @ W.T, gamma, terms), W, V, constant
+        return _startable(CovarianceProgram(W @ Q @ W.T, gamma, terms)), W, V, constant
 
     def _start(self, g: MechanismArcs) -> tuple[Array, Array]:
         """The weighted geometric mean of a mechanism's cpds, half as sure: w J is then at most half of its own Q."""

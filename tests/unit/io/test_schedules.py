@@ -15,7 +15,8 @@ from dissonance.focus import Schedules
 from dissonance.io import load_sources
 from dissonance.refocus import Cycle
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "latent-class.json"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLE = EXAMPLES / "latent-class.json"
 
 
 Tables = list[np.ndarray]
@@ -55,6 +56,60 @@ def test_files_with_foci_come_back_as_they_were(tmp_path: Path):
     assert (tmp_path / "again.json").read_bytes() == EXAMPLE.read_bytes()
     assert list(focus.schedules.foci) == ["E-step", "M-step"] and focus.schedules.orders == {"em": ("E-step", "M-step")}
     assert inconsistency(pdg, focus.attention).upper == pytest.approx(0.5443907, abs=1e-6)
+
+
+def resolved(name: str, schedule: str, steps: int, folder: Path) -> dict[str, np.ndarray]:
+    """The tables that `dissonance resolve` leaves of an example."""
+    out = folder / "out.json"
+    asked = ["resolve", str(EXAMPLES / name), "--schedule", schedule, "--steps", str(steps), "--out", str(out)]
+    assert run([*asked, "--json"]) == 0
+    return {a.name: a.log_table().detach().exp().numpy() for a in load(out)[0].arcs}
+
+
+@pytest.mark.parametrize("name", ["messages.json", "gan.json", "adversary.json"])
+def test_every_example_with_foci_comes_back_as_it_was_and_is_drawn(name: str, tmp_path: Path):
+    pdg, focus = load(EXAMPLES / name)
+    save(tmp_path / name, pdg, focus)
+    assert (tmp_path / name).read_bytes() == (EXAMPLES / name).read_bytes()
+    assert run(["draw", str(EXAMPLES / name), str(tmp_path / "drawn.svg")]) == 0
+    drawn = (tmp_path / "drawn.svg").read_text()
+    assert all(n.replace(">", "&gt;") in drawn for n in focus.schedules.foci)  # the legend names every focus
+    assert "controlled" in drawn
+
+
+def test_belief_propagation_in_a_file_finds_the_marginals_of_a_tree(tmp_path: Path):
+    rain, wets, slips = np.array([0.7, 0.3]), np.array([[9.0, 1.0], [1.0, 4.0]]), np.array([[5.0, 1.0], [2.0, 3.0]])
+    joint = np.einsum("a,ab,bc->abc", rain, wets, slips)
+    joint /= joint.sum()
+    found = resolved("messages.json", "flooding", 39, tmp_path)
+    np.testing.assert_allclose(found["b(Rain)"], joint.sum((1, 2)), atol=1e-9)
+    np.testing.assert_allclose(found["b(Wet)"], joint.sum((0, 2)), atol=1e-9)
+    np.testing.assert_allclose(found["b(Slips)"], joint.sum((0, 1)), atol=1e-9)
+
+
+def test_a_gan_in_a_file_learns_the_real_distribution(tmp_path: Path):
+    real, fake = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    middle = (real + fake) / 2
+    js = 0.5 * ((real * np.log(real / middle)).sum() + (fake * np.log(fake / middle)).sum())
+    pdg, focus = load(EXAMPLES / "gan.json")
+    assert inconsistency(pdg, focus.attention).upper == pytest.approx(js, abs=1e-9)
+    first = resolved("gan.json", "gan", 1, tmp_path)
+    np.testing.assert_allclose(first["D"][:, 0], real / (real + fake), atol=1e-9)  # the best discriminator
+    last = resolved("gan.json", "gan", 40, tmp_path)
+    np.testing.assert_allclose(last["G"][1], real, atol=1e-5)
+    np.testing.assert_allclose(last["D"], 0.5, atol=1e-5)
+    np.testing.assert_allclose(last["G"][0], fake, atol=1e-12)  # what it says of a real X is not looked at
+
+
+def test_an_adversary_in_a_file_attacks_and_is_patched(tmp_path: Path):
+    near = np.array([0.15, 0.6, 0.15, 0.07, 0.03])
+    benign = np.array([0.95, 0.9, 0.7, 0.2, 0.05])
+    for _ in range(3):
+        attack = near * (1 - benign) / (near @ (1 - benign))  # argmin KL(x' || x) - E[log p(y' | x')]
+        benign = 1 - (1 - benign) * np.exp(-0.5)  # dP/dt = y - P for half a unit of time
+    found = resolved("adversary.json", "training", 6, tmp_path)
+    np.testing.assert_allclose(found["x'"], attack, atol=1e-8)
+    np.testing.assert_allclose(found["p"][:, 0], benign, atol=1e-8)
 
 
 def changed(change: Any, tmp_path: Path) -> Path:

@@ -89,7 +89,7 @@ def test_a_solver_that_is_passed_keeps_its_tolerance_beside_another():
     solver = Newton(tol=1e-9)
     assert solver_for(solver, 1e-3) is solver
     assert solver_for("newton", 1e-3) == Newton(tol=1e-3)
-    assert solver_for("auto", None) == Auto()
+    assert solver_for("auto", None) == Auto(nodes=0)
 
 
 @pytest.mark.parametrize("solver", [Newton(1e-9, 7 * MEGABYTE, "cpu"), Auto(1e-9, 7 * MEGABYTE, "cpu")])

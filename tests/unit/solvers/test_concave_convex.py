@@ -1,4 +1,4 @@
-"""Non-convex attention: a local minimum, attained, and honest about it."""
+"""Non-convex attention: a local minimum, attained, and a lower bound on the global one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def random_attention(seed: int) -> tuple[PDG, Attention]:
     return case.pdg, case.attention.replace(beta=beta)
 
 
-def test_the_value_is_attained_and_nothing_more_is_claimed():
+def test_the_value_is_attained_and_bracketed():
     used = 0
     for seed in range(12):
         pdg, attention = random_attention(seed)
@@ -67,11 +67,12 @@ def test_the_value_is_attained_and_nothing_more_is_claimed():
         if "concave-convex" not in result.solver or math.isinf(result.upper):
             continue
         used += 1
-        assert result.lower == -inf and result.converged is False
+        assert -inf < result.lower <= result.upper
+        assert result.converged == (result.upper - result.lower <= 1e-6 * max(1.0, abs(result.upper)))
         assert float(result.value) == result.upper
         attained = float(incompatibility(result.mu, pdg, attention))
         assert attained == pytest.approx(result.upper, abs=1e-7 * max(1.0, abs(result.upper)))
-        assert "NOT converged" in repr(result)
+        assert ("NOT converged" in repr(result)) != result.converged
     assert used > 5
 
 
@@ -98,7 +99,7 @@ def test_on_a_convex_problem_it_agrees_with_the_exact_solvers():
         case = random_case(seed, MIXED)
         exact = inconsistency(case.pdg, case.attention, solver="newton")
         forced = inconsistency(case.pdg, case.attention, solver="concave-convex")
-        assert forced.lower in (-inf, inf) or not forced.solutions
+        assert forced.lower <= exact.upper + 1e-9
         assert forced.upper == pytest.approx(exact.upper, abs=1e-6 * max(1.0, abs(exact.upper)))
         assert forced.upper >= exact.lower - 1e-9
 

@@ -23,7 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 
 class Sparse(NamedTuple):
-    """One problem as sparse matrices: m = T mu, s = R m (by row), A mu = b; `soft`: the entries of T, `row`: theirs."""
+    """One problem as sparse matrices: m = T mu, s = R m (by row), A mu = b; `soft`: the entries of T, `row`: theirs;
+    `every`: mu(s,t) of all entries."""
 
     c: Floats
     T: Any
@@ -33,6 +34,7 @@ class Sparse(NamedTuple):
     W: Floats
     soft: npt.NDArray[np.int64]
     row: npt.NDArray[np.int64]
+    every: Any
 
 
 def sparse(program: Program) -> Sparse:
@@ -45,7 +47,8 @@ def sparse(program: Program) -> Sparse:
     sizes = np.diff(lay.term_cell)
     cell = np.repeat(lay.cell_at[clusters] - lay.term_cell[:-1], sizes) + np.arange(sizes.sum())
     every = sp.csr_matrix((np.ones(len(cell)), (lay.entry, cell)), shape=(entries, n))
-    soft, hard = np.flatnonzero(kind != HARD), np.flatnonzero(kind == HARD)
+    weight = np.repeat(program.numbers.W[0], np.diff(lay.entry_at[lay.row_at]))
+    soft, hard = np.flatnonzero((kind != HARD) & (weight > 0)), np.flatnonzero(kind == HARD)
     rows = len(lay.entry_at) - 1
     by_row = sp.csr_matrix((np.ones(entries), (lay.row, np.arange(entries))), shape=(rows, entries))
     parents = np.repeat(lay.parent, np.diff(lay.above_at))
@@ -57,22 +60,41 @@ def sparse(program: Program) -> Sparse:
     b = np.zeros(unknowns + len(hard))
     b[lay.unknown_at[:-1][lay.parent < 0]] = 1.0
     used, row = np.unique(lay.row[soft], return_inverse=True)
-    W = np.repeat(program.numbers.W[0], np.diff(lay.entry_at[lay.row_at]))[soft]
     return Sparse(
-        program.numbers.c[0], every[soft], by_row[used][:, soft], sp.vstack([separators, held]), b, W, soft, row
+        program.numbers.c[0],
+        every[soft],
+        by_row[used][:, soft],
+        sp.vstack([separators, held]),
+        b,
+        weight[soft],
+        soft,
+        row,
+        every,
     )
 
 
-def conic(program: Program, tol: float) -> tuple[Floats, int]:
-    """Clarabel's last iterate (1, point) for one problem, and its steps; its own report is not used."""
+class Iterate(NamedTuple):
+    """Where Clarabel stopped: the point (1, point), its steps, and the multipliers of what was to be >= 0."""
+
+    at: Floats
+    steps: int
+    multipliers: Floats
+
+
+def conic(program: Program, tol: float, among: Sparse | None = None, inside: Any = None) -> Iterate:
+    """Clarabel's last iterate for one problem; its own report is not used.
+
+    `among`: its matrices, if they are known; `inside`: a matrix G, for the minimum where G mu >= 0.
+    """
     try:
         clarabel: Any = importlib.import_module("clarabel")
     except ImportError:
         raise DissonanceError('the conic solver needs Clarabel: pip install "clarabel>=0.9".') from None
     import scipy.sparse as sp
 
-    s = sparse(program)
-    k, n, e, rows = len(s.W), len(s.c), len(s.b), s.R.shape[0]
+    s = among or sparse(program)
+    G: Any = sp.csr_matrix((0, len(s.c))) if inside is None else inside
+    k, n, e, rows, g = len(s.W), len(s.c), len(s.b), s.R.shape[0], G.shape[0]
     pick = sp.csr_matrix((np.ones(k), (np.arange(k), s.row)), shape=(k, rows))
     # the unknowns: mu, a bound t on every term, the mass s of every row
     cones = _interleave(
@@ -85,26 +107,27 @@ def conic(program: Program, tol: float) -> tuple[Floats, int]:
             sp.hstack([s.A, sp.csr_matrix((e, k + rows))]),
             sp.hstack([s.R @ s.T, sp.csr_matrix((rows, k)), -sp.identity(rows)]),
             sp.hstack([-sp.identity(n), sp.csr_matrix((n, k + rows))]),
+            sp.hstack([-G, sp.csr_matrix((g, k + rows))]),
             cones,
         ]
     ).tocsc()
-    b = np.concatenate([s.b, np.zeros(rows + n + 3 * k)])
-    kinds = [clarabel.ZeroConeT(e + rows), clarabel.NonnegativeConeT(n)] + [clarabel.ExponentialConeT()] * k
+    b = np.concatenate([s.b, np.zeros(rows + n + g + 3 * k)])
+    kinds = [clarabel.ZeroConeT(e + rows), clarabel.NonnegativeConeT(n + g)] + [clarabel.ExponentialConeT()] * k
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
     settings.max_iter = 200
     settings.max_threads = 1
-    cost = np.concatenate([s.c, s.W, np.zeros(rows)])
+    cost = np.concatenate([program.numbers.c[0], s.W, np.zeros(rows)])
     size = len(cost)
     solution = clarabel.DefaultSolver(sp.csc_matrix((size, size)), cost, A, b, kinds, settings).solve()
     x, dual = np.array(solution.x), np.array(solution.z)
-    z, cone = dual[e + rows : e + rows + n], dual[e + rows + n :].reshape(k, 3)
+    z, nu, cone = np.split(dual[e + rows :], [n, n + g])
     y = np.zeros(len(program.structure.layout.row))
-    y[s.soft] = np.log(np.maximum(cone[:, 2], 1e-300))
+    y[s.soft] = np.log(np.maximum(cone.reshape(k, 3)[:, 2], 1e-300))
     unknowns = int(program.structure.layout.unknown_at[-1])
-    y[np.setdiff1d(np.arange(len(y)), s.soft)] = -dual[unknowns:e]
-    return np.concatenate([x[:n], z, y, -dual[:unknowns]])[None], int(solution.iterations)
+    y[program.structure.kind == HARD] = -dual[unknowns:e]
+    return Iterate(np.concatenate([x[:n], z, y, -dual[:unknowns]])[None], int(solution.iterations), nu)
 
 
 def _interleave(*blocks: Any) -> Any:
@@ -119,7 +142,7 @@ def _interleave(*blocks: Any) -> Any:
 def by_clarabel(program: Program, tol: float) -> Iterator[Outcome]:
     """Outcomes of one problem, each better than the one before as a rule: where Clarabel stops, and what Newton makes
     of that."""
-    at, taken = conic(program, 1e-2 * tol)
+    at, taken, _ = conic(program, 1e-2 * tol)
     found = prove(program, at)
     found.steps += taken
     yield found

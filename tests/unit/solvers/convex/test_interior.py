@@ -223,7 +223,7 @@ def test_a_point_of_clarabel_is_polished(gamma: float):
         pdg = loop(rng)
         c = component(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta=dict.fromkeys(hard, inf)))
         one = program(c)
-        at, _ = conic(one, 1e-3)
+        at = conic(one, 1e-3).at
         rough, fine = prove(one, at), prove(one, at, 1e-10)
         assert fine.bounds[0, 1] - fine.bounds[0, 0] < 1e-9 < rough.bounds[0, 1] - rough.bounds[0, 0]
         assert 0 < fine.steps[0] < 30 and rough.steps[0] == 0

@@ -1,0 +1,107 @@
+"""The same incompatibility with as little of it concave as can be.
+
+Once linear terms are set apart, an incompatibility is a weighted sum of entropies H(A) of sets of variables. There are
+many ways to write it as
+
+    sum_(S,T) -c(S,T) H(T|S) + sum_(S,T) d(S,T) H(T|S),    c, d >= 0,
+
+for instance -H(X,Y) + H(Y|X) is -H(X), which is convex though beta < gamma alpha. The one with the least sum of d
+log|T| is found by a linear program over all S and T inside a cluster of the junction tree: where no d is left, the
+incompatibility is convex.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from dissonance.attended import Attended, Mechanism
+from dissonance.pdg import Arc
+from dissonance.problem import Component
+
+MOST_VARIABLES = 6
+"""A cluster may have so many variables, else the incompatibility stays as it is: S and T are 3^n - 2^n pairs."""
+
+Sets = dict[frozenset[str], float]
+
+
+def _subsets(names: tuple[str, ...]) -> Iterator[frozenset[str]]:
+    for k in range(len(names) + 1):
+        yield from map(frozenset, combinations(names, k))
+
+
+def _weights(component: Component) -> Sets:
+    """The weight of H(A) of every set inside a cluster; that of all variables is taken apart along the tree."""
+    found = dict(component.entropies)
+    every = frozenset(v.name for v in component.variables)
+    tree, weight = component.tree, found.pop(every, 0.0)
+    for cluster, parent in zip(tree.clusters, tree.parent, strict=True):
+        separator = frozenset(cluster) & frozenset(tree.clusters[parent] if parent >= 0 else ())
+        for names, sign in ((frozenset(cluster), 1.0), (separator, -1.0)):
+            found[names] = found.get(names, 0.0) + sign * weight
+    return {names: w for names, w in found.items() if names and w}
+
+
+def least_concave(component: Component) -> Component:
+    """A component with the same incompatibility at every mu on the tree, up to rounding, and gamma = 0.
+
+    Its arcs have alpha = 0; others that say nothing (log p = 0) carry what entropies are left. The component itself if
+    a cluster is too large, or if the linear program is not solved to the last digits.
+    """
+    if max(map(len, component.tree.clusters)) > MOST_VARIABLES:
+        return component
+    from scipy.optimize import linprog  # pyright: ignore[reportMissingTypeStubs]
+
+    inside = [both for cluster in component.tree.clusters for both in _subsets(cluster)]
+    pairs: dict[Mechanism, None] = {(both - t, t): None for both in inside for t in _subsets(tuple(sorted(both))) if t}
+    columns = list(pairs)
+    weights = _weights(component)
+    rows = {names: i for i, names in enumerate({*weights, *(s | t for s, t in columns), *(s for s, _ in columns if s)})}
+    A = np.zeros((len(rows), len(columns)))  # H(T|S) = H(S,T) - H(S)
+    for j, (s, t) in enumerate(columns):
+        A[rows[s | t], j] += 1.0
+        if s:
+            A[rows[s], j] -= 1.0
+    wanted = np.zeros(len(rows))
+    for names, w in weights.items():
+        wanted[rows[names]] = w
+    hard = {a.mechanism for a in component.arcs if a.hard}
+    price = np.array(
+        [0.0 if m in hard else _most(component, m[1]) for m in columns]
+    )  # an entropy that is known is linear
+    signed = np.hstack([-A, A])
+    found = linprog(np.concatenate([1e-6 * price, price]), A_eq=signed, b_eq=wanted, method="highs")
+    if found.status != 0:
+        return component
+    scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    used = np.flatnonzero(found.x > 1e-9 * scale)
+    net = np.zeros(2 * len(columns))
+    net[used] = np.maximum(np.linalg.lstsq(signed[:, used], wanted, rcond=None)[0], 0.0)
+    if np.abs(signed @ net - wanted).max(initial=0.0) > 1e-14 * scale:
+        return component
+    totals = dict(zip(columns, net[: len(columns)] - net[len(columns) :], strict=True))
+    return _carrying(component, totals)
+
+
+def _most(component: Component, names: frozenset[str]) -> float:
+    return math.log(math.prod(component.sizes[n] for n in names))
+
+
+def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component:
+    """The component at gamma = 0 whose mechanisms have these weights."""
+    arcs = [Attended(a.arc, a.log_p, a.beta, 0.0) for a in component.arcs]
+    for a in component.arcs:
+        if not a.hard:
+            totals[a.mechanism] = totals.get(a.mechanism, 0.0) - a.beta
+    known = {v.name: v for v in component.variables}
+    for (s, t), weight in totals.items():
+        if abs(weight) > 1e-15:
+            sources, targets = ([v for n, v in known.items() if n in names] for names in (s, t))
+            shape = tuple(v.size for v in (*sources, *targets))
+            even = np.full(shape, 1 / math.prod(v.size for v in targets))
+            name = f"H({', '.join(sorted(t))} | {', '.join(sorted(s))})"
+            arcs.append(Attended(Arc(name, sources, targets, even), np.zeros(shape), weight, 0.0))
+    return Component(component.variables, tuple(arcs), 0.0, component.theta)
