@@ -72,7 +72,7 @@ def graph(kind: str, arcs: int) -> ColumnarPDG:
 def sweeps_of(pdg: ColumnarPDG, neighbourhood: str) -> Sweeps:
     """All foci, laid out."""
     every = np.ones(len(pdg))
-    return Sweeps(SweepTables(pdg, every, every), batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
+    return Sweeps(pdg, SweepTables.of(pdg, every, every), batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
 
 
 def memory() -> float:
@@ -112,7 +112,9 @@ def left(pdg: ColumnarPDG, log_p: list[npt.NDArray[np.float64]]) -> float:
     """The sum of the inconsistencies of all closed stars, at these tables."""
     moved = pdg.with_columns([c.moved(torch.from_numpy(x)) for c, x in zip(pdg.columns, log_p, strict=True)])
     every = np.ones(len(pdg))
-    still = Sweeps(SweepTables(moved, every, 0 * every), batches(moved, every > 0, "closed"), Newton(tol=TOL), TOL)
+    still = Sweeps(
+        moved, SweepTables.of(moved, every, 0 * every), batches(moved, every > 0, "closed"), Newton(tol=TOL), TOL
+    )
     return still.sweep().upper
 
 

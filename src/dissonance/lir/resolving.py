@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 
@@ -95,7 +96,13 @@ def movable(pdg: PDG, focus: Focus, control: Mapping[str, float]) -> Focus:
 
 
 def resolve(
-    pdg: PDG, focus: Focus, how: Resolving, *, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()
+    pdg: PDG,
+    focus: Focus,
+    how: Resolving,
+    *,
+    checkpoint: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    cluster: Any = None,
 ) -> Resolved:
     """Run LIR on a model of fixed beliefs; by default the flow is natural, for Gaussians full."""
     moving = pdg.learnable()
@@ -113,6 +120,7 @@ def resolve(
         checkpoint=checkpoint,
         callbacks=callbacks,
         progress=False,
+        cluster=cluster,
     )
     return Resolved(run, pdg)
 
