@@ -65,8 +65,8 @@ class Cluster(Workers):
 
     def __init__(self, client: Any) -> None:
         self.client, self.versions = client, node.versions()
-        self.address = str(client.scheduler.address)
-        self._there: set[str] = set()
+        self.address = str(client.scheduler.address) if client.scheduler else "the client's address"
+        self._there: set[str] | None = None
         self._looked = 0.0
         self._prepare()
 
@@ -164,12 +164,10 @@ class Cluster(Workers):
         self._looked = time.monotonic()
         with self._reached():
             there = set(self.client.nthreads())
-        for worker in sorted(self._there - there):
-            log.warning("the worker %s is lost: its work is done again by others.", worker)
-        if self._there and not there:
-            log.warning("no worker is left at %s: waiting for one.", self.address)
-        if not self._there and not there and not self._looked:
-            log.warning("there is no worker at %s yet: waiting for one.", self.address)
+        for worker in sorted((self._there or set()) - there):
+            log.warning("the worker %s is gone: what it had is done again by others.", worker)
+        if not there and self._there != there:
+            log.warning("there is no worker at %s: waiting for one.", self.address)
         self._there = there
 
     @contextlib.contextmanager

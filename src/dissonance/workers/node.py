@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-import dissonance
 from dissonance.compiled import engage, kept
 from dissonance.errors import DissonanceError
 from dissonance.solvers.exact import precompile
@@ -34,10 +33,10 @@ def versions() -> Versions:
             found.append((name, version(name)))
         except PackageNotFoundError:
             found.append((name, "none"))
-    sources, root = hashlib.sha256(), Path(dissonance.__file__).parent
-    for path in sorted(root.rglob("*.py")):
+    sources = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         sources.update(path.read_bytes())
-    return (*found, ("dissonance", f"{dissonance.__version__} ({sources.hexdigest()[:8]})"))
+    return (*found, ("dissonance", f"with sources {sources.hexdigest()[:8]}"))
 
 
 @lru_cache(1)

@@ -128,7 +128,7 @@ class SweepTables:
     def apart(self, start: Sequence[Floats]) -> list[float]:
         """The total variation of all rows of all tables from those of the start, added up exactly."""
         far = [
-            0.5 * np.abs(np.exp(x) - np.exp(y)).reshape(len(x), -1).sum(1)
+            0.5 * np.abs(np.exp(x) - np.exp(y)).reshape(len(x), math.prod(x.shape[1:])).sum(1)
             for x, y in zip(self.log_p, start, strict=True)
         ]
         return exactly(np.concatenate([np.zeros(0), *far]))
