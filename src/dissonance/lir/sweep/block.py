@@ -1,6 +1,6 @@
 """What is done with a block of foci: pure functions, so that they can be done anywhere, and again if they were lost.
 
-visit    the foci of one colour are solved and their tables moved
+    visit    the foci of one colour are solved and their tables moved
 tell     the tables that another block looks at next
 close    the end of a sweep: what the others have told last is taken in
 keep     the tables, and where the solver stopped, written to a file; `reopen` reads it
@@ -62,10 +62,10 @@ class BlockState:
 
 
 class Told(NamedTuple):
-    """Tables that one block tells another."""
+    """The tables that a block tells others, by block."""
 
     source: int
-    log_p: list[Floats]
+    log_p: dict[int, list[Floats]]
 
 
 @lru_cache(REMEMBERED)
@@ -93,7 +93,7 @@ def _pieces(p: BlockPlan, colour: int, state: BlockState) -> list[Piece]:
 def visit(place: Place, colour: int, state: BlockState, told: Sequence[Told]) -> BlockState:
     """The block after its foci of a colour; `told`: what others have told after the colour before."""
     p = plan(place)
-    tables = _after(p, colour - 1, state, told)
+    tables = _after(place, colour - 1, state, told)
     todo = _pieces(p, colour, state)
     found = visited(todo, tables, p.tol, True)
     before = state.visits if state.apart is None else {}
@@ -101,16 +101,17 @@ def visit(place: Place, colour: int, state: BlockState, told: Sequence[Told]) ->
     return BlockState(tables.log_p, state.near | {colour: near}, before | {colour: found}, None)
 
 
-def tell(place: Place, colour: int, state: BlockState, block: int) -> Told:
-    """The tables that another block looks at next, after this colour."""
+def tell(place: Place, colour: int, state: BlockState) -> Told:
+    """The tables that other blocks look at next, after this colour: few, so that all of them are told together."""
     p = plan(place)
-    return Told(place.block, SweepTables(state.log_p, p.beta, p.chi).take(p.gives[colour][block]).log_p)
+    tables = SweepTables(state.log_p, p.beta, p.chi)
+    return Told(place.block, {b: tables.take(arcs).log_p for b, arcs in p.gives[colour].items()})
 
 
 def close(place: Place, state: BlockState, told: Sequence[Told]) -> BlockState:
     """The block after a sweep; `told`: what others have told after the last colour."""
     p = plan(place)
-    tables = _after(p, len(p.foci) - 1, state, told)
+    tables = _after(place, len(p.foci) - 1, state, told)
     return BlockState(tables.log_p, state.near, state.visits, tables.take(p.own).apart(p.begin))
 
 
@@ -152,9 +153,10 @@ def reopen(place: Place, step: int) -> BlockState:
     return BlockState([x.numpy() for x in state["log_p"]], near, {}, [])
 
 
-def _after(p: BlockPlan, colour: int, state: BlockState, told: Sequence[Told]) -> SweepTables:
+def _after(place: Place, colour: int, state: BlockState, told: Sequence[Told]) -> SweepTables:
     """A copy of the tables, with what others have told after a colour."""
+    p = plan(place)
     tables = SweepTables(state.log_p, p.beta, p.chi).copied()
     for source, log_p in told:
-        tables.put(p.takes[colour][source], log_p)
+        tables.put(p.takes[colour][source], log_p[place.block])
     return tables

@@ -111,10 +111,9 @@ class SpreadSweeps:
             for b in range(p.blocks):
                 if b in p.busy[k] or told[b]:
                     now[b] = submit("visit", block.visit, self._place(b), k, now[b], told[b])
-            told = {
-                b: [submit("tell", block.tell, self._place(a), k, now[a], b) for a in p.sources[k].get(b, [])]
-                for b in range(p.blocks)
-            }
+            givers = {a for sources in p.sources[k].values() for a in sources}
+            given = {a: submit("tell", block.tell, self._place(a), k, now[a]) for a in sorted(givers)}
+            told = {b: [given[a] for a in p.sources[k].get(b, [])] for b in range(p.blocks)}
         now = [submit("close", block.close, self._place(b), now[b], told[b]) for b in range(p.blocks)]
         return now, [submit("found", block.found, state) for state in now]
 
