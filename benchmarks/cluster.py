@@ -12,12 +12,15 @@ other in a sweep; moved: what went from worker to worker, as dask counts it. Mem
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import resource
 import signal
 import threading
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -58,6 +61,11 @@ def told(pdg: ColumnarPDG, neighbourhood: str, cluster: Cluster) -> SpreadSweeps
     return found
 
 
+def size(folder: str, name: str) -> int:
+    """Bytes of the files of a kind."""
+    return sum(file.stat().st_size for file in Path(folder).glob(f"run/{name}-*"))
+
+
 def workers(options: argparse.Namespace) -> None:
     """Cost by number of workers."""
     pdg = graph(options.graph, options.arcs)
@@ -71,11 +79,18 @@ def workers(options: argparse.Namespace) -> None:
         flush=True,
     )
     for number in options.workers:
-        with connected(f"local:{number}") as cluster:
+        with connected(f"local:{number}") as cluster, TemporaryDirectory() as folder:
             blocks = told(pdg, options.neighbourhood, cluster).partition
             before = cluster.on_each_worker(spent)
             sent, began, clock = sum(cluster.on_each_worker(moved).values()), time.process_time(), time.perf_counter()
-            there = lir(pdg, "sweep", neighbourhood=options.neighbourhood, sweeps=options.sweeps, cluster=cluster)
+            there = lir(
+                pdg,
+                "sweep",
+                neighbourhood=options.neighbourhood,
+                sweeps=options.sweeps,
+                cluster=cluster,
+                checkpoint=f"{folder}/run",
+            )
             own, wall = time.process_time() - began, time.perf_counter() - clock
             after = cluster.on_each_worker(spent)
             cpu = own + sum(after[w][0] - before[w][0] for w in after if w in before)
@@ -84,7 +99,9 @@ def workers(options: argparse.Namespace) -> None:
                 f"{number} workers, {blocks.blocks} blocks: {'the same' if same(here, there) else 'NOT THE SAME'}; "
                 f"{cpu:.1f} s CPU ({own:.1f} s here), {wall:.1f} s, {count / wall:.0f} arcs a second; told "
                 f"{blocks.traffic / 2**20:.2f} MiB a sweep, moved {sent / options.sweeps / 2**20:.2f} MiB a sweep; "
-                f"{max(m for _, m in before.values()):.2f} -> {max(m for _, m in after.values()):.2f} GiB a worker",
+                f"{max(m for _, m in before.values()):.2f} -> {max(m for _, m in after.values()):.2f} GiB a worker, "
+                f"{memory():.2f} GiB here; files: plans {size(folder, 'plan') / len(pdg):.0f} bytes an arc, states "
+                f"{size(folder, 'state') / len(pdg):.0f}",
                 flush=True,
             )
 
@@ -98,8 +115,9 @@ def kills(options: argparse.Namespace) -> None:
     print(f"{options.graph}, {len(pdg)} arcs, {options.neighbourhood}, {sweeps} sweeps, {max(options.workers)} workers")
 
     def kill(pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
-        killed.append(pid)
+        with contextlib.suppress(ProcessLookupError):  # it has been killed before
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
 
     with connected(f"local:{max(options.workers)}") as cluster:
 
