@@ -30,6 +30,8 @@ TICK = 1.0
 """Seconds between two looks at which workers are there."""
 PATIENCE = 10.0
 """Seconds until an address that does not answer is given up."""
+RESTARTED = 60
+"""Seconds in which a local worker that was killed is to be there again, before another is started in its place."""
 AHEAD = 4
 """Pieces of work for each thread of the workers that are handed out at once."""
 
@@ -63,8 +65,9 @@ class Cluster(Workers):
 
     same_files = False
 
-    def __init__(self, client: Any) -> None:
-        self.client, self.versions = client, node.versions()
+    def __init__(self, client: Any, restore: Callable[[], None] = lambda: None) -> None:
+        """`restore` starts workers again that have not come back by themselves; it is called now and then."""
+        self.client, self.restore, self.versions = client, restore, node.versions()
         self.address = str(client.scheduler.address) if client.scheduler else "the client's address"
         self._there: set[str] | None = None
         self._looked = 0.0
@@ -169,6 +172,7 @@ class Cluster(Workers):
         if not there and self._there != there:
             log.warning("there is no worker at %s: waiting for one.", self.address)
         self._there = there
+        self.restore()
 
     @contextlib.contextmanager
     def _reached(self) -> Generator[None, None, None]:
@@ -209,29 +213,29 @@ def connected(where: Any, tls: Tls | None = None, then: str = "") -> Generator[C
         return
     try:
         if isinstance(where, str):
-            with _local(where) if where.partition(":")[0] == "local" else _remote(where, tls) as client:
-                yield _announced(client)
+            local = where.partition(":")[0] == "local"
+            if local and tls is not None:
+                raise DissonanceError(f"{where}: TLS is for an address that begins with tls://.")
+            with _local(where) if local else _remote(where, tls) as client:
+                made = Cluster(client, (lambda: _restore(client.cluster)) if local else lambda: None)
+                _announce(made, not local or find_spec("bokeh") is not None)
+                yield made
         else:
             yield Cluster(_client(where))
     except ClusterError as error:
         raise type(error)(f"{error} {then}".strip()) from None
 
 
-def _announced(client: Any) -> Cluster:
-    """The workers; where to watch them is said."""
-    made = Cluster(client)
-    count = len(client.nthreads())
-    link = client.dashboard_link if find_spec("bokeh") else None
-    log.info(
-        "cluster %s, %d worker%s; dashboard: %s", made.address, count, "s" * (count != 1),
-        link or "none (pip install bokeh)",
-    )  # fmt: skip
+def _announce(made: Cluster, watched: bool) -> None:
+    """Say where the workers are, and where to watch them, if they can be."""
+    count = len(made.client.nthreads())
+    dashboard = made.client.dashboard_link if watched else "none (pip install bokeh)"
+    log.info("cluster %s, %d worker%s; dashboard: %s", made.address, count, "s" * (count != 1), dashboard)
     from dask.config import get
 
     named = get("scheduler-address", None)
     if named and named != made.address:
         log.info("DASK_SCHEDULER_ADDRESS, or dask's configuration, names %s, which is not used.", named)
-    return made
 
 
 def _distributed() -> Any:
@@ -262,6 +266,9 @@ def _local(where: str) -> Generator[Any, None, None]:
     count = int(asked or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
     precompile()  # once, not in each of them
     with TemporaryDirectory(prefix="dissonance-") as folder, contextlib.ExitStack() as stack:
+        from dask.config import set as configured
+
+        stack.enter_context(configured({"distributed.deploy.lost-worker-timeout": f"{RESTARTED}s"}))
         with interrupts_ignored():  # an interrupt is this process's business
             cluster = distributed.LocalCluster(
                 n_workers=count,
@@ -280,6 +287,11 @@ def _local(where: str) -> Generator[Any, None, None]:
         finally:
             with contextlib.suppress(Exception):
                 client.run(node.leave_quickly)
+
+
+def _restore(cluster: Any) -> None:
+    """Start workers again that were killed in a moment in which nothing watched over them."""
+    cluster.scale(len(cluster.worker_spec))
 
 
 @contextlib.contextmanager

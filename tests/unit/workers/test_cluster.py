@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from dissonance.compiled import engage
 from dissonance.errors import ClusterError, DissonanceError
 from dissonance.forecasts import coherences
 from dissonance.lir.sweep import partition, spread
+from dissonance.studies.gflownet.folder import GflownetFolder, Machine
+from dissonance.studies.gflownet.settings import Settings
 from dissonance.studies.synthetic import Synthetic, SyntheticFolder
 from dissonance.studies.work import compute
 from dissonance.workers import cluster as workers_cluster
@@ -125,6 +128,23 @@ def test_replicates_are_the_same(cluster: Cluster):
     here = chance(result, replicates=60)
     there = chance(result, replicates=60, cluster=cluster, progress=lambda done, total: seen.append(done))
     assert here == there and seen[-1] == 60
+
+
+@pytest.mark.slow
+def test_the_study_of_gflownets_is_the_same(cluster: Cluster, tmp_path: Path):
+    pytest.importorskip("optuna")
+    settings = replace(
+        Settings.tiny(), height=4, losses=("TB", "ModTB"), rewards=("cosine",), clamps=("none",), trials=4,
+        seeds=(1, 2, 3), search_iterations=60, iterations=80, every=40, batch=16,
+    )  # fmt: skip
+    found: list[tuple[list[Any], list[Any], list[Any]]] = []
+    for name, machine in (("here", Machine(together=2)), ("there", Machine(together=2, workers=cluster))):
+        folder = GflownetFolder(tmp_path / name, settings)
+        folder.search(machine)
+        folder.confirm(machine)
+        found.append((folder.trials(), [replace(o, seconds=0.0) for o in folder.outcomes()], folder.traces()))
+    assert found[0][:2] == found[1][:2] and len(found[0][1]) == 6
+    assert sorted(map(repr, found[0][2])) == sorted(map(repr, found[1][2]))
 
 
 def _fails(item: int, watch: object) -> int:
