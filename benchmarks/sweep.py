@@ -74,9 +74,9 @@ def graph(kind: str, arcs: int) -> ColumnarPDG:
 def sweeps_of(pdg: ColumnarPDG, neighbourhood: str, device: str | None = None) -> Sweeps:
     """All foci, laid out; on a device, if one is given."""
     every = np.ones(len(pdg))
-    tables = SweepTables(pdg, every, every)
-    placed = tables if device is None else DeviceTables(tables, device)
-    return Sweeps(placed, batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
+    tables = SweepTables.of(pdg, every, every)
+    placed = tables if device is None else DeviceTables.of_host(tables, device)
+    return Sweeps(pdg, placed, batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
 
 
 def memory() -> float:
@@ -118,7 +118,9 @@ def left(pdg: ColumnarPDG, log_p: list[npt.NDArray[np.float64]]) -> float:
     """The sum of the inconsistencies of all closed stars, at these tables."""
     moved = pdg.with_columns([c.moved(torch.from_numpy(x)) for c, x in zip(pdg.columns, log_p, strict=True)])
     every = np.ones(len(pdg))
-    still = Sweeps(SweepTables(moved, every, 0 * every), batches(moved, every > 0, "closed"), Newton(tol=TOL), TOL)
+    still = Sweeps(
+        moved, SweepTables.of(moved, every, 0 * every), batches(moved, every > 0, "closed"), Newton(tol=TOL), TOL
+    )
     return still.sweep().upper
 
 

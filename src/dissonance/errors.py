@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["CapabilityError", "DissonanceError", "FormatError", "SizeError"]
+__all__ = ["CapabilityError", "ClusterError", "DissonanceError", "FormatError", "SizeError"]
 
 MAX_LINE = 600
 
@@ -31,6 +31,10 @@ class FormatError(DissonanceError):
 
 class SizeError(DissonanceError):
     """The problem would not fit: raised before anything is allocated."""
+
+
+class ClusterError(DissonanceError):
+    """Workers, or their scheduler, were lost before the work was done."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

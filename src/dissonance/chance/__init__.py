@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 
 from dissonance.chance.geometry import chi_square_weights
-from dissonance.chance.samples import Floats, SourceSamples, interior
+from dissonance.chance.samples import Floats, SourceSamples, interior, solved_part
 from dissonance.chance.tail import tail
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
+from dissonance.workers.base import Here, Workers
+from dissonance.workers.cluster import connected
 
 __all__ = ["BlameInterval", "Chance", "chance"]
 
@@ -103,19 +107,23 @@ def chance(
     seed: int = 0,
     intervals: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    cluster: Any = None,
 ) -> Chance:
     """Whether the conflict of the samples among the beliefs of a result is more than chance.
 
     Samples are arcs with counts that are attended; each is weighed with its size, whatever its beta. Hard arcs
     (beta = inf) are facts about the population. All other beliefs are left out. `pseudocount` is added to every count,
     of the samples and of the replicates alike. `replicates`: how many are drawn, twice: from the best compromise, for
-    the p-value, and from each sample's own table, for `intervals` of blame with this `confidence`.
+    the p-value, and from each sample's own table, for `intervals` of blame with this `confidence`. On a `cluster` (see
+    `lir`) they are solved there.
     """
     if replicates < 0 or not 0 < confidence < 1:
         raise DissonanceError("replicates is a number from 0 on, and confidence lies between 0 and 1.")
     with torch.no_grad():
         test = Test(SourceSamples.of(result, pseudocount), result)
-        return test(Draws(replicates, confidence, seed, intervals, progress or (lambda *_: None)))
+        draws = Draws(replicates, confidence, seed, intervals, progress or (lambda *_: None))
+        with nullcontext(Here()) if cluster is None else connected(cluster) as workers:
+            return test(draws, workers)
 
 
 @dataclass(frozen=True)
@@ -150,13 +158,13 @@ class Test:
         """Their inconsistency; its mu is the population that replicates are drawn from."""
         return _solved(self.samples)
 
-    def __call__(self, draws: Draws) -> Chance:
+    def __call__(self, draws: Draws, workers: Workers) -> Chance:
         """The result of the test."""
         statistic = 2 * self.base.upper
         asymptotic, degrees, unmet = self._asymptotic(statistic)
         if unmet and not draws.replicates:
             raise DissonanceError(f"the asymptotic p-value does not hold, as {unmet[0]}: ask for replicates.")
-        bootstrap, blame = self._bootstrap(draws) if draws.replicates else (None, ())
+        bootstrap, blame = self._bootstrap(draws, workers) if draws.replicates else (None, ())
         mine = {a.name for a in (*self.given.arcs, *self.given.facts)}
         attended = (a.name for a in self.result.pdg.arcs if self.result.attention.beta.get(a.name, 0.0))
         left_out = tuple(n for n in attended if n not in mine)
@@ -183,25 +191,34 @@ class Test:
             return None, None, (*unmet, str(error))
         return tail(found, statistic), len(found), tuple(unmet)
 
-    def _bootstrap(self, draws: Draws) -> tuple[float, tuple[BlameInterval, ...]]:
+    def _bootstrap(self, draws: Draws, workers: Workers) -> tuple[float, tuple[BlameInterval, ...]]:
         """The p-value, and how sure blame is."""
         s, count, rng = self.samples, draws.replicates, np.random.default_rng(draws.seed)
         population = [self.base.mu.rows(a.sources, a.targets).numpy() for a in s.arcs]
         own = s.tables(s.counts)
-        null: list[tuple[Floats, Floats]] = []
-        spread: list[Floats] = []
-        for begin, end in pairwise(np.linspace(0, count, min(PARTS, count) + 1).astype(int)):
-            null.append(s.solved(s.drawn(population, end - begin, rng)))
-            if draws.intervals:
-                spread.append(s.solved(s.drawn(own, end - begin, rng))[1])
-            draws.progress(int(end), count)
+        cuts, kinds = np.linspace(0, count, min(PARTS, count) + 1).astype(int), 1 + draws.intervals
+        found: dict[int, tuple[Floats, Floats]] = {}
+
+        def parts() -> Iterator[tuple[SourceSamples, list[Floats]]]:
+            for begin, end in pairwise(cuts):
+                for rows in (population, own)[:kinds]:
+                    yield s, s.drawn(rows, end - begin, rng)
+
+        def finished(i: int, solved: tuple[Floats, Floats]) -> None:
+            found[i] = solved
+            draws.progress(count * len(found) // (kinds * (len(cuts) - 1)), count)
+
+        workers.each(solved_part, parts(), finished)
+        null, spread = ([found[i] for i in range(k, len(found), kinds)] for k in (0, kinds - 1))
         values, by_chance = (np.concatenate([part[i] for part in null]) for i in (0, 1))
         here, mine = s.solved([n[None] for n in s.counts])
         p = (1 + int((values >= here[0] * (1 - 1e-9)).sum())) / (1 + count)
         if not draws.intervals:
             return p, ()
         names = [a.name for a in s.arcs]
-        return p, _intervals(names, mine[0], np.concatenate(spread), by_chance.mean(0), draws.confidence)
+        return p, _intervals(
+            names, mine[0], np.concatenate([part[1] for part in spread]), by_chance.mean(0), draws.confidence
+        )
 
 
 def _solved(samples: SourceSamples) -> Inconsistency:

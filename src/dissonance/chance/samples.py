@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,7 @@ from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.exact import BYTES_PER_CELL
 from dissonance.solvers.stack import Stack
 from dissonance.variables import cells
+from dissonance.workers.base import Watch
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,6 +65,9 @@ class SourceSamples:
             if bool((a.counts.reshape(cells(a.sources), -1).sum(1) <= 0).any()):
                 raise DissonanceError(f"{a}: a row has no observations, and so is no sample of anything.")
         return cls(result.pdg, tuple(arcs), tuple(facts), pseudocount)
+
+    def __reduce__(self) -> tuple[object, ...]:  # what is made when it is asked for does not travel
+        return SourceSamples, tuple(getattr(self, f.name) for f in fields(self))
 
     @cached_property
     def counts(self) -> list[Floats]:
@@ -155,6 +159,12 @@ class SourceSamples:
             ratio = np.log(np.where(some, m / np.where(mass > 0, mass, 1.0), 1.0)) - np.where(some, logs, 0.0)
             found.append(np.maximum(0.0, n * (m * ratio).sum((1, 2))))
         return np.stack(found, 1)
+
+
+def solved_part(part: tuple[SourceSamples, list[Floats]], watch: Watch) -> tuple[Floats, Floats]:
+    """Some replicates, solved."""
+    samples, counts = part
+    return samples.solved(counts)
 
 
 def interior(mu: Distribution, smallest: float) -> bool:

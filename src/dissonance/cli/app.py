@@ -18,7 +18,7 @@ import typer
 from dissonance import __version__
 from dissonance.cli import coherence, convert, doctor, draw, query, report, resolve, score, studio, study
 from dissonance.cli.output import InterruptedRunError, UnresolvedError, log, messages, say
-from dissonance.errors import DissonanceError, visible
+from dissonance.errors import ClusterError, DissonanceError, visible
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -132,7 +132,7 @@ def run(args: Sequence[str]) -> int:
 def _verdict(error: Exception) -> tuple[str, int]:
     """What to say about an error, and the exit status."""
     if isinstance(error, DissonanceError):
-        return _joined(str(error)), 2
+        return _joined(str(error)), 1 if isinstance(error, ClusterError) else 2
     if format_message := getattr(error, "format_message", None):  # bad usage
         context = getattr(error, "ctx", None)
         where = "dissonance" if context is None else context.command_path

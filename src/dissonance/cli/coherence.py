@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissonance.cli.cluster import AGAIN, ClusterAddress, ClusterTls, workers
 from dissonance.cli.output import log, progress, write_json
 from dissonance.jsonable import json_number
 
@@ -39,6 +40,8 @@ def coherence(
     out: Annotated[
         str | None, typer.Option(help="Write the reconciled forecasts there (.csv or .json).", metavar="FILE")
     ] = None,
+    cluster: ClusterAddress = None,
+    cluster_tls: ClusterTls = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say whether FORECASTS fit together, what is certain to be gained from them, by which bets, and what to change."""
@@ -47,8 +50,8 @@ def coherence(
 
     began = time.perf_counter()
     books = files.load_books(forecasts, group)
-    with progress("sets of forecasts") as shown:
-        results = files.scored_books(books, score.value, shown, seconds)
+    with workers(cluster, cluster_tls, AGAIN) as there, progress("sets of forecasts") as shown:
+        results = files.scored_books(books, score.value, shown, seconds, there)
     took = time.perf_counter() - began
     early = sum(not r.converged for r in results)
     if early:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dissonance.cli.cluster import ClusterAddress, ClusterTls, workers
 from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, REFOCUS, SOLVERS, arc_names, arcs, one_of
 from dissonance.cli.output import (
     InterruptedRunError,
@@ -35,6 +36,7 @@ from dissonance.cli.sources import (
     named_weights,
     read_models,
 )
+from dissonance.errors import DissonanceError
 
 if TYPE_CHECKING:
     from dissonance.focus import Focus
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from dissonance.lir.moved import MovedRow
 
 STEPS, SWEEPS = 20, 10
+GOES_ON = "--resume goes on from the last checkpoint."
 MAX_SEED = 2**63 - 1
 MAX_ROWS = 40
 MAX_RECORDS = 100_000
@@ -138,6 +141,8 @@ def resolve(
     plot: Annotated[
         Path | None, typer.Option(help="Where a picture of the steps goes: svg, png or pdf.", metavar="FILE")
     ] = None,
+    cluster: ClusterAddress = None,
+    cluster_tls: ClusterTls = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -148,12 +153,14 @@ def resolve(
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.cli.resolved import Destination
     from dissonance.inconsistency import inconsistency
-    from dissonance.io.files import remove
     from dissonance.io.locked import locked
     from dissonance.lir import resolving
+    from dissonance.lir.sweep.spread import discard
     from dissonance.verdict import contradicting_zeros
 
     began = time.perf_counter()
+    if (cluster or cluster_tls) and refocus != "sweep":
+        raise DissonanceError("--cluster is for --refocus sweep.")
     place = Destination.of(out, models)
     if plot is not None:
         _check_plot(plot)
@@ -170,10 +177,11 @@ def resolve(
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
-            remove(checkpoint)
-        with progress("resolving") as bar:
+            discard(checkpoint)
+        with workers(cluster, cluster_tls, GOES_ON) as there, progress("resolving") as bar:
             watched = [lambda done, _: bar(done, how.total), _log_step]
-            found = resolving.resolve(given.pdg, focus, how, checkpoint=str(checkpoint), callbacks=watched)
+            kept = str(checkpoint)
+            found = resolving.resolve(given.pdg, focus, how, checkpoint=kept, callbacks=watched, cluster=there)
         run = found.run
         if trace is not None:
             run.trace.save(trace)
@@ -182,11 +190,11 @@ def resolve(
                 f"interrupted after {run.steps} of {how.total} {how.unit}; --resume goes on from there."
             )
         if run.after.upper == math.inf:
-            remove(checkpoint)
+            discard(checkpoint)
             still = inconsistency(run.pdg, focus.attention, solver=solver)
             raise UnresolvedError(f"nothing was written: {contradicting_zeros(still)}")
         place.save(given, found.pdg)
-        remove(checkpoint)
+        discard(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
     _warn(run, focus)
@@ -203,8 +211,6 @@ def _check_plot(path: Path) -> None:
     """Before the work is done: whether there is anything to draw with, and in which format."""
     from importlib.util import find_spec
 
-    from dissonance.errors import DissonanceError
-
     if path.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise DissonanceError(f"--plot {path}: expected a name that ends in .svg, .png or .pdf.")
     if find_spec("matplotlib") is None:
@@ -213,7 +219,6 @@ def _check_plot(path: Path) -> None:
 
 def _scheduled(name: str, given: Sources, models: Sequence[str], said: Sequence[str]) -> Cycle:
     """The foci of the file in the order of its schedule of that name."""
-    from dissonance.errors import DissonanceError
     from dissonance.lir import Cycle
 
     if len(models) != 1:
@@ -233,7 +238,6 @@ def _of_schedule(given: Sources, order: Cycle) -> Focus:
 
 def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:
     """The base focus of the run: the files' with what the command line says."""
-    from dissonance.errors import DissonanceError
     from dissonance.lir.resolving import movable
 
     said = named_weights("control", control, given.pdg)

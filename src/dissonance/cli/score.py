@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dissonance.cli.cluster import AGAIN, ClusterAddress, ClusterTls, workers
 from dissonance.cli.completion import SOLVERS, one_of
 from dissonance.cli.output import log, progress, write_json
 from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read_models
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dissonance.chance import Chance
     from dissonance.inconsistency import Inconsistency
     from dissonance.solvers import Solver
+    from dissonance.workers.cluster import Cluster
 
 TOP = 8
 """How many cells are shown unasked."""
@@ -67,17 +69,22 @@ def score(
             min=0,
         ),
     ] = None,
+    cluster: ClusterAddress = None,
+    cluster_tls: ClusterTls = None,
 ) -> None:
     """Say how inconsistent the beliefs of MODEL are, of one file or of several, and which are to blame."""
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.scored import scored
 
+    if chance is None and (cluster or cluster_tls):
+        raise DissonanceError("--cluster is for the replicates of --chance.")
     sources = read_models(models, gamma, pseudocount, trust, attend, without)
     chosen = _timed(solver, seconds)
     with progress("who is to blame") as shown:
         found = scored(sources.pdg, sources.focus.attention, solver=chosen, saved=saved, top=top, progress=shown)
     if chance is not None:
-        found = replace(found, chance=_tested(found.result, chance))
+        with workers(cluster, cluster_tls, AGAIN) as there:
+            found = replace(found, chance=_tested(found.result, chance, there))
     _warn(found.result, unit)
     if as_json:
         write_json(found.record(unit.value, unit.size))
@@ -99,11 +106,11 @@ def _timed(name: str, seconds: float | None) -> Solver:
     return replace(found, seconds=seconds)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def _tested(result: Inconsistency, replicates: int) -> Chance:
+def _tested(result: Inconsistency, replicates: int, cluster: Cluster | None) -> Chance:
     from dissonance.chance import chance
 
     with progress("is it chance") as shown:
-        return chance(result, replicates=replicates, progress=shown)
+        return chance(result, replicates=replicates, progress=shown, cluster=cluster)
 
 
 def _warn(result: Inconsistency, unit: Unit) -> None:

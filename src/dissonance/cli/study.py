@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dissonance.cli.cluster import SAME, ClusterAddress, ClusterTls, workers
 from dissonance.cli.output import console, log, progress, resumable, write_json
 from dissonance.cli.study_gflownet import gflownet
-from dissonance.errors import visible
+from dissonance.errors import DissonanceError, visible
 from dissonance.jsonable import json_number
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def synthetic(
     jobs: Annotated[
         int | None, typer.Option(help="How many processes (by default one for each core).", metavar="N", min=1)
     ] = None,
+    cluster: ClusterAddress = None,
+    cluster_tls: ClusterTls = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Resolve random inconsistent PDGs with every strategy; write tables, figures and a report to a folder.
@@ -92,8 +95,13 @@ def synthetic(
     from dissonance.studies.runs import BLIND, STRATEGIES
     from dissonance.studies.synthetic import Synthetic, SyntheticFolder
     from dissonance.studies.work import compute
+    from dissonance.workers.processes import Processes
 
     began = time.perf_counter()
+    if cluster and jobs:
+        raise DissonanceError(
+            "--jobs is for processes of this machine; the workers of a --cluster are as many as it has."
+        )
     known = BLIND if solver is SolverChoice.paper else STRATEGIES
     study = Synthetic(
         replicates=replicates,
@@ -108,8 +116,8 @@ def synthetic(
     )
     folder = SyntheticFolder(out, study)
     with folder.alone():
-        with resumable(), progress("runs") as show:
-            compute(folder, jobs=jobs or _cores(), progress=show)
+        with resumable(), workers(cluster, cluster_tls, SAME) as there, progress("runs") as show:
+            compute(folder, workers=there or Processes(jobs or _cores()), progress=show)
         outcomes = folder.outcomes()
         if not publish(folder, outcomes, draw=draw) and draw:
             log.warning(figures.MISSING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissonance.cli.cluster import SAME, ClusterAddress, ClusterTls, workers
 from dissonance.cli.output import console, log, progress, resumable, write_json
 from dissonance.errors import DissonanceError, visible
 from dissonance.jsonable import json_number
@@ -80,13 +82,17 @@ def gflownet(
     capacity: Annotated[int | None, _count("Trajectories kept for replay; 0 is none.")] = None,
     top: Annotated[int | None, _count("How many of the best hyperparameters are confirmed.")] = None,
     every: Annotated[int | None, _count("Iterations between two exact evaluations.")] = None,
-    device: Annotated[Device, typer.Option(help="What to train on; auto is a GPU if there is one.")] = Device.auto,
+    device: Annotated[
+        Device, typer.Option(help="What to train on; auto is a GPU if there is one, on a cluster the CPU.")
+    ] = Device.auto,
     together: Annotated[int | None, typer.Option(help="Runs that are trained at once.", metavar="N", min=1)] = None,
     storage: Annotated[
         str | None,
         typer.Option(help="A data base for the search, as postgresql://host/name; by default a file.", metavar="URL"),
     ] = None,
     draw: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")] = True,
+    cluster: ClusterAddress = None,
+    cluster_tls: ClusterTls = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train GFlowNets with the losses TB, LPV, ModTB and ModLPV; write tables, figures and a report to a folder.
@@ -112,11 +118,12 @@ def gflownet(
     settings = _settings(out, preset, given)
     if claimed(out) is None:
         check_installed()
-    machine = Machine(_device(device), together, storage)
+    machine = Machine("cpu" if cluster and device is Device.auto else _device(device), together, storage)
     folder = GflownetFolder(out, settings)
     with folder.alone():
-        with resumable():
-            if not folder.finished:
+        if not folder.finished:
+            with resumable(), workers(cluster, cluster_tls, SAME) as there:
+                machine = replace(machine, workers=there or machine.workers)
                 if machine.device == "cpu" and settings.trajectories > LONG:
                     log.info(
                         "%.1e trajectories take very long without a GPU; --preset tiny does not.", settings.trajectories

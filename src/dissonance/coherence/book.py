@@ -4,10 +4,11 @@ coherent."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from dissonance.coherence.template import Gains, Template
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.solvers import Bounds
 from dissonance.variables import Variable, cells
+from dissonance.workers.base import Here, Watch
+from dissonance.workers.cluster import connected
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +30,9 @@ Beliefs = str | Iterable[Belief | str]
 
 MOST_WORLDS = 4096
 """Worlds of a book that are looked at one by one."""
+
+TOGETHER = 1000
+"""Books of one kind that are one piece of work."""
 
 
 @dataclass(frozen=True)
@@ -187,10 +193,12 @@ def coherences(
     score: str = "log",
     seconds: float = Bounds.seconds,
     progress: Callable[[int, int], None] | None = None,
+    cluster: Any = None,
 ) -> list[Coherence]:
     """The same for many books, apart from each other: those that differ in numbers and names only are solved together.
 
-    `progress(done, total)` is called now and then.
+    `progress(done, total)` is called now and then. On a `cluster` (an address, "local:4", or a `distributed.Client`)
+    they are solved there.
     """
     if score not in ("log", "brier"):
         raise DissonanceError(f"no score named {score!r}. Known: log, brier.")
@@ -200,16 +208,39 @@ def coherences(
     for k, book in enumerate(every):
         alike.setdefault(_kind(book) if not variables else tuple(_said(book)), []).append(k)
     found: dict[int, Coherence] = {}
-    for some in alike.values():
-        template = Template(every[some[0]], variables)
-        said = [[b for b in every[k] if not b.is_fact] for k in some]
-        p, high, beta = (np.array([[getattr(b, x) for b in row] for row in said]) for x in ("low", "high", "beta"))
-        shape = len(some), len(template)
-        batch = template.solve(p.reshape(shape), high.reshape(shape), beta.reshape(shape), score=score, seconds=seconds)
-        found |= {k: _report(every[k], template, batch, i, score) for i, k in enumerate(some)}
+    sent: list[tuple[Template, list[int]]] = []
+
+    def parts() -> Iterator[_Books]:
+        for some in alike.values():
+            template = Template(every[some[0]], variables)
+            for here in (some[i : i + TOGETHER] for i in range(0, len(some), TOGETHER)):
+                said = [[b for b in every[k] if not b.is_fact] for k in here]
+                numbers = [np.array([[getattr(b, x) for b in row] for row in said]) for x in ("low", "high", "beta")]
+                sent.append((template, here))
+                yield _Books(template, [x.reshape(len(here), len(template)) for x in numbers], score, seconds)
+
+    def finished(i: int, gains: Gains) -> None:
+        template, here = sent[i]
+        found.update({k: _report(every[k], template, gains, j, score) for j, k in enumerate(here)})
         if progress is not None:
             progress(len(found), len(every))
+
+    with nullcontext(Here()) if cluster is None else connected(cluster) as workers:
+        workers.each(_gains, parts(), finished)
     return [found[k] for k in range(len(every))]
+
+
+class _Books(NamedTuple):
+    """Books of one template: low and high ends and confidence of their beliefs, (P, B) each."""
+
+    template: Template
+    numbers: Sequence[np.ndarray]
+    score: str
+    seconds: float
+
+
+def _gains(books: _Books, watch: Watch) -> Gains:
+    return books.template.solve(*books.numbers, score=books.score, seconds=books.seconds)
 
 
 def check(events: Sequence[str], probabilities: Sequence[float], facts: Sequence[str] = ()) -> Coherence:

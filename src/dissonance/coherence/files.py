@@ -15,7 +15,7 @@ import msgspec
 from dissonance.coherence.beliefs import Belief, BeliefError, read_lines
 from dissonance.coherence.book import Coherence, coherences, record
 from dissonance.coherence.tuples import is_tuples, tuple_lines
-from dissonance.errors import DissonanceError, FormatError, one_line, suggest
+from dissonance.errors import ClusterError, DissonanceError, FormatError, one_line, suggest
 from dissonance.io import files
 from dissonance.io.lines import line_of
 from dissonance.io.strict import decode, text
@@ -97,10 +97,13 @@ def scored_books(
     score: str = "log",
     progress: Callable[[int, int], None] | None = None,
     seconds: float = Bounds.seconds,
+    cluster: Any = None,
 ) -> list[Coherence]:
     """What becomes of each book; an error says where the belief stands that it is about."""
     try:
-        return coherences([b.beliefs for b in books], score=score, seconds=seconds, progress=progress)
+        return coherences([b.beliefs for b in books], score=score, seconds=seconds, progress=progress, cluster=cluster)
+    except ClusterError:
+        raise
     except DissonanceError:
         for book in books:
             try:

@@ -74,7 +74,8 @@ class Template:
     def __init__(
         self, beliefs: str | Iterable[Belief | str], variables: Iterable[Variable] = (), *, tol: float = 1e-9
     ) -> None:
-        every = as_beliefs(beliefs)
+        every, variables = as_beliefs(beliefs), tuple(variables)
+        self._made = every, variables, tol
         self.beliefs = tuple(b for b in every if not b.is_fact)
         self.graph = Graph(every, variables)
         self.solver = Newton(tol=tol)
@@ -84,6 +85,9 @@ class Template:
 
     def __len__(self) -> int:
         return len(self.beliefs)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _template, self._made
 
     def _check(self, every: Sequence[Belief]) -> None:
         """Facts that contradict each other, and conditions that cannot hold, are errors."""
@@ -278,3 +282,8 @@ class Template:
         """What is won at the entries of the tables, (P, entries), as what the bet on each belief wins, (P, B, 2)."""
         no, yes, _ = self._places
         return np.stack([gain[:, no].min(-1), gain[:, yes].min(-1)], -1)
+
+
+def _template(beliefs: Sequence[Belief], variables: Sequence[Variable], tol: float) -> Template:
+    """The template, made anew where it has been sent to."""
+    return Template(beliefs, variables, tol=tol)

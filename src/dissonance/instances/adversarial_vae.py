@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from dissonance.arc import Arc
 from dissonance.cpds import CPD, Function, NeuralGaussian, StandardNormal, Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
@@ -25,7 +26,7 @@ from dissonance.instances.classification import QUIET, Rows
 from dissonance.instances.vae import Autoencoder, vae
 from dissonance.lir import Cycle, Run, Trace, lir
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.solvers import Sampled
 from dissonance.variables import Euclidean, Variable
 

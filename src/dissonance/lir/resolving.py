@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 
@@ -111,6 +112,7 @@ def resolve(
     checkpoint: str | None = None,
     callbacks: Sequence[Callback] = (),
     record: Record | None = None,
+    cluster: Any = None,
 ) -> Resolved:
     """Run LIR on a model of fixed beliefs; by default the flow is natural, for Gaussians full."""
     moving = pdg.learnable()
@@ -129,6 +131,7 @@ def resolve(
         callbacks=callbacks,
         trace=record,
         progress=False,
+        cluster=cluster,
     )
     return Resolved(run, pdg)
 

@@ -25,7 +25,7 @@ from dissonance.lir.refocus import Refocus
 from dissonance.lir.run import Algorithm, Callback
 from dissonance.lir.setting import Setting, base_focus
 from dissonance.lir.sweep.neighbourhoods import neighbourhood_named
-from dissonance.lir.sweep.run import Sweeping, SweepRun
+from dissonance.lir.sweep.run import Sweeping
 from dissonance.lir.trace import NAN, Record, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver
@@ -145,6 +145,7 @@ def lir(
     progress: bool | None = None,
     neighbourhood: str | None = None,
     sweeps: int | None = None,
+    cluster: Any = None,
 ) -> Run:
     """Algorithm 1: in each of `steps` steps (20 by default) choose a focus and resolve the inconsistency it shows.
 
@@ -156,7 +157,8 @@ def lir(
 
     For large PDGs of tables, refocus "sweep" visits all foci of a `neighbourhood` ("edge" by default, "star", "closed",
     "blocks") in each of so many `sweeps` (10 by default), those that have no arc in common together; a row of its trace
-    is a sweep.
+    is a sweep. On a `cluster` (an address as "tcp://host:8786", "local", "local:4", or a `distributed.Client`) the
+    result is the same; its `checkpoint` is a folder that all workers share.
 
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, SoftmaxTable([0.2, 0.8])))
@@ -171,9 +173,9 @@ def lir(
             raise DissonanceError('refocus "sweep" takes `sweeps`, each a step for every focus, not `steps`.')
         given = {"flow": flow, "solver": solver, "attention": attention, "control": control, "seed": seed, "tol": tol}
         given |= {"trace": trace, "checkpoint": checkpoint, "callbacks": callbacks, "progress": progress}
-        return _swept(pdg, neighbourhood, sweeps, given)
-    if neighbourhood is not None or sweeps is not None:
-        raise DissonanceError('`neighbourhood` and `sweeps` are for refocus "sweep".')
+        return _swept(pdg, neighbourhood, sweeps, given, cluster)
+    if neighbourhood is not None or sweeps is not None or cluster is not None:
+        raise DissonanceError('`neighbourhood`, `sweeps` and `cluster` are for refocus "sweep".')
     return lirs(
         [pdg],
         [refocus],
@@ -255,18 +257,18 @@ def lirs(
     return [found[i] for i in sorted(found)]
 
 
-def _swept(pdg: PDG, neighbourhood: str | None, sweeps: int | None, given: dict[str, Any]) -> Run:
+def _swept(pdg: PDG, neighbourhood: str | None, sweeps: int | None, given: dict[str, Any], cluster: Any) -> Run:
     """A run of sweeps, with the options of `lir`."""
     began = time.perf_counter()
     count = SWEEPS if sweeps is None else sweeps
     if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DissonanceError(f"a number of sweeps is a whole number >= 0, found {count!r}.")
     of = Sweeping.of(pdg, neighbourhood_named(neighbourhood or "edge"), given)
-    state, called = SweepRun(of), _callbacks(given["callbacks"])
-    bar = Bar(given["progress"], count * state.sweeps.foci)
+    called = _callbacks(given["callbacks"])
     where = None if given["checkpoint"] is None else os.fspath(given["checkpoint"])
-    with bar:
-        state.run(count, where, called, bar.advance)
+    with of.placed(cluster, where) as (state, path), Bar(given["progress"], count * state.sweeps.foci) as bar:
+        state.run(count, path, called, bar.advance)
+        end = state.end
     first, last = state.trace.rows[0], state.trace.rows[-1]
     return Run(
         state.trace,
@@ -280,7 +282,7 @@ def _swept(pdg: PDG, neighbourhood: str | None, sweeps: int | None, given: dict[
         state.step,
         time.perf_counter() - began,
         state.interrupted,
-        state.end,
+        end,
     )
 
 

@@ -18,8 +18,8 @@ from itertools import combinations
 
 import numpy as np
 
+from dissonance.arc import Arc
 from dissonance.attended import Attended, Mechanism
-from dissonance.pdg import Arc
 from dissonance.problem import Component
 
 MOST_VARIABLES = 6

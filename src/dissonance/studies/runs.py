@@ -15,6 +15,7 @@ from dissonance.lir.flows.descent import ADAM
 from dissonance.lir.refocus import Greedy, Hub, Learned, Partial, Refocus, Smooth, Surprisal, Uniform
 from dissonance.pdg import PDG
 from dissonance.studies.outcomes import StrategyOutcome
+from dissonance.workers.base import Watch
 
 STRATEGIES = ("uniform", "partial", "hub", "smooth", "greedy", "learned")
 """Those of the paper (smooth is named there without numbers), and two of ours."""
@@ -32,9 +33,6 @@ REFOCUS: dict[str, Callable[[float], Refocus]] = {
 
 BLIND = ("uniform", "partial", "hub", "smooth")
 """Strategies that do not look at mu*, which the published loop does not know."""
-
-Watch = Callable[[float], None]
-"""Called with how much of a batch is done, up to 1."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from dissonance.io import files, load, sealed
 from dissonance.pdg import PDG
 from dissonance.studies.folder import StudyFolder
 from dissonance.studies.outcomes import StrategyOutcome
-from dissonance.studies.runs import BLIND, REFOCUS, SOLVERS, STRATEGIES, Runs, Watch
+from dissonance.studies.runs import BLIND, REFOCUS, SOLVERS, STRATEGIES, Runs
 from dissonance.studies.structures import ROWS, generator, structures
 
 log = logging.getLogger("dissonance")
@@ -119,15 +119,13 @@ class Synthetic:
         """A seed for the strategy of each run: the same for every strategy."""
         return [generator(self.seed, SEEDS, batch.place, r).initial_seed() for r in batch.replicates]
 
-    def outcomes(
-        self, batch: Batch, checkpoint: Path | None = None, watch: Watch | None = None
-    ) -> list[StrategyOutcome]:
-        """Run a batch, from its checkpoint if there is one."""
+    def runs_of(self, batch: Batch) -> Runs:
+        """The runs of a batch."""
         pdgs = self.pdgs(batch)
         if any([(v.name, v.size) for v in p.variables] != [(v.name, v.size) for v in pdgs[0].variables] for p in pdgs):
             raise DissonanceError(f"{batch.structure}: the replicates do not have the same variables.")
         draws = (batch.structure, batch.replicates, pdgs, self.seeds(batch))
-        return SOLVERS[self.solver](Runs(*draws, self.strategies, self.steps, self.hub_weight), checkpoint, watch)
+        return Runs(*draws, self.strategies, self.steps, self.hub_weight)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -171,12 +169,14 @@ class SyntheticFolder(StudyFolder):
         log.warning("%s: is damaged, or not all of a batch: it is computed again.", path)
         return None
 
-    def compute(self, batch: Batch, watch: Watch | None = None) -> None:
-        """Run a batch and keep it."""
-        checkpoint = self.batches / f"{batch.name}.checkpoint"
-        found = self.study.outcomes(batch, checkpoint, watch)
+    def checkpoint(self, batch: Batch) -> Path:
+        """Where a batch leaves what is half done."""
+        return self.batches / f"{batch.name}.checkpoint"
+
+    def keep(self, batch: Batch, found: Sequence[StrategyOutcome]) -> None:
+        """Keep what a batch came to."""
         sealed.seal(self.batches / batch.name, f"{json.dumps([asdict(o) for o in found])}\n".encode())
-        checkpoint.unlink(missing_ok=True)
+        self.checkpoint(batch).unlink(missing_ok=True)
 
     def outcomes(self) -> list[StrategyOutcome]:
         """All of a finished study: by structure, strategy and replicate."""

@@ -1,107 +1,59 @@
-"""Computing what is left of a study, in this process or in several."""
+"""Computing what is left of a study, in this process, in several, or on a cluster."""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from multiprocessing.queues import SimpleQueue
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-import torch
-
-from dissonance.solvers.exact import precompile
-from dissonance.studies.synthetic import Batch, SyntheticFolder
+from dissonance.studies.outcomes import StrategyOutcome
+from dissonance.studies.runs import SOLVERS, Runs
+from dissonance.studies.synthetic import SyntheticFolder
+from dissonance.workers.base import Watch, Workers
+from dissonance.workers.processes import Processes
 
 Progress = Callable[[float, int], None]
 """Called with how many runs are done, parts of runs counted in, and of how many."""
-Report = Callable[[int, float], None]
-"""Called with a batch's place in what there is to do and how much of it is done."""
-TICK = 0.2
-"""Seconds between two looks at what the processes have done."""
 
 
-def compute(folder: SyntheticFolder, *, jobs: int = 1, progress: Progress | None = None) -> None:
-    """Compute the batches of the folder's study that are not kept yet."""
-    batches = list(folder.study.batches())
+class _Piece(NamedTuple):
+    """A batch to run: by which solver, and where it leaves what is half done, if it does."""
+
+    solver: str
+    runs: Runs
+    checkpoint: Path | None
+
+
+def compute(folder: SyntheticFolder, *, workers: Workers | None = None, progress: Progress | None = None) -> None:
+    """Compute the batches of the folder's study that are not kept yet; by default in this process.
+
+    What processes of this machine have half done is kept too; what a cluster has half done is not.
+    """
+    workers, study = workers or Processes(1), folder.study
+    batches = list(study.batches())
     todo = [b for b in batches if folder.kept(b) is None]
     todo.sort(key=lambda b: -b.place)  # the larger structures first: no process is left alone with one at the end
-    total = sum(map(folder.study.runs, batches))
+    total = sum(map(study.runs, batches))
     parts = dict.fromkeys(range(len(todo)), 0.0)
 
     def report(i: int, part: float) -> None:
         parts[i] = max(parts[i], part)
         if progress:
-            progress(total - sum((1 - p) * folder.study.runs(todo[k]) for k, p in parts.items()), total)
+            progress(total - sum((1 - p) * study.runs(todo[k]) for k, p in parts.items()), total)
+
+    def finished(i: int, found: list[StrategyOutcome]) -> None:
+        folder.keep(todo[i], found)
+        report(i, 1.0)
 
     if todo:
         report(0, 0.0)
-        (_alone if min(jobs, len(todo)) == 1 else _together)(folder, todo, min(jobs, len(todo)), report)
+        pieces = (
+            _Piece(study.solver, study.runs_of(b), folder.checkpoint(b) if workers.same_files else None) for b in todo
+        )
+        workers.each(_outcomes, pieces, finished, report)
     folder.tidy()
 
 
-def _alone(folder: SyntheticFolder, todo: Sequence[Batch], _: int, report: Report) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in a process of many: the same sums in the same order
-    try:
-        for i, batch in enumerate(todo):
-            folder.compute(batch, lambda part, i=i: report(i, part))
-            report(i, 1.0)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _together(folder: SyntheticFolder, todo: Sequence[Batch], jobs: int, report: Report) -> None:
-    precompile()
-    context = multiprocessing.get_context("spawn")
-    news: SimpleQueue[tuple[int, float]] = context.SimpleQueue()
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(news,)) as pool:
-        try:
-            with _interrupts_ignored():  # the processes inherit that: an interrupt is this process's business
-                running = {pool.submit(_compute, folder, i, batch): i for i, batch in enumerate(todo)}
-            left = set(running)
-            while left:
-                finished, left = wait(left, timeout=TICK, return_when=FIRST_COMPLETED)
-                while not news.empty():
-                    report(*news.get())
-                for future in finished:
-                    future.result()
-                    report(running[future], 1.0)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
-
-
-# -- in a process of many ----------------------------------------------------------------------------------------------
-
-_news: list[SimpleQueue[tuple[int, float]]] = []
-
-
-def _start(news: SimpleQueue[tuple[int, float]]) -> None:
-    """Prepare the process: one thread, a way to tell what is done, and an end when the one that started it ends."""
-    torch.set_num_threads(1)
-    _news.append(news)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-
-
-def _compute(folder: SyntheticFolder, i: int, batch: Batch) -> None:
-    folder.compute(batch, lambda part: _news[0].put((i, part)))
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Generator[None, None, None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _outcomes(piece: _Piece, watch: Watch) -> list[StrategyOutcome]:
+    """What a batch comes to."""
+    return SOLVERS[piece.solver](piece.runs, piece.checkpoint, watch)

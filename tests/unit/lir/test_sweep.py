@@ -287,7 +287,7 @@ WHERE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweeps as on a GPU: there if there is one, else by the same code on the CPU."""
-    monkeypatch.setattr(Sweeping, "placed", lambda self, foci: DeviceTables(self.tables, WHERE))
+    monkeypatch.setattr(Sweeping, "tables_for", lambda self, foci: DeviceTables.of_host(self.tables, WHERE))
 
 
 @pytest.mark.parametrize("neighbourhood", NEIGHBOURHOODS)

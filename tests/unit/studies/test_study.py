@@ -21,9 +21,11 @@ from dissonance.studies.outcomes import StrategyOutcome, groups
 from dissonance.studies.publish import publish
 from dissonance.studies.report import study_report
 from dissonance.studies.reported import PAPER, reported
+from dissonance.studies.runs import SOLVERS
 from dissonance.studies.synthetic import Synthetic, SyntheticFolder
 from dissonance.studies.tables import tables
 from dissonance.studies.work import compute
+from dissonance.workers.processes import Processes
 
 TINY = ["--replicates", "2", "--steps", "2", "--structures", "2", "--strategies", "uniform,partial,greedy"]
 STUDY = Synthetic(replicates=2, steps=2, structures=2, strategies=("uniform", "partial", "greedy"))
@@ -81,7 +83,7 @@ def test_all_strategies_start_from_the_same_pdgs(done: SyntheticFolder):
 
 def test_the_published_loop_sees_more_than_there_is():
     study = Synthetic(replicates=2, steps=2, structures=1, strategies=("uniform", "partial"), solver="paper")
-    found = [o for b in study.batches() for o in study.outcomes(b)]
+    found = [o for b in study.batches() for o in SOLVERS[study.solver](study.runs_of(b), None, None)]
     assert [(o.strategy, o.replicate) for o in found] == [(s, r) for s in study.strategies for r in (0, 1)]
     for o in found:
         assert o.initial > o.initial_upper >= o.initial_lower
@@ -168,7 +170,7 @@ def test_without_matplotlib_there_are_tables_and_a_hint(
 def test_two_processes_come_to_the_same_tables(done: SyntheticFolder, tmp_path: Path):
     folder = SyntheticFolder(tmp_path / "other", STUDY)
     seen: list[float] = []
-    compute(folder, jobs=2, progress=lambda part, total: seen.append(part / total))
+    compute(folder, workers=Processes(2), progress=lambda part, total: seen.append(part / total))
     assert seen == sorted(seen)
     assert seen[-1] == 1
     ours, theirs = (tables(f.outcomes()) for f in (folder, done))

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.instances.base import Instance
 from dissonance.instances.em.instance import learned, learns, shares
 from dissonance.lir import Cycle, Record, Run
-from dissonance.pdg import PDG, Arc
+from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
 inf = math.inf

@@ -7,14 +7,13 @@ bounds do not meet there, such as foci with impossible cells, are solved by the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.lir.sweep.neighbourhoods import FociBatch
-from dissonance.lir.sweep.sweeping import FociShape, Ints, Piece, SweepTables
+from dissonance.lir.sweep.sweeping import FociShape, Ints, Piece, ShapeSpec, SweepTables, Visit
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.device import DeviceBatch, small_enough
 from dissonance.solvers.convex.program import Arcs, first_guess
@@ -29,31 +28,47 @@ class DeviceTables(SweepTables):
 
     xp = torch
 
-    def __init__(self, of: SweepTables, device: str) -> None:
-        self.of, self.pdg, self.first, self.device = of, of.pdg, of.first, device
-        beta, chi, *self.log_p = (torch.from_numpy(x).to(device) for x in (of.beta, of.chi, *of.log_p))
-        self.beta, self.chi = beta, chi
+    @classmethod
+    def of_host(cls, tables: SweepTables, device: str) -> DeviceTables:
+        """Tables brought to the device."""
+        log_p, weights = (
+            [torch.from_numpy(x).to(device) for x in xs] for xs in (tables.log_p, (tables.beta, tables.chi))
+        )
+        return cls(cast(Any, log_p), *cast(Any, weights))
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return cast(Tensor, self.beta).device
 
     def array(self, x: Tensor | Ints) -> Tensor:
         """As a tensor on the device."""
         return torch.as_tensor(x, device=self.device)
 
-    def shape(self, batch: FociBatch, solver: Newton) -> FociShape:
-        """What these foci have in common; they are solved on the device if they are small enough."""
-        return DeviceFociShape(self, batch, solver)
+    def on_host(self, x: Tensor) -> Tensor:
+        """One of its tensors on the CPU."""
+        return x.cpu()
 
-    def visited(self, pieces: Sequence[Piece], tol: float, move: bool) -> list[tuple[float, float, int]]:
-        """What visits of foci of one colour have found, piece by piece."""
+    def shape(self, spec: ShapeSpec, solver: Newton) -> FociShape:
+        """What foci of this shape have in common; they are solved on the device if they are small enough."""
+        return DeviceFociShape(spec, solver, self.device)
+
+    def visited(self, pieces: Sequence[Piece], tol: float, move: bool) -> list[Visit]:
+        """The foci of one colour, piece by piece."""
         with torch.inference_mode():
             return [piece.visit(self, tol, move) for piece in pieces]
 
-    def copied(self) -> list[Tensor]:
-        """The tables as they are now."""
-        return [x.clone() for x in self.log_p]
+    def sum_of(self, values: Tensor) -> list[float]:
+        """The sum, as the device adds it up."""
+        return [float(values.sum())]
 
-    def put(self, log_p: Sequence[Tensor]) -> None:
-        """Set all tables."""
-        self.log_p = [x.to(self.device, copy=True) for x in log_p]
+    def copied(self) -> DeviceTables:
+        """The same, to be moved."""
+        return DeviceTables([x.clone() for x in self.log_p], self.beta, self.chi)
+
+    def apart(self, start: Sequence[Any]) -> list[float]:
+        """The total variation of all rows of all tables from those of the start."""
+        return [0.5 * float((x.exp() - y.exp()).abs().sum()) for x, y in zip(self.log_p, start, strict=True)]
 
 
 class DeviceFociShape(FociShape):
@@ -63,10 +78,10 @@ class DeviceFociShape(FociShape):
     compiled code makes of unit vectors.
     """
 
-    def __init__(self, tables: DeviceTables, batch: FociBatch, solver: Newton) -> None:
-        super().__init__(tables.of, batch, solver)
-        s, device = self.stack.possible(self.stack.plain), tables.device
-        self.batch = DeviceBatch(s, device) if small_enough(s) else None
+    def __init__(self, spec: ShapeSpec, solver: Newton, device: torch.device) -> None:
+        super().__init__(spec, solver)
+        s = self.stack.possible(self.stack.plain)
+        self.batch = DeviceBatch(s, str(device)) if small_enough(s) else None
         entries, arcs, cells = len(s.arc_of), len(self.columns), s.flat_layout[1].cells
         self.most = max(1, TOGETHER // (cells + s.flat_layout[1].unknowns) ** 2)
         units = Arcs(np.eye(entries), np.ones((entries, arcs)), np.zeros((entries, arcs)), np.zeros(entries))
@@ -78,22 +93,25 @@ class DeviceFociShape(FociShape):
 
     def solve(self, log_p: Any, beta: Any, near: Any) -> tuple[Answers, Any]:
         """Answers, on the device and without derivatives, and where the solver stopped."""
-        found, at = Answers.blank(*log_p.shape, device=log_p.device), None
+        found, near = Answers.blank(*log_p.shape, device=log_p.device), near
         if self.batch is not None:
-            found, at = self._together(self.batch, log_p, beta, near)
+            found, near = self._together(self.batch, log_p, beta, near)
         left = found.open(self.solver.tol)
         if left.any():
             answers, _ = super().solve(log_p[left].cpu().numpy(), beta[left].cpu().numpy(), None)
             found.put(left, Answers(*(x.to(log_p.device) for x in answers.tensors)))
-        return found, at
+        return found, near
 
-    def _together(self, batch: DeviceBatch, log_p: Tensor, beta: Tensor, near: Any) -> tuple[Answers, Tensor]:
+    def _together(self, batch: DeviceBatch, log_p: Tensor, beta: Tensor, near: Any) -> tuple[Answers, Any]:
         """As many as can be solved there."""
         problems = batch.of(
             (beta[:, self.arc_of] * log_p) @ self.costs, beta @ self.weights, first_guess(log_p[:, self.table].exp())
         )
         tol, enough = (torch.full_like(beta[:, 0], x * self.solver.tol) for x in (1e-2, 0.5))
-        at, mu, bounds, steps = problems.solve(tol, enough, None if near is None else (near, near.isfinite().all(1)))
+        at, mu, bounds, steps = problems.solve(tol, enough, near)
         lower, upper = bounds[:, 0].clamp(min=0.0), bounds[:, 1]  # divergences are not negative
         joint = mu @ self.joints
-        return Answers(torch.minimum(lower, upper), upper, steps, joint, torch.zeros_like(joint)), at
+        return Answers(torch.minimum(lower, upper), upper, steps, joint, torch.zeros_like(joint)), (
+            at,
+            at.isfinite().all(1),
+        )

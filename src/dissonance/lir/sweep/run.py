@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dissonance.columns import ColumnarPDG
 from dissonance.errors import CapabilityError, DissonanceError, FormatError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
-from dissonance.io import sealed
 from dissonance.io.fingerprint import Fingerprint
 from dissonance.lir.flows import Natural, flow_named
 from dissonance.lir.setting import solver_for
 from dissonance.lir.sweep.neighbourhoods import batches
+from dissonance.lir.sweep.spread import SpreadSweeps
 from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
 from dissonance.solvers import Newton
+from dissonance.workers.cluster import Cluster, connected
 
-FORMAT = "dissonance.sweep 1"
-WHAT = "a checkpoint"
+FORMAT = "dissonance.sweep 2"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,29 @@ class Sweeping:
     @cached_property
     def tables(self) -> SweepTables:
         """Its tables, with confidence and control of every arc."""
-        return SweepTables(self.columns, self._beta(), self._chi())
+        return SweepTables.of(self.columns, self._beta(), self._chi())
+
+    @contextmanager
+    def placed(self, cluster: Any, checkpoint: str | None) -> Generator[tuple[SweepRun, str | None], None, None]:
+        """A run of it, here or on a cluster, and where its checkpoint is; on a cluster there is always one."""
+        if cluster is None:
+            yield SweepRun(self), checkpoint
+            return
+        if self.record.globally:
+            raise CapabilityError("on a cluster no process has the whole: leave out Record(globally=True).")
+        then = "Nothing of the run is kept: it had no checkpoint."
+        if checkpoint is not None:
+            then = f"The run goes on from its last checkpoint in {checkpoint}."
+        with connected(cluster, then=then) as workers, TemporaryDirectory(prefix="dissonance-") as own:
+            yield SweepRun(self, workers), checkpoint or own
+
+    def tables_for(self, foci: int) -> SweepTables:
+        """The tables to be moved: on a GPU, if the solver is to be there for so many foci."""
+        if not self.solver.on_gpu(foci):
+            return self.tables.copied()
+        from dissonance.lir.sweep.on_device import DeviceTables
+
+        return DeviceTables.of_host(self.tables, self.solver.device or "cuda")
 
     def _beta(self) -> Floats:
         """beta of every arc; an error if a sweep does not support the attention."""
@@ -119,18 +141,9 @@ class Sweeping:
                 if users.setdefault(id(p), a.name) != a.name:
                     raise CapabilityError(f"{a} and {users[id(p)]!r} share a table, which no sweep can move.")
 
-    def placed(self, foci: int) -> SweepTables:
-        """The tables on a GPU, if the solver is to be there for so many foci."""
-        if not self.solver.on_gpu(foci):
-            return self.tables
-        from dissonance.lir.sweep.on_device import DeviceTables
-
-        return DeviceTables(self.tables, self.solver.device or "cuda")
-
-    def end(self, log_p: Sequence[Any]) -> SweptPDG:
+    def end(self, log_p: Sequence[Tensor]) -> SweptPDG:
         """The beliefs where a sweep has taken them."""
-        columns = self.columns.columns
-        moved = [c.moved(torch.as_tensor(x, device="cpu")) for c, x in zip(columns, log_p, strict=True)]
+        moved = [c.moved(x) for c, x in zip(self.columns.columns, log_p, strict=True)]
         return SweptPDG(self.pdg, self.columns.with_columns(moved))
 
 
@@ -160,16 +173,18 @@ class SweptPDG:
 
 
 class SweepRun:
-    """A run of sweeps: the tables as they are, and the trace so far."""
+    """A run of sweeps: the foci and tables, here or on a cluster, and the trace so far."""
 
-    def __init__(self, of: Sweeping) -> None:
+    def __init__(self, of: Sweeping, cluster: Cluster | None = None) -> None:
         self.of, self.step, self.interrupted = of, 0, False
         foci = batches(of.columns, of.tables.beta > 0, of.neighbourhood)
-        self.tables = of.placed(sum(len(b) for colour in foci for b in colour))
-        self.sweeps = Sweeps(self.tables, foci, of.solver, of.tol)
+        given = foci, of.solver, of.tol
+        if cluster is None:
+            count = sum(len(b) for colour in foci for b in colour)
+            self.sweeps = Sweeps(of.columns, of.tables_for(count), *given)
+        else:
+            self.sweeps = SpreadSweeps(of.columns, of.tables, *given, cluster)
         self.trace = Trace(Focus(of.attention or Attention(), of.control or Control()))
-        self.start = [self.tables.xp.exp(x) for x in self.tables.log_p]
-        self.now = self.tables.copied()
 
     def run(
         self,
@@ -184,22 +199,23 @@ class SweepRun:
         try:
             while self.step < sweeps:
                 began = time.perf_counter()
-                row = self._look(self.now)
+                row = self._look()
                 swept = self.sweeps.sweep(said)
-                self.now = self.tables.copied()
                 self.step += 1
                 found: dict[str, Any] = {"local_lower": swept.lower, "local_upper": swept.upper}
                 found |= {"solves": self.sweeps.foci, "newton_steps": swept.steps}
                 if math.isnan(row.global_lower):
                     found["global_lower"] = swept.proved
                 self.trace.rows.append(row.updated({**found, "seconds": time.perf_counter() - began}))
-                if kept is not None:
+                if kept is not None and self.sweeps.due(self.step, sweeps):
                     kept.write()
                 if True in [callback(self.step, [self.trace]) for callback in callbacks]:
                     break
         except KeyboardInterrupt:  # what is half done is left out
             self.interrupted = True
-        row = self._look(self.now)
+        if kept is not None:
+            kept.write()
+        row = self._look()
         if math.isnan(row.global_lower) and not self.interrupted:
             row = row.updated({"global_lower": self.sweeps.look()})
         self.trace.rows.append(row)
@@ -207,48 +223,41 @@ class SweepRun:
     @property
     def end(self) -> SweptPDG:
         """The beliefs after the last finished sweep."""
-        return self.of.end(self.now)
+        return self.of.end(self.sweeps.log_p())
 
-    def _look(self, log_p: Sequence[Any]) -> Row:
-        """The trace row of these tables: how far they have moved, and the global inconsistency if it is asked for."""
-        exp = self.tables.xp.exp
-        apart = sum(0.5 * float(abs(exp(x) - p).sum()) for x, p in zip(log_p, self.start, strict=True))
-        rows = sum(x.shape[0] * x.shape[1] for x in log_p)
-        found: dict[str, Any] = {"tv_theta": apart / rows}
+    def _look(self) -> Row:
+        """The trace row of the tables: how far they have moved, and the global inconsistency if it is asked for."""
+        rows = sum(x.shape[0] * x.shape[1] for x in self.of.tables.log_p)
+        found: dict[str, Any] = {"tv_theta": self.sweeps.apart() / rows if rows else 0.0}
         if self.of.record.globally:
-            result = inconsistency(self.of.end(log_p).columns, self.of.attention, solver="auto")
+            now = self.of.end(self.sweeps.log_p()).columns
+            result = inconsistency(now, self.of.attention, solver="auto")
             found |= {"global_lower": result.lower, "global_upper": result.upper}
         return Row(self.step, **found)
 
 
 class KeptSweeps:
-    """The checkpoint of a run of sweeps, written after each."""
+    """The checkpoint of a run of sweeps."""
 
     def __init__(self, run: SweepRun, path: str, sweeps: int) -> None:
-        """Go on from the file, if it is there, to do so many sweeps in all."""
+        """Go on from the checkpoint, if it is there, to do so many sweeps in all."""
         self.run, self.path, of = run, path, run.of
         columns = [(c.sources, c.targets, c.tables, c.learnable) for c in of.columns.columns]
         weights = of.tables.beta, of.tables.chi
         self.of = Fingerprint(columns, of.columns.sizes, *weights, of.neighbourhood, of.solver, of.tol, of.record).hex()
-        if Path(path).exists():
-            self._resume(sealed.read_state(path, WHAT), sweeps)
-
-    @property
-    def _pieces(self) -> list[Any]:
-        return [piece for pieces in self.run.sweeps.colours for piece in pieces]
+        self.step = 0
+        state = run.sweeps.kept(path)
+        if state is None:
+            run.sweeps.begin(path, self.of)
+        else:
+            self._resume(state, sweeps)
 
     def write(self) -> None:
-        """Write the state after the last sweep."""
-        near = [None if p.near is None else torch.as_tensor(p.near, device="cpu") for p in self._pieces]
-        state = {
-            "format": FORMAT,
-            "of": self.of,
-            "step": self.run.step,
-            "log_p": [torch.as_tensor(x, device="cpu") for x in self.run.now],
-            "near": near,
-            "rows": self.run.trace.lines(),
-        }
-        sealed.write_state(self.path, state)
+        """Write the state after the last finished sweep, unless that is done."""
+        if self.step < self.run.step:
+            head = {"format": FORMAT, "of": self.of, "step": self.run.step, "rows": self.run.trace.lines()}
+            self.run.sweeps.keep(self.path, head)
+            self.step = self.run.step
 
     def _resume(self, state: dict[str, Any], sweeps: int) -> None:
         if state.get("format") != FORMAT:
@@ -263,9 +272,6 @@ class KeptSweeps:
                 f"{self.path}: is of a run that has done {state['step']} sweeps, and {sweeps} are asked for. "
                 f"Ask for {state['step']} or more, delete it, or name another file."
             )
-        run = self.run
-        run.step, run.trace.rows[:] = state["step"], rows_of_lines(state["rows"])
-        run.tables.put(state["log_p"])
-        run.now = run.tables.copied()
-        for piece, near in zip(self._pieces, state["near"], strict=True):
-            piece.near = None if near is None else run.tables.array(near)
+        self.run.sweeps.resume(self.path, state)
+        self.step = self.run.step = state["step"]
+        self.run.trace.rows[:] = rows_of_lines(state["rows"])

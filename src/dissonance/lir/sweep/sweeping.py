@@ -7,10 +7,11 @@ the same as one after another in any order, which is Algorithm 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc
 from dissonance.columns import ColumnarPDG
+from dissonance.errors import FormatError
+from dissonance.io import sealed
 from dissonance.lir.inner.base import Attentions
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.local import MASS
@@ -34,6 +37,10 @@ from dissonance.variables import Variable
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Near = tuple[Floats, npt.NDArray[np.bool_]]
+"""Where the solver stopped, (foci, point), and for which foci that is known, (foci,)."""
+
+WHAT = "a checkpoint"
 
 CHUNK = 4096
 """Foci that are solved and moved as one piece of work."""
@@ -49,69 +56,145 @@ class Swept:
     steps: int
     proved: float
 
+    @classmethod
+    def of(cls, colours: Sequence[Sequence[Visit]]) -> Swept:
+        """What the visits of each colour add up to."""
+        every = [v for visits in colours for v in visits]
+        first = colours[0] if colours else ()
+        lower, upper = (total(x for v in every for x in getattr(v, name)) for name in ("lower", "upper"))
+        return cls(lower, upper, sum(v.steps for v in every), total(x for v in first for x in v.lower))
+
+
+class Visit(NamedTuple):
+    """What some foci came to: the sums of their bounds, exactly, and Newton steps."""
+
+    lower: list[float]
+    upper: list[float]
+    steps: int
+
+
+def exactly(values: Floats) -> list[float]:
+    """A few numbers whose sum is that of the values without any rounding, so that sums of sums do not depend on how the
+    values were cut into parts; of what is not finite, the plain sum."""
+    if not np.isfinite(values).all():
+        return [float(values.sum())]
+    left, found = values.tolist(), list[float]()
+    while rest := math.fsum(left):
+        found.append(rest)
+        left.append(-rest)
+    return found
+
+
+def total(parts: Iterable[float]) -> float:
+    """The sum, rounded once."""
+    held = list(parts)
+    return math.fsum(held) if all(map(math.isfinite, held)) else sum(held)
+
 
 class SweepTables:
-    """log p of all arcs of a PDG in columns, (n, source settings, target settings) each, and how much each arc counts
+    """Tables of arcs, log p of (n, source settings, target settings) column by column, and how much each arc counts
     and may move: arrays of `xp`, which is numpy here and torch in `on_device.py`."""
 
     xp: Any = np
     log_p: list[Any]
 
-    def __init__(self, pdg: ColumnarPDG, beta: Floats, chi: Floats) -> None:
-        self.pdg, self.beta, self.chi = pdg, beta, chi
-        self.log_p = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns]
-        self.first: Ints = np.concatenate([[0], np.cumsum([len(c) for c in pdg.columns])]).astype(np.int64)
+    def __init__(self, log_p: Sequence[Floats], beta: Floats, chi: Floats) -> None:
+        self.log_p, self.beta, self.chi = list(log_p), beta, chi
+        self.first: Ints = np.concatenate([[0], np.cumsum([len(x) for x in log_p])]).astype(np.int64)
+
+    @classmethod
+    def of(cls, pdg: ColumnarPDG, beta: Floats, chi: Floats) -> SweepTables:
+        """Those of all arcs of a PDG in columns."""
+        return cls([np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns], beta, chi)
 
     def column_of(self, arcs: Ints) -> Ints:
         """The column of each arc."""
         return np.searchsorted(self.first, arcs, side="right") - 1
 
+    def rows(self, arcs: Ints) -> list[Ints]:
+        """The rows of arcs, which are in order, in each of the columns."""
+        cuts = np.searchsorted(arcs, self.first)
+        return [arcs[a:b] - f for a, b, f in zip(cuts, cuts[1:], self.first, strict=False)]
+
+    def take(self, arcs: Ints) -> SweepTables:
+        """A copy of some of them, in order."""
+        kept = [x[rows] for x, rows in zip(self.log_p, self.rows(arcs), strict=True)]
+        return SweepTables(kept, self.beta[arcs], self.chi[arcs])
+
     def array(self, x: Tensor | Ints) -> Any:
         """As an array of `xp`."""
         return x if isinstance(x, np.ndarray) else x.numpy()
 
-    def shape(self, batch: FociBatch, solver: Newton) -> FociShape:
-        """What these foci have in common, ready to be solved."""
-        return FociShape(self, batch, solver)
+    def on_host(self, x: Any) -> Tensor:
+        """One of its arrays as a tensor on the CPU."""
+        return torch.from_numpy(x)
 
-    def visited(self, pieces: Sequence[Piece], tol: float, move: bool) -> list[tuple[float, float, int]]:
-        """What visits of foci of one colour have found: they are independent of each other."""
-        found = [(0.0, 0.0, 0)] * len(pieces)
+    def shape(self, spec: ShapeSpec, solver: Newton) -> FociShape:
+        """What foci of this shape have in common, ready to be solved."""
+        return FociShape(spec, solver)
 
-        def work(i: int) -> None:
-            found[i] = pieces[i].visit(self, tol, move)
+    def visited(self, pieces: Sequence[Piece], tol: float, move: bool) -> list[Visit]:
+        """The foci of one colour, side by side."""
+        return visited(pieces, self, tol, move)
 
-        side_by_side([lambda i=i: work(i) for i in range(len(pieces))])
-        return found
+    def sum_of(self, values: Tensor) -> list[float]:
+        """Numbers that add up to the sum of the values; see `exactly`."""
+        return exactly(values.numpy())
 
-    def copied(self) -> list[Any]:
-        """The tables as they are now."""
-        return [x.copy() for x in self.log_p]
+    def copied(self) -> SweepTables:
+        """The same, to be moved."""
+        return SweepTables([x.copy() for x in self.log_p], self.beta, self.chi)
 
-    def put(self, log_p: Sequence[Tensor]) -> None:
-        """Set all tables."""
-        self.log_p = [x.numpy().copy() for x in log_p]
+    def put(self, arcs: Ints, log_p: Sequence[Floats]) -> None:
+        """Overwrite the tables of some arcs, in order, in place."""
+        for mine, rows, theirs in zip(self.log_p, self.rows(arcs), log_p, strict=True):
+            mine[rows] = theirs
+
+    def apart(self, start: Sequence[Floats]) -> list[float]:
+        """The total variation of all rows of all tables from those of the start, added up exactly."""
+        far = [
+            0.5 * np.abs(np.exp(x) - np.exp(y)).reshape(len(x), math.prod(x.shape[1:])).sum(1)
+            for x, y in zip(self.log_p, start, strict=True)
+        ]
+        return exactly(np.concatenate([np.zeros(0), *far]))
+
+
+@dataclass(frozen=True)
+class ShapeSpec:
+    """A shape of foci: the column and the scope of each arc, how many variables of the scope are sources, and the size
+    of each variable."""
+
+    columns: tuple[int, ...]
+    scopes: tuple[tuple[int, ...], ...]
+    cuts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, pdg: ColumnarPDG, tables: SweepTables, batch: FociBatch) -> ShapeSpec:
+        """That of the foci of a batch."""
+        columns = tuple(tables.column_of(batch.arcs[0]).tolist())
+        cuts = tuple(int(pdg.columns[k].sources.shape[1]) for k in columns)
+        return cls(columns, batch.scopes, cuts, tuple(pdg.sizes[batch.variables[0]].tolist()))
 
 
 class FociShape:
     """What foci of one shape have in common: their arcs as problems of one structure."""
 
-    def __init__(self, tables: SweepTables, batch: FociBatch, solver: Newton) -> None:
-        self.solver = solver
-        self.columns: list[int] = tables.column_of(batch.arcs[0]).tolist()
-        sizes = tables.pdg.sizes[batch.variables[0]].tolist()
-        variables = [Variable(f"X{i}", n) for i, n in enumerate(sizes)]
+    def __init__(self, spec: ShapeSpec, solver: Newton) -> None:
+        self.solver, self.columns = solver, spec.columns
+        variables = [Variable(f"X{i}", n) for i, n in enumerate(spec.sizes)]
         arcs: list[Arc] = []
-        for j, (k, scope) in enumerate(zip(self.columns, batch.scopes, strict=True)):
-            column = tables.pdg.columns[k]
-            cut, shape = column.sources.shape[1], tuple(sizes[i] for i in scope)
-            even = torch.full(shape, 1 / math.prod(shape[cut:]), dtype=numerics.DTYPE)
+        self.parts: list[tuple[slice, tuple[int, int]]] = []
+        begin = 0
+        for j, (scope, cut) in enumerate(zip(spec.scopes, spec.cuts, strict=True)):
+            shape = tuple(spec.sizes[i] for i in scope)
+            settings = math.prod(shape[:cut]), math.prod(shape[cut:])
+            even = torch.full(shape, 1 / settings[1], dtype=numerics.DTYPE)
             arcs.append(Arc(f"a{j}", [variables[i] for i in scope[:cut]], [variables[i] for i in scope[cut:]], even))
+            self.parts.append((slice(begin, begin + math.prod(shape)), settings))
+            begin += math.prod(shape)
         self.stack, self._pdg = Stack(variables, arcs), PDG(*arcs, variables=variables)
-        shapes = [tables.log_p[k].shape[1:] for k in self.columns]
-        ends = np.cumsum([0] + [s * t for s, t in shapes]).tolist()
-        self.parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
-        self.stack.possible(self.stack.plain)  # made before threads ask for it
+        self.point = self.stack.possible(self.stack.plain).flat_layout[1].point  # made before threads ask for it
 
     @cached_property
     def others(self) -> OneByOne:
@@ -121,52 +204,52 @@ class FociShape:
     most: int = CHUNK
     """Foci that are solved and moved as one piece of work."""
 
-    def solve(self, log_p: Floats, beta: Floats, near: Floats | None) -> tuple[Answers, Floats | None]:
-        """Answers, and where the solver stopped, if all foci are of one group."""
+    def solve(self, log_p: Floats, beta: Floats, near: Near | None) -> tuple[Answers, Near]:
+        """Answers, and where the solver stopped. Each focus is solved by itself, whatever it is solved together with;
+        one with impossible entries starts afresh every time."""
         a = Arcs(log_p, beta, np.zeros_like(beta), np.zeros(len(beta)))
-        groups = self.stack.groups(a)
-        if len(groups) == 1:
-            ((group, _),) = groups.items()
-            known = None if near is None else np.ones(len(near), dtype=np.bool_)
-            found, at = self.stack.solve(group, a, self.solver, near, known)
-        else:
-            found, at = Answers.blank(*a.log_p.shape), None
-            for group, some in groups.items():
-                found.put(torch.from_numpy(some), self.stack.solve(group, a.take(some), self.solver)[0])
+        count, plain = len(a.gamma), self.stack.plain
+        found, at, known = Answers.blank(*a.log_p.shape), np.zeros((count, self.point)), np.zeros(count, dtype=np.bool_)
+        for group, some in self.stack.groups(a).items():
+            start = (near[0][some], near[1][some]) if near is not None and group == plain else (None, None)
+            answers, where = self.stack.solve(group, a.take(some), self.solver, *start)
+            found.put(torch.from_numpy(some), answers)
+            if group == plain:
+                at[some], known[some] = where, True
         left = found.open(self.solver.tol)
         if left.any():
             tables, weights, alpha, gamma = (torch.from_numpy(x)[left] for x in (log_p, beta, a.alpha, a.gamma))
             found.put(left, self.others.tables(tables, Attentions(weights, alpha, gamma)))
-        return found, at
+        return found, (at, known)
 
 
 @dataclass(eq=False)
 class Piece:
-    """Some foci of one shape and colour: the rows of their tables, and where the solver stopped last time."""
+    """Some foci of one shape and colour, and where the solver stopped last time."""
 
     shape: FociShape
     arcs: Any
-    rows: list[Any]
-    near: Any = field(default=None)
+    near: Any = None
 
-    def visit(self, tables: SweepTables, tol: float, move: bool) -> tuple[float, float, int]:
-        """Solve, and move unless it is only to look; the sums of the bounds, and Newton steps."""
+    def visit(self, tables: SweepTables, tol: float, move: bool) -> Visit:
+        """Solve, and move unless it is only to look."""
         columns, parts, xp = self.shape.columns, self.shape.parts, tables.xp
+        places = [self.arcs[:, j] - int(tables.first[k]) for j, k in enumerate(columns)]
         log_p = xp.concatenate(
-            [tables.log_p[k][r].reshape(len(r), -1) for k, r in zip(columns, self.rows, strict=True)], 1
+            [tables.log_p[k][r].reshape(len(r), -1) for k, r in zip(columns, places, strict=True)], 1
         )
         beta = tables.beta[self.arcs]
-        answers, at = self.shape.solve(log_p, beta, self.near)
+        answers, near = self.shape.solve(log_p, beta, self.near)
         if move:
-            self.near = at
+            self.near = near
             joint, upper = tables.array(answers.joint), tables.array(answers.upper)
             open_ = ~(upper < tol) & xp.isfinite(upper)
-            for j, (k, rows, (span, shape)) in enumerate(zip(columns, self.rows, parts, strict=True)):
+            for j, (k, rows, (span, shape)) in enumerate(zip(columns, places, parts, strict=True)):
                 chi = tables.chi[self.arcs[:, j]]
                 if chi.any():
                     before, aim = (x[:, span].reshape(-1, *shape) for x in (log_p, joint))
                     tables.log_p[k][rows] = _flowed(xp, before, aim, chi * beta[:, j], open_)
-        return float(answers.lower.sum()), float(answers.upper.sum()), int(answers.steps.sum())
+        return Visit(tables.sum_of(answers.lower), tables.sum_of(answers.upper), int(answers.steps.sum()))
 
 
 def _flowed(xp: Any, log_p: Any, joint: Any, rate: Any, moves: Any) -> Any:
@@ -180,26 +263,46 @@ def _flowed(xp: Any, log_p: Any, joint: Any, rate: Any, moves: Any) -> Any:
     return xp.where(free, moved, log_p)
 
 
-class Sweeps:
-    """The foci of a PDG in columns, ready to be visited again and again."""
+def pieces(batches: Sequence[tuple[FociShape, Any]]) -> list[Piece]:
+    """Foci of several shapes, (foci, arcs) each, in pieces that are solved at once."""
+    return [Piece(shape, arcs[i : i + shape.most]) for shape, arcs in batches for i in range(0, len(arcs), shape.most)]
 
-    def __init__(self, tables: SweepTables, colours: Sequence[Sequence[FociBatch]], solver: Newton, tol: float) -> None:
+
+def visited(pieces: Sequence[Piece], tables: SweepTables, tol: float, move: bool) -> list[Visit]:
+    """The foci of one colour, side by side."""
+    results: list[Visit] = [Visit([], [], 0)] * len(pieces)
+
+    def work(i: int) -> None:
+        results[i] = pieces[i].visit(tables, tol, move)
+
+    side_by_side([lambda i=i: work(i) for i in range(len(pieces))])
+    return results
+
+
+class Sweeps:
+    """The foci of a PDG in columns, ready to be visited again and again, and its tables as they are."""
+
+    def __init__(
+        self,
+        pdg: ColumnarPDG,
+        tables: SweepTables,
+        colours: Sequence[Sequence[FociBatch]],
+        solver: Newton,
+        tol: float,
+    ) -> None:
         self.tables, self.tol = tables, tol
-        shapes: dict[object, FociShape] = {}
+        shapes: dict[ShapeSpec, FociShape] = {}
         self.colours: list[list[Piece]] = []
         for batches in colours:
-            pieces: list[Piece] = []
+            found: list[tuple[FociShape, Any]] = []
             for whole in batches:
-                key = tuple(tables.column_of(whole.arcs[0]).tolist()), whole.scopes
-                if key not in shapes:
-                    shapes[key] = tables.shape(whole, solver)
-                shape = shapes[key]
-                for begin in range(0, len(whole), shape.most):
-                    arcs = whole.arcs[begin : begin + shape.most]
-                    rows = [tables.array(arcs[:, j] - tables.first[k]) for j, k in enumerate(shape.columns)]
-                    pieces.append(Piece(shape, tables.array(arcs), rows))
-            self.colours.append(pieces)
+                spec = ShapeSpec.of(pdg, tables, whole)
+                if spec not in shapes:
+                    shapes[spec] = tables.shape(spec, solver)
+                found.append((shapes[spec], tables.array(whole.arcs)))
+            self.colours.append(pieces(found))
         self.shapes = len(shapes)
+        self.start = self.now = tables.copied()
 
     @property
     def foci(self) -> int:
@@ -208,17 +311,50 @@ class Sweeps:
 
     def sweep(self, said: Callable[[int], None] = lambda foci: None) -> Swept:
         """Visit every focus once; `said` is told after each colour how many have been."""
-        found = [self._visit(pieces, True, said) for pieces in self.colours]
-        lower, upper, steps = (sum(x) for x in zip(*found, strict=True)) if found else (0.0, 0.0, 0)
-        return Swept(lower, upper, int(steps), found[0][0] if found else 0.0)
+        found: list[list[Visit]] = []
+        for pieces in self.colours:
+            found.append(self.tables.visited(pieces, self.tol, True))
+            said(sum(len(p.arcs) for p in pieces))
+        self.now = self.tables.copied()
+        return Swept.of(found)
 
     def look(self) -> float:
         """What foci of the first colour prove of the whole, as it is."""
-        return self._visit(self.colours[0], False, lambda foci: None)[0] if self.colours else 0.0
+        return Swept.of([self.tables.visited(pieces, self.tol, False) for pieces in self.colours[:1]]).proved
 
-    def _visit(self, pieces: Sequence[Piece], move: bool, said: Callable[[int], None]) -> tuple[float, float, int]:
-        """The foci of one colour, side by side."""
-        results = self.tables.visited(pieces, self.tol, move)
-        said(sum(len(p.arcs) for p in pieces))
-        lower, upper, steps = (math.fsum(x) for x in zip(*results, strict=True))
-        return lower, upper, int(steps)
+    def apart(self) -> float:
+        """The total variation of all rows from the start, after the last finished sweep."""
+        return total(self.now.apart(self.start.log_p))
+
+    def log_p(self) -> list[Tensor]:
+        """The tables after the last finished sweep, column by column."""
+        return [self.tables.on_host(x) for x in self.now.log_p]
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def due(self, step: int, sweeps: int) -> bool:
+        """Whether a checkpoint is written after this sweep: after each."""
+        return True
+
+    def keep(self, path: str, head: dict[str, Any]) -> None:
+        """Write a checkpoint that begins with this."""
+        host = self.tables.on_host
+        near = [None if p.near is None else [*map(host, p.near)] for ps in self.colours for p in ps]
+        sealed.write_state(path, head | {"log_p": self.log_p(), "near": near})
+
+    def begin(self, path: str, of: str) -> None:
+        """A run without a checkpoint yet has nothing to prepare."""
+
+    def kept(self, path: str) -> dict[str, Any] | None:
+        """What a checkpoint holds, if it is there."""
+        if Path(path).is_dir():
+            raise FormatError(f"{path}: is the checkpoint of a run on a cluster. Go on with a cluster, or delete it.")
+        return sealed.read_state(path, WHAT) if Path(path).exists() else None
+
+    def resume(self, path: str, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        for mine, theirs in zip(self.tables.log_p, state["log_p"], strict=True):
+            mine[...] = self.tables.array(theirs)
+        self.now = self.tables.copied()
+        for piece, near in zip([p for ps in self.colours for p in ps], state["near"], strict=True):
+            piece.near = None if near is None else tuple(map(self.tables.array, near))

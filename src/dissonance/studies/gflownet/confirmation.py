@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from dissonance.gflownets.training import TrainingRecord, train
 from dissonance.studies.gflownet.rows import read_rows, write_rows
 from dissonance.studies.gflownet.search import Found
 from dissonance.studies.gflownet.settings import Job, Settings
+from dissonance.workers.base import Here, Watch, Workers
 
 log = logging.getLogger("dissonance")
 
@@ -89,6 +91,37 @@ def jobs(settings: Settings, found: Sequence[Found]) -> list[Job]:
     ]
 
 
+class _Runs(NamedTuple):
+    """Runs that are trained at once, and where they leave what is half done, if they do."""
+
+    settings: Settings
+    device: torch.device | str
+    jobs: Sequence[Job]
+    checkpoint: Path | None
+
+
+def _trained(runs: _Runs, watch: Watch) -> tuple[list[TrainingOutcome], list[Point]]:
+    """What they come to, and how."""
+    settings, jobs, checkpoint = runs.settings, runs.jobs, runs.checkpoint
+    began, graphs = time.perf_counter(), settings.graphs()
+    given = [j.run for j in jobs], [graphs[j.pair.reward] for j in jobs], settings.plan(settings.iterations)
+
+    def run() -> tuple[Trainer, TrainingRecord]:
+        options: dict[str, Any] = {"device": runs.device, "every": settings.every, "checkpoint": checkpoint}
+        return train(*given, **options, progress=lambda at, end: watch(at / end))
+
+    try:
+        trainer, record = run()
+    except FormatError as error:  # of another batch, or damaged
+        if checkpoint is None:
+            raise
+        log.info("%s The training starts anew.", error)
+        checkpoint.unlink()
+        trainer, record = run()
+    each = (time.perf_counter() - began) / len(jobs)
+    return _outcomes(jobs, trainer, record, settings.samples, each), _points(jobs, record)
+
+
 @dataclass(frozen=True)
 class Confirmation:
     """The runs of a study in a folder: each batch of them is kept when it is finished, and checkpointed before."""
@@ -97,38 +130,34 @@ class Confirmation:
     folder: Path
     device: torch.device | str = "cpu"
     together: int = 128
+    workers: Workers = field(default_factory=Here)
 
     def __call__(self, todo: Sequence[Job], progress: Progress | None = None) -> None:
         """Run those that are missing."""
         known = {o.key for o in self.outcomes()}
         left = [j for j in todo if (j.pair.clamp, j.pair.loss, j.pair.reward, j.rank, j.run.seed) not in known]
-        for first in range(0, len(left), self.together):
-            some = left[first : first + self.together]
-            done = len(todo) - len(left) + first
+        cut = [left[first : first + self.together] for first in range(0, len(left), self.together)]
+        parts = [0.0] * len(cut)
 
-            def watch(at: int, end: int, done: int = done, count: int = len(some)) -> None:
-                if progress:
-                    progress(done + count * at / end, len(todo))
+        def watch(i: int, part: float) -> None:
+            parts[i] = part
+            if progress:
+                done = len(todo) - len(left) + sum(len(some) * x for some, x in zip(cut, parts, strict=True))
+                progress(done, len(todo))
 
-            self._batch(some, watch)
+        kept = self._checkpoint if self.workers.same_files else None
+        self.workers.each(_trained, [_Runs(self.settings, self.device, some, kept) for some in cut], self._keep, watch)
 
-    def _batch(self, some: Sequence[Job], watch: Callable[[int, int], None]) -> None:
-        graphs = self.settings.graphs()
-        checkpoint = self.folder / "checkpoint.pt"
-        began = time.perf_counter()
-        plan, every = self.settings.plan(self.settings.iterations), self.settings.every
-        given = [j.run for j in some], [graphs[j.pair.reward] for j in some], plan
-        try:
-            trainer, record = train(*given, device=self.device, every=every, checkpoint=checkpoint, progress=watch)
-        except FormatError as error:  # of another batch, or damaged
-            log.info("%s The training starts anew.", error)
-            checkpoint.unlink()
-            trainer, record = train(*given, device=self.device, every=every, checkpoint=checkpoint, progress=watch)
-        each = (time.perf_counter() - began) / len(some)
-        new = _outcomes(some, trainer, record, self.settings.samples, each)
-        write_rows(self.folder / "traces.csv", Point, [*self.traces(), *_points(some, record)])
-        write_rows(self.folder / "runs.csv", TrainingOutcome, [*self.outcomes(), *new])
-        checkpoint.unlink(missing_ok=True)
+    @property
+    def _checkpoint(self) -> Path:
+        """Where a batch of runs leaves what is half done."""
+        return self.folder / "checkpoint.pt"
+
+    def _keep(self, _: int, found: tuple[list[TrainingOutcome], list[Point]]) -> None:
+        """Keep what a batch of runs came to."""
+        write_rows(self.folder / "traces.csv", Point, [*self.traces(), *found[1]])
+        write_rows(self.folder / "runs.csv", TrainingOutcome, [*self.outcomes(), *found[0]])
+        self._checkpoint.unlink(missing_ok=True)
 
     def outcomes(self) -> list[TrainingOutcome]:
         """All finished runs."""

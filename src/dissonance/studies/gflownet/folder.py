@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -17,6 +17,7 @@ from dissonance.studies.gflownet.confirmation import Confirmation, Point, Progre
 from dissonance.studies.gflownet.rows import read_rows, write_rows
 from dissonance.studies.gflownet.search import Found, Search, reachable, without_password
 from dissonance.studies.gflownet.settings import Pair, Settings
+from dissonance.workers.base import Here, Workers
 
 ELSEWHERE = "search.storage"
 """The file that names the data base of a search which is not kept in the folder."""
@@ -51,6 +52,7 @@ class Machine:
     device: torch.device | str = "cpu"
     together: int | None = None  # runs that are trained at once
     storage: str | None = None  # of the search: the URL of a data base; by default a journal in the folder
+    workers: Workers = field(default_factory=Here)
 
     @property
     def at_once(self) -> int:
@@ -77,7 +79,7 @@ class GflownetFolder(StudyFolder):
         return [(p.clamp, p.loss, p.reward, rank, seed) for p in pairs for rank in range(s.top) for seed in s.seeds]
 
     def _confirmation(self, machine: Machine) -> Confirmation:
-        return Confirmation(self.settings, self.path, machine.device, machine.at_once)
+        return Confirmation(self.settings, self.path, machine.device, machine.at_once, machine.workers)
 
     # -- computing -----------------------------------------------------------------------------------------------------
 
@@ -86,7 +88,7 @@ class GflownetFolder(StudyFolder):
         machine = machine or Machine()
         if not self._searched():
             storage = self._storage(machine.storage)
-            begun = Search.at(self.settings, storage, machine.device, machine.at_once)
+            begun = Search.at(self.settings, storage, machine.device, machine.at_once, machine.workers)
             with reachable(storage), closing(begun) as search:
                 if machine.storage:
                     sums.write_summed(self.path / ELSEWHERE, f"{without_password(storage)}\n".encode())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import torch
@@ -21,6 +21,7 @@ from dissonance.gflownets.losses import loss_named
 from dissonance.gflownets.trainer import TrainingRun
 from dissonance.gflownets.training import train
 from dissonance.studies.gflownet.settings import Pair, Settings
+from dissonance.workers.base import Here, Watch, Workers
 
 BETA2 = (0.99, 0.999, 0.9999)
 STARTUP = 10
@@ -44,6 +45,23 @@ class Found:
     l1: float
 
 
+class _Trials(NamedTuple):
+    """Trials that are trained at once: each a run and its reward."""
+
+    settings: Settings
+    device: torch.device | str
+    runs: Sequence[tuple[TrainingRun, str]]
+
+
+def _l1(trials: _Trials, watch: Watch) -> list[float]:
+    """How far each is from its target in the end."""
+    settings, runs = trials.settings, [run for run, _ in trials.runs]
+    graphs, plan = settings.graphs(), settings.plan(settings.search_iterations)
+    rewards = [graphs[reward] for _, reward in trials.runs]
+    _, record = train(runs, rewards, plan, device=trials.device, progress=lambda at, end: watch(at / end))
+    return record.last("l1")
+
+
 @dataclass(frozen=True)
 class Search:
     """The searches of a study in one storage; trials that a kill left unfinished are run again, finished ones never."""
@@ -52,28 +70,39 @@ class Search:
     storage: Any
     device: torch.device | str = "cpu"
     together: int = 128  # runs that are trained at once
+    workers: Workers = field(default_factory=Here)
     studies: dict[Pair, Any] = field(default_factory=dict[Pair, Any])  # opened so far
 
     @classmethod
     def at(
-        cls, settings: Settings, where: str | Path, device: torch.device | str = "cpu", together: int = 128
+        cls,
+        settings: Settings,
+        where: str | Path,
+        device: torch.device | str = "cpu",
+        together: int = 128,
+        workers: Workers | None = None,
     ) -> Search:
         """Searches kept in a journal file, or in the data base of a URL such as postgresql://host/name."""
-        return cls(settings, _storage(where), device, together)
+        return cls(settings, _storage(where), device, together, workers or Here())
 
     def __call__(self, progress: Progress | None = None) -> None:
         """Run all trials that are missing."""
         total = sum(self.settings.trials for clamp in self.settings.searched for _ in self.settings.pairs(clamp))
         while batch := self._ask():
             done = total - sum(self.settings.trials - self._finished(p) for p in self._pairs())
-            for first in range(0, len(batch), self.together):
-                some = batch[first : first + self.together]
+            cut = [batch[first : first + self.together] for first in range(0, len(batch), self.together)]
+            parts = [0.0] * len(cut)
 
-                def watch(at: int, end: int, done: int = done + first, count: int = len(some)) -> None:
-                    if progress:
-                        progress(done + count * at / end, total)
+            def watch(i: int, part: float, done: int = done, cut: Any = cut, parts: list[float] = parts) -> None:
+                parts[i] = part
+                if progress:
+                    progress(done + sum(len(some) * x for some, x in zip(cut, parts, strict=True)), total)
 
-                self._tell(some, self._l1([run for _, _, run in some], [p.reward for p, _, _ in some], watch))
+            def tell(i: int, l1: list[float], cut: Any = cut) -> None:
+                self._tell(cut[i], l1)
+
+            pieces = [_Trials(self.settings, self.device, [(run, p.reward) for p, _, run in some]) for some in cut]
+            self.workers.each(_l1, pieces, tell, watch)
 
     def close(self) -> None:
         """Leave the data base, if it is one."""
@@ -83,14 +112,6 @@ class Search:
 
     def _pairs(self) -> list[Pair]:
         return [pair for clamp in self.settings.searched for pair in self.settings.pairs(clamp)]
-
-    def _l1(
-        self, runs: Sequence[TrainingRun], rewards: Sequence[str], watch: Callable[[int, int], None]
-    ) -> list[float]:
-        graphs = self.settings.graphs()
-        plan = self.settings.plan(self.settings.search_iterations)
-        _, record = train(runs, [graphs[r] for r in rewards], plan, device=self.device, progress=watch)
-        return record.last("l1")
 
     def _ask(self) -> list[tuple[Pair, int, TrainingRun]]:
         """Trials to run now: of each pair those that are left of `asked` at once, be they begun or not yet.
