@@ -62,13 +62,13 @@ class Entry:
         with _lock:
             _entries[self.plain.__name__] = self
             if _numba is not None:
-                self.now = self._first
+                self.now = self.first_call
 
     def __call__(self, *args: Any) -> Any:
         """Whatever it returns."""
         return self.now(*args)
 
-    def _first(self, *args: Any) -> Any:
+    def first_call(self, *args: Any) -> Any:
         """The same, after all entries have been compiled."""
         with _lock:
             if not self.quick:
@@ -136,7 +136,7 @@ def engage() -> None:
                         setattr(module, key, made[value])
         if not _load():
             for entry in _entries.values():
-                entry.now = entry._first
+                entry.now = entry.first_call
 
 
 def _load() -> bool:

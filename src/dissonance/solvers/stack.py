@@ -48,7 +48,7 @@ class Answers:
     slope: Tensor
 
     @classmethod
-    def blank(cls, count: int, entries: int, device: torch.device | None = None) -> Answers:
+    def blank(cls, count: int, entries: int, *, device: torch.device | None = None) -> Answers:
         """Nothing known."""
         low, high = (torch.full((count,), x, dtype=DTYPE, device=device) for x in (-math.inf, math.inf))
         zeros = torch.zeros(count, entries, dtype=DTYPE, device=device)

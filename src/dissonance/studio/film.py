@@ -19,7 +19,7 @@ from dissonance.pdg import PDG
 from dissonance.studio.documents import Model, pdg_of, read_weights, written
 from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells
-from dissonance.verdict import contradiction
+from dissonance.verdict import contradicting_zeros
 
 MAX_STEPS = 10_000
 MAX_NUMBERS = 1 << 24
@@ -52,7 +52,7 @@ def run_lir(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) 
     found = resolve(pdg, focus, how, callbacks=[film], record=followed)
     film.show(found.run.trace.rows[-1], found.pdg)
     if found.run.after.upper == math.inf:
-        raise DissonanceError(contradiction(inconsistency(found.run.pdg, focus.attention, solver=params.solver)))
+        raise DissonanceError(contradicting_zeros(inconsistency(found.run.pdg, focus.attention, solver=params.solver)))
     moved = [m.record for m in found.moves()]
     cancelled = found.run.steps < params.steps
     return {"kind": "done", "model": written(found.pdg, given), **found.record, "moved": moved, "cancelled": cancelled}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -197,7 +197,7 @@ class OneByOne(Inner):
                 pdg = self.parameters.pdgs[k]
                 self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
             self._seen[attention, k] = self._known[values]
-            memories: tuple[dict[Any, PreparedProblem], ...] = (self._seen, self._known)
+            memories: Sequence[dict[Any, PreparedProblem]] = cast("Any", (self._seen, self._known))
             for memory in memories:
                 if len(memory) > self._most:
                     memory.pop(next(iter(memory)))  # the oldest

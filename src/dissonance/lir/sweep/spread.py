@@ -13,6 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from dissonance.columns import ColumnarPDG
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.io import files, sealed
@@ -101,7 +104,7 @@ class SpreadSweeps:
             for held, log_p in zip(self.own, found, strict=True):
                 made.put(held, log_p)
             self._end = self.step, made.log_p
-        return self._end[1]
+        return [torch.from_numpy(x) for x in self._end[1]]
 
     def _swept(self, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Futures of the blocks after one more sweep, and of what it finds."""
