@@ -123,14 +123,15 @@ def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = Non
 @torch.no_grad()
 def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta | None = None) -> Iterator[CellRow]:
     """Every cell of the tables of these arcs."""
+    labels = {v.name: v.finite.labels for arc in arcs for v in arc.scope if v.is_finite}
     for members, joint, log_p in _alike(mu, arcs, theta):
         mass = joint.sum(-1, keepdim=True)
         costs = entry_scores(joint, mass, log_p)[0] + mass * log_p.exp() - joint
         found = [log_p.exp(), numerics.conditional(joint), mass.expand_as(joint), costs]
         for k, *numbers in zip(members, *(x.reshape(len(members), -1).tolist() for x in found), strict=True):
             arc = arcs[k]
-            labels = product(*[v.finite.labels for v in arc.scope])
-            for cell, p, q, m, cost in zip(labels, *numbers, strict=True):
+            cells_of = product(*[labels[n] for n in arc.names])
+            for cell, p, q, m, cost in zip(cells_of, *numbers, strict=True):
                 named = dict(zip(arc.names, cell, strict=True))
                 given = {n: named[n] for n in arc.source_names}
                 value = {n: named[n] for n in arc.target_names}

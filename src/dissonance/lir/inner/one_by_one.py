@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -197,10 +197,10 @@ class OneByOne(Inner):
                 pdg = self.parameters.pdgs[k]
                 self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
             self._seen[attention, k] = self._known[values]
-            memories: Sequence[dict[Any, PreparedProblem]] = cast("Any", (self._seen, self._known))
-            for memory in memories:
-                if len(memory) > self._most:
-                    memory.pop(next(iter(memory)))  # the oldest
+            if len(self._seen) > self._most:
+                self._seen.pop(next(iter(self._seen)))  # the oldest
+            if len(self._known) > self._most:
+                self._known.pop(next(iter(self._known)))
         return self._seen[attention, k]
 
     def tables(self, log_p: Tensor, attention: Attentions) -> Answers:
