@@ -42,6 +42,9 @@ ENOUGH, LITTLE = 0.6, 0.05
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
 
+CONSTANTS = ("numerics", "machine_code", "room")
+"""Files without compiled functions of which machine code depends as well."""
+
 _noted: list[Any] = []
 _entries: dict[str, Entry] = {}
 _lock = threading.RLock()
@@ -62,13 +65,13 @@ class Entry:
         with _lock:
             _entries[self.plain.__name__] = self
             if _numba is not None:
-                self.now = self.first_call
+                self.now = self.first
 
     def __call__(self, *args: Any) -> Any:
         """Whatever it returns."""
         return self.now(*args)
 
-    def first_call(self, *args: Any) -> Any:
+    def first(self, *args: Any) -> Any:
         """The same, after all entries have been compiled."""
         with _lock:
             if not self.quick:
@@ -136,7 +139,7 @@ def engage() -> None:
                         setattr(module, key, made[value])
         if not _load():
             for entry in _entries.values():
-                entry.now = entry.first_call
+                entry.now = entry.first
 
 
 def _load() -> bool:
@@ -215,7 +218,9 @@ def _folder() -> Path:
     state = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {np.__version__} {sys.version}".encode())
     for where in ("numerics.py", "machine_code.py", "solvers/convex/*.py", "distributions/*.py"):
         for path in sorted(package.glob(where)):
-            state.update(path.read_bytes())
+            source = path.read_bytes()
+            if b"@compiled" in source or path.stem in CONSTANTS:
+                state.update(source)
     name = f"machine-code-{state.hexdigest()[:16]}"
     beside = package / "__pycache__"
     with contextlib.suppress(OSError):

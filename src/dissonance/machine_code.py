@@ -142,7 +142,7 @@ def _library(name: str) -> Any:
         return sys.modules[name]
     spec = find_spec("numba")
     assert spec is not None and spec.submodule_search_locations is not None
-    _, *folders, last = name.split(".")
+    *folders, last = name.split(".")[1:]
     folder = Path(spec.submodule_search_locations[0], *folders)
     found = FileFinder(str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES)).find_spec(last)
     spec = spec_from_file_location(name, found.origin if found else None)

@@ -155,6 +155,16 @@ def test_a_large_solve_loads_its_machine_code_by_itself_and_does_not_start_numba
     assert found.stdout.split() == ["True", "True", "dissonance.machine_code", "False"]
 
 
+def test_subtrees_are_shared_out_over_threads_by_machine_code_only():
+    """The loop over them calls functions that are no entries."""
+    found = python(
+        STATE + "import numpy as np\nfrom dissonance.solvers.convex import threads\n"
+        "threads.over_subtrees([np.array([1]), np.array([2])], np.array([0]))\n"
+        "print(all(hasattr(f, 'py_func') for f in (threads.factor, threads.upward, threads.interior.measure)))"
+    )
+    assert found.stdout.split() == ["True"]
+
+
 def test_many_small_solves_load_their_machine_code_in_the_end():
     found = python(
         STATE + "import test_compiling as t\nseen = []\n"

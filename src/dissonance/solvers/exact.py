@@ -29,6 +29,10 @@ if TYPE_CHECKING:  # Numba is imported where something is solved
 LARGE = 2000
 """Problems a core from which on a batch is quicker on a GPU."""
 
+DEAR = 1e8
+"""Multiplications of a Newton step from which on a problem is solved no further than it must be: the steps of such
+problems halve the gap, where those of others square it."""
+
 MOST_WORK = 2e11
 """Multiplications of a Newton step above which a problem is refused: some twenty of them would take an hour."""
 
@@ -126,7 +130,7 @@ class Newton(Solver):
 
         program = Program(s, s.numbers(arcs))
         start, known = _starts(s, len(components), [x.near for x in near])
-        outcome = self.run(program, 1e-3 * self.tol, 1e-2 * self.tol, start, known)
+        outcome = self.run(program, (5e-3 if s.work > DEAR else 1e-3) * self.tol, 1e-2 * self.tol, start, known)
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
             x if x.lower == math.inf or self._close(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from dissonance.arc import Arc
+from dissonance.compiled import expect
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.numerics import DTYPE, FEASIBLE, ROUNDING
 from dissonance.problem import EVEN, Bools, Shape
 from dissonance.solvers.convex.layout import Ints
-from dissonance.solvers.convex.program import EVERY, Arcs, Floats, Program, Structure, structure
+from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Floats, Program, Structure, structure
 from dissonance.solvers.convex.solve import Outcome, Work
 from dissonance.solvers.convex.support import support
 from dissonance.solvers.exact import Newton
@@ -139,6 +140,7 @@ class Stack:
         entries = len(self._row)
         dead[: min(entries, len(bits))] = bits[:entries]
         dead[entries:] = self._ruled_out
+        expect(SECONDS_PER_CELL * tree.cells)
         return support(whole.layout, dead)
 
     def structure(self, group: Group) -> Structure | None:

@@ -12,8 +12,8 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import ZERO, Floats
 
-SMALL, PANEL = 12, 4
-"""Rows up to which a matrix is eliminated column by column, and columns that are eliminated together in others."""
+SMALL, PANEL = 14, 4
+"""Rows up to which a matrix is eliminated row by row, and columns that are eliminated together in others."""
 
 LARGE, DEEP, ROWS = 48, 32, 128
 """An update of more columns than that, by so many rows or more, is left to BLAS, so many of its rows at a time."""
@@ -28,22 +28,49 @@ DEPENDENT = 1e-14
 
 
 @compiled
-def _eliminate(F: Floats, at: int, n: int, first: int, last: int, end: int, least: Floats) -> None:
-    """Rows first to last of the upper triangle, out of the rows up to `end`.
+def _part(pivot: float, least: float) -> float:
+    """1/pivot. `least`: positive, a lower bound of the pivot (inf: the unknown is left out); negative: minus the
+    diagonal of an equation, which is left out where it repeats others."""
+    if least >= 0:
+        return 1.0 / max(pivot, least)
+    return 1.0 / pivot if pivot > -DEPENDENT * least else 0.0
 
-    The diagonal becomes 1/pivot. `least`: positive, a lower bound of the pivot (inf: the unknown is left out);
-    negative: minus the diagonal of an equation, which is left out where it repeats others.
+
+@compiled
+def _by_rows(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
+    """Eliminate the first `count` unknowns of a small matrix: every row by all those before it, four columns at a time.
+
+    The diagonal becomes 1/pivot; the lower triangle is room.
     """
+    for i in range(n):
+        here, above = at + i * n, min(i, count)
+        for j in range(above):
+            F[here + j] = F[at + j * n + i] * F[at + j * n + j]
+        for b in range(i, n - 3, 4):
+            p, q, r, s = F[here + b], F[here + b + 1], F[here + b + 2], F[here + b + 3]
+            for j in range(above):
+                f, there = F[here + j], at + j * n + b
+                p -= f * F[there]
+                q -= f * F[there + 1]
+                r -= f * F[there + 2]
+                s -= f * F[there + 3]
+            F[here + b], F[here + b + 1], F[here + b + 2], F[here + b + 3] = p, q, r, s
+        for b in range(n - (n - i) % 4, n):
+            p = F[here + b]
+            for j in range(above):
+                p -= F[here + j] * F[at + j * n + b]
+            F[here + b] = p
+        if i < count:
+            F[here + i] = _part(F[here + i], least[i])
+
+
+@compiled
+def _eliminate(F: Floats, at: int, n: int, first: int, last: int, least: Floats) -> None:
+    """Rows first to last of the upper triangle, out of each other; the diagonal becomes 1/pivot."""
     for j in range(first, last):
         row = F[at + j * n : at + (j + 1) * n]
-        pivot = row[j]
-        inverse = 0.0
-        if least[j] >= 0:
-            inverse = 1.0 / max(pivot, least[j])
-        elif pivot > -DEPENDENT * least[j]:
-            inverse = 1.0 / pivot
-        row[j] = inverse
-        for i in range(j + 1, end):
+        inverse = row[j] = _part(row[j], least[j])
+        for i in range(j + 1, last):
             f = row[i] * inverse
             if f != 0.0:
                 below, right = F[at + i * n + i : at + (i + 1) * n], row[i:]
@@ -94,12 +121,12 @@ def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
     for all columns. So most of the work is products of large matrices.
     """
     if n <= SMALL:
-        _eliminate(F, at, n, ZERO, count, n, least)
+        _by_rows(F, at, n, count, least)
         return
     weight = np.empty(count)
     for first in range(0, count, PANEL):
         last = min(first + PANEL, count)
-        _eliminate(F, at, n, first, last, last, least)
+        _eliminate(F, at, n, first, last, least)
         for j in range(first, last):
             weight[j] = F[at + j * n + j]
         blocks = first // PANEL + 1

@@ -38,36 +38,26 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
     i_parent, i_unknown_at, i_size, i_by_cells = L[AT.parent], L[AT.unknown_at], L[AT.size], L[AT.by_cells]
     i_front_at, i_message_at, x_front, x_message = L[AT.front_at], L[AT.message_at], L[AT.front], L[AT.message]
     widest = L[AT.widest]
-    place, partner = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
-    mine, theirs = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
-    least, block, columns = np.empty(widest), np.empty(widest * widest), np.empty(widest * widest)
+    ints, room = np.empty(4 * widest, dtype=np.int64), np.empty((3 * widest + 1) * widest)
     for k in clusters:
-        if I[i_by_cells + k]:
-            _by_cells(I, X, L, k, place, partner, least, block, columns, mine, theirs)
-        else:
-            by_multipliers(I, X, L, k)
         n, own = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k]
         at = x_message + I[i_message_at + k]
-        symmetric(X, x_front + I[i_front_at + k], n, X, at, own)
+        if I[i_by_cells + k]:
+            _by_cells(I, X, L, k, ints, room)
+            symmetric(room, ZERO, n, X, at, own)
+        else:
+            by_multipliers(I, X, L, k)
+            symmetric(X, x_front + I[i_front_at + k], n, X, at, own)
         if I[i_by_cells + k] != (I[i_parent + k] < 0 or I[i_by_cells + I[i_parent + k]]):
             inverse(X, at, own)
 
 
 @compiled
-def _by_cells(
-    I: Ints,
-    X: Floats,
-    L: Ints,
-    k: int,
-    place: Ints,
-    partner: Ints,
-    least: Floats,
-    B: Floats,
-    C: Floats,
-    mine: Ints,
-    theirs: Ints,
-) -> None:
-    """Factor a front by cells; the other arguments are room: cells by place, their pivots, pivots' bounds, blocks."""
+def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> None:
+    """Factor a front by cells, at the beginning of `room`, and keep the rows that are eliminated.
+
+    In small room that stays in the cache: all fronts of a large problem would not.
+    """
     i_cell_at, i_unknown_at, i_own, i_child_at = L[AT.cell_at], L[AT.unknown_at], L[AT.own], L[AT.child_at]
     i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
     i_term_cell, i_entry, i_row_at, i_entry_at = L[AT.term_cell], L[AT.entry], L[AT.row_at], L[AT.entry_at]
@@ -77,7 +67,8 @@ def _by_cells(
     at, n, first = I[i_cell_at + k], I[i_size + k], I[i_unknown_at + k]
     own = I[i_unknown_at + k + 1] - first
     e = n - own
-    H, h = X, x_front + I[i_front_at + k]
+    H, B, C, least = room[: n * n], room[n * n : 2 * n * n], room[2 * n * n : 3 * n * n], room[3 * n * n :]
+    place, partner = ints[:n], ints[n : 2 * n]  # cells by place, their pivots
     # the cell of most mass of every state comes last, the others in their order
     for i in range(own):
         place[e + i] = -1
@@ -97,17 +88,17 @@ def _by_cells(
         i = place[a]
         partner[a] = place[e + I[i_own + at + i] - first]
         least[a] = X[x_z + at + i] / X[x_mu + at + i]
-    H[h : h + n * n] = 0.0
+    H[:] = 0.0
     for a in range(e):
         state = I[i_own + at + place[a]] - first
         under = least[e + state]
         for x in range(a, e):
             if partner[x] == partner[a]:
-                H[h + a * n + x] = under
-        H[h + a * n + e + state] = -under
-        H[h + a * n + a] += least[a]
+                H[a * n + x] = under
+        H[a * n + e + state] = -under
+        H[a * n + a] += least[a]
     for a in range(e, n):
-        H[h + a * n + a] = least[a]
+        H[a * n + a] = least[a]
     for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
         if X[x_W + t] != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
@@ -123,20 +114,22 @@ def _by_cells(
                     for y in range(I[i_entry_at + r], stop):
                         B[(x - base) * size + y - base] = total - w * X[x_q + x] - W * X[x_curve + y] * X[x_q + y]
                     B[(x - base) * size + x - base] += w
-            _lay(H, h, n, e, B, ZERO, size, I, i_entry + I[i_term_cell + t], base, place, partner, C, mine, theirs)
+            _lay(H, n, e, B, ZERO, size, I, i_entry + I[i_term_cell + t], base, ints, C)
     for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
         c = I[i_child + j]
         size = I[i_unknown_at + c + 1] - I[i_unknown_at + c]
         base = I[i_unknown_at + c]
         there = i_above + I[i_above_at + c]
-        _lay(H, h, n, e, X, x_message + I[i_message_at + c], size, I, there, base, place, partner, C, mine, theirs)
-    partial(H, h, n, e, least)
+        _lay(H, n, e, X, x_message + I[i_message_at + c], size, I, there, base, ints, C)
+    partial(H, ZERO, n, e, least)
+    front = x_front + I[i_front_at + k]
+    for i in range(e * n):
+        X[front + i] = H[i]
 
 
 @compiled
 def _lay(
     H: Floats,
-    h: int,
     n: int,
     e: int,
     B: Floats,
@@ -145,19 +138,17 @@ def _lay(
     index: Ints,
     index_at: int,
     base: int,
-    place: Ints,
-    partner: Ints,
+    ints: Ints,
     C: Floats,
-    mine: Ints,
-    theirs: Ints,
 ) -> None:
     """Add R'B R to a front by cells, where R takes the pivot of its state out of every other cell.
 
     B (size, size) has its row and column index[index_at + i] - base for cell i. What a cell and its pivot have in
-    common cancels exactly.
+    common cancels exactly. `ints`: cells by place, their pivots, and room.
     """
+    mine, theirs = ints[2 * n : 3 * n], ints[3 * n : 4 * n]
     for a in range(n):
-        mine[a], theirs[a] = index[index_at + place[a]] - base, index[index_at + partner[a]] - base
+        mine[a], theirs[a] = index[index_at + ints[a]] - base, index[index_at + ints[n + a]] - base
     for u in range(size):
         row, into = B[at + u * size : at + (u + 1) * size], C[u * n : (u + 1) * n]
         for a in range(e):
@@ -166,7 +157,7 @@ def _lay(
             into[a] = row[mine[a]]
     for a in range(n):
         x, y = mine[a] * n, theirs[a] * n
-        into, more, less = H[h + a * n + a : h + (a + 1) * n], C[x + a : x + n], C[y + a : y + n]
+        into, more, less = H[a * n + a : (a + 1) * n], C[x + a : x + n], C[y + a : y + n]
         if a >= e:
             for c in range(n - a):
                 into[c] += more[c]

@@ -56,7 +56,7 @@ class Numbers(NamedTuple):
 
 
 SECONDS_PER_CELL = 1e-5
-"""What numbering takes a cell, roughly, if it is interpreted."""
+"""What numbering takes a cell, roughly, if it is interpreted; and so does finding out which cells are possible."""
 
 EVERY = np.zeros(0, dtype=np.bool_)
 """The support of a problem without zeros."""
@@ -373,6 +373,7 @@ def by_support(shape: Shape, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | 
         groups.setdefault(row.tobytes(), []).append(k)
     for some in groups.values():
         first = dead[some[0]]
+        expect(SECONDS_PER_CELL * tree.cells)
         alive, possible = support(whole.layout, first) if first.any() else (EVERY, True)
         if not possible:
             yield None, np.array(some)

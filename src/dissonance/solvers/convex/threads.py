@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dissonance.compiled import engage
 from dissonance.solvers.convex import interior
 from dissonance.solvers.convex.elimination import downward, factor, upward
 from dissonance.solvers.convex.layout import Floats, Ints
@@ -107,6 +108,7 @@ def subtrees(parent: Ints, work: Floats, threads: int) -> tuple[list[Ints], Ints
 
 def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
     """`interior.newton` with subtrees eliminated side by side: the same loop, interpreted, for large problems."""
+    engage()  # the parts of the loop are no entries
 
     def factor_all(I: Ints, X: Floats, L: Ints, _: Ints) -> None:
         side_by_side([lambda part=part: factor(I, X, L, part) for part in parts])
