@@ -80,7 +80,7 @@ def _run(page: Any, number: int) -> None:
 
 
 def test_the_studio_shows_in_a_notebook_and_edits_come_back(browser: Any, notebook: str) -> None:
-    context = browser.new_context(viewport={"width": 1500, "height": 1150}, color_scheme="light")
+    context = browser.new_context(viewport={"width": 1500, "height": 1020}, color_scheme="light")
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     wrong: list[str] = []

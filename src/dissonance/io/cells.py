@@ -123,7 +123,7 @@ def _check_data(name: str, columns: Mapping[str, Sequence[Any]]) -> None:
     count = len(next(iter(columns.values())))
     if len(across) > 1 and rows and count > 1 and len(set(zip(*rows, strict=True))) == count:
         raise DissonanceError(
-            f"arc {name!r}: the columns {across[0]!r} and {across[1]!r} hold numbers, a row for each label: a crosstab? "
+            f"arc {name!r}: the columns {across[0]!r} and {across[1]!r} hold numbers, a row a label: a crosstab? "
             f"Head them Variable={across[0]} and so on; or add a column count if every row is an observation."
         )
 
