@@ -54,7 +54,7 @@ class Studio:
         self.home, _, self.token = json.loads(self.process.stdout.readline())["address"].partition("/?token=")
 
     def spent(self) -> float:
-        """Milliseconds of processor time of its processes (Linux; else NaN): a busy machine does not count."""
+        """Milliseconds of processor time that its workers have used; NaN where that cannot be known."""
         tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         if not tasks.is_file():
             return float("nan")

@@ -14,6 +14,7 @@ import { markElement, svgElement } from "./scene.js";
 const LARGEST = 1.7; // how much a small picture is enlarged to fill the page
 const LEGIBLE = 0.45; // below this scale names cannot be read
 const NUDGE = 12;
+const ABOVE = 24; // the room above the picture
 
 /** @param {MediaQueryList} [query] */
 const calm = (query = matchMedia("(prefers-reduced-motion: reduce)")) => query.matches;
@@ -65,8 +66,10 @@ export function graph(store, { onDrag, onDrop, onTidy, onTurn, choose }) {
     const { clientWidth: wide, clientHeight: high } = svg;
     if (!box.width || !wide || !high) return;
     touched = false;
-    const scale = Math.min(LARGEST, (wide - 48) / box.width, (high - 72) / box.height);
-    const to = zoomIdentity.translate(wide / 2 - scale * (box.x + box.width / 2), high / 2 - 8 - scale * (box.y + box.height / 2)).scale(scale);
+    const bottom = svg.getBoundingClientRect().bottom; // the legend and the buttons are there
+    const room = high - ABOVE - Math.max(...[legend, tools].map((e) => (e.clientHeight ? bottom - e.getBoundingClientRect().top + 8 : 0)));
+    const scale = Math.min(LARGEST, (wide - 48) / box.width, Math.max(room, high / 2) / box.height);
+    const to = zoomIdentity.translate(wide / 2 - scale * (box.x + box.width / 2), ABOVE + room / 2 - scale * (box.y + box.height / 2)).scale(scale);
     if (slowly && !calm()) root.transition().duration(250).call(/** @type {any} */ (behaviour.transform), to);
     else root.call(behaviour.transform, to);
   }

@@ -102,6 +102,23 @@ def test_a_belief_and_a_variable_are_removed(studio: Studio, page: Any) -> None:
     assert page.locator("g.variable").count() == 2
 
 
+def test_arcs_run_downwards_and_to_the_right_again(page: Any) -> None:
+    def spread() -> tuple[float, float]:
+        boxes = [page.locator(f"g.variable[data-name={n}] rect").first.bounding_box() for n in ("Smokes", "Cancer")]
+        return tuple(abs(boxes[0][k] - boxes[1][k]) for k in ("x", "y"))
+
+    assert spread()[0] > spread()[1]
+    button = page.get_by_role("button", name="Lay out the other way: to the right or downwards")
+    button.click()
+    settled(page)
+    page.wait_for_timeout(400)
+    assert spread()[0] < spread()[1]
+    button.click()
+    settled(page)
+    page.wait_for_timeout(400)
+    assert spread()[0] > spread()[1]
+
+
 def test_a_box_is_dragged_and_comes_back(page: Any) -> None:
     def place() -> dict[str, float]:
         return page.locator("g.variable[data-name=Tar] rect").first.bounding_box()
@@ -119,6 +136,7 @@ def test_a_box_is_dragged_and_comes_back(page: Any) -> None:
     assert page.text_content(NUMBER) == "0.105247"
     page.keyboard.press("Control+z")
     page.locator(".dirty").wait_for(state="detached")
+    settled(page)
 
 
 def test_the_picture_is_walked_by_keys(page: Any) -> None:

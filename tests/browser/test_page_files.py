@@ -39,6 +39,33 @@ def test_saved_work_is_opened_again(studio: Studio, page: Any) -> None:
     assert page.text_content(NUMBER) == number
 
 
+def test_places_and_observations_are_saved_beside_the_model(studio: Studio, page: Any) -> None:
+    box = page.locator("g.variable[data-name=Tar] rect").first.bounding_box()
+    page.mouse.move(box["x"] + 10, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 40, box["y"] - 40, steps=5)
+    page.mouse.up()
+    page.locator(".dirty").wait_for()
+    page.locator("g.variable[data-name=Cancer]").click()
+    page.locator(".side [data-value=yes]").click()
+    settled(page)
+    number = page.text_content(NUMBER)
+    page.keyboard.press("Control+s")
+    page.get_by_label("File name").fill("moved.json")
+    page.keyboard.press("Enter")
+    page.get_by_text("what was observed in moved.json.studio").wait_for()
+    kept = json.loads((studio.folder / "moved.json.studio").read_text())
+    assert kept["evidence"] == {"Cancer": {"value": "yes", "confidence": "inf"}} and "Tar" in kept["positions"]
+    page.reload()
+    settled(page)
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="moved.json").click()
+    page.locator(".rim.observed").wait_for(state="attached")
+    settled(page)
+    assert page.text_content(NUMBER) == number
+    assert page.locator(".dirty").count() == 0
+
+
 def test_a_file_is_replaced_only_when_a_person_says_so(studio: Studio, page: Any, opened: Opener) -> None:
     before = (studio.folder / "two-experts.json").read_text()
     page.get_by_role("button", name="Save", exact=True).click()

@@ -80,7 +80,7 @@ def _run(page: Any, number: int) -> None:
 
 
 def test_the_studio_shows_in_a_notebook_and_edits_come_back(browser: Any, notebook: str) -> None:
-    context = browser.new_context(viewport={"width": 1500, "height": 1150}, color_scheme="light")
+    context = browser.new_context(viewport={"width": 1500, "height": 1020}, color_scheme="light")
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     wrong: list[str] = []
@@ -102,6 +102,7 @@ def test_the_studio_shows_in_a_notebook_and_edits_come_back(browser: Any, notebo
     if figures := os.environ.get("STUDIO_FIGURES"):
         if (news := page.get_by_role("button", name="No", exact=True)).count():
             news.click()
+            page.wait_for_timeout(1500)  # it slides away
         page.screenshot(path=str(Path(figures) / "studio_jupyter.png"))
     shown = page.text_content(NUMBER)
     _run(page, 1)

@@ -102,16 +102,38 @@ def of_columns(
     given = tuple(h.removeprefix(GIVEN).strip() for h, _ in labels if h.startswith(GIVEN))
     names = tuple(h.removeprefix(GIVEN).strip() for h, _ in labels)
     if not numbers:
-        for n, column in zip(names, (c for _, c in labels), strict=True):
-            if any(isinstance(x, float) and not (math.isnan(x) or x.is_integer()) for x in column):
-                raise DissonanceError(
-                    f"arc {name!r}: the column {n!r} holds numbers, not labels. Head it p or count, or give values=..."
-                )
+        _check_data(name, dict(zip(names, (c for _, c in labels), strict=True)))
         return Cells(names, tuple(c for _, c in labels), np.ones(len(columns[0])), given, counted=True)
     kind = numbers[0].lower()
     read = as_numbers(name, columns[list(headings).index(numbers[0])], numbers[0])
     counted = True if kind in COUNTS else False if kind in (*PROBABILITIES, *PERCENTAGES) else None
     return Cells(names, tuple(c for _, c in labels), read / (100 if kind in PERCENTAGES else 1), given, counted=counted)
+
+
+def _check_data(name: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse what would be read as a row an observation and is a table of numbers: shares, or a crosstab."""
+    numbers = {n: [_number(x) for x in c] for n, c in columns.items()}
+    for n, found in numbers.items():
+        if any(x is not None and not (math.isnan(x) or x.is_integer()) for x in found):
+            raise DissonanceError(
+                f"arc {name!r}: the column {n!r} holds numbers, not labels. Head it p or count, or give values=..."
+            )
+    rows = [c for n, c in columns.items() if None in numbers[n]]
+    across = [n for n in columns if None not in numbers[n]]
+    count = len(next(iter(columns.values())))
+    if len(across) > 1 and rows and count > 1 and len(set(zip(*rows, strict=True))) == count:
+        raise DissonanceError(
+            f"arc {name!r}: the columns {across[0]!r} and {across[1]!r} hold numbers, a row a label: a crosstab? "
+            f"Head them Variable={across[0]} and so on; or add a column count if every row is an observation."
+        )
+
+
+def _number(x: Any) -> float | None:
+    """What is a number, or a text that says one."""
+    try:
+        return None if isinstance(x, bool) else float(x)
+    except (TypeError, ValueError):
+        return None
 
 
 def _of_wide(

@@ -47,6 +47,11 @@ def from_table(
     variables: Sequence[Variable] = (),
 ) -> Arc:
     """The arc of a table with labels: see `Arc.from_table`."""
+    if isinstance(counts, str):
+        raise DissonanceError(
+            f"arc {name!r}: counts={counts!r} is no number of observations, nor True or False. The column with the "
+            f"numbers is named by values={counts!r}."
+        )
     cells = taken_apart(name, table, _names(of) if of is not None else (), _names(given), values)
     known = {v.name: v for v in (*variables, *_variables(given), *_variables(of or ()))}
     how = Reading(name, _names(given), None if of is None else _names(of), counts, confidence, pseudocount)

@@ -123,3 +123,24 @@ def test_arcs_of_one_name_are_told_apart_by_their_source(tmp_path: Path):
     sources = load_sources([tmp_path / "one.json", tmp_path / "two.json"])
     assert sources.arcs == {"one": ("one/x",), "two": ("two/x",)}
     assert inconsistency(sources.pdg).upper > 0.1
+
+
+@pytest.mark.parametrize("text", ["Age,no,yes\nold,1,3\nyoung,4,2\n", "Age,Sex,no,yes\nold,f,1,3\nold,m,4,2\n"])
+def test_a_crosstab_as_pandas_writes_it_is_not_read_as_a_row_a_person(tmp_path: Path, text: str):
+    path = tmp_path / "survey.csv"
+    path.write_text(text)
+    with pytest.raises(DissonanceError, match=r"columns 'no' and 'yes' hold numbers.*Head them Variable=no"):
+        load(path)
+    path.write_text(text.replace("no,yes", "Buys=no,Buys=yes"))
+    assert load(path)[0].variable("Buys").finite.labels == ("no", "yes")
+
+
+def test_rows_that_are_persons_may_have_numbers_as_labels(tmp_path: Path):
+    path = tmp_path / "people.csv"
+    path.write_text("Town,Smokes,Cancer\na,0,1\na,1,1\nb,0,0\nb,0,0\n")
+    assert load(path)[0]["people"].beta == 4.0
+    path.write_text("Town,share\na,0.25\nb,0.75\n")  # headed share: a number
+    assert load(path)[0]["people"].target_names == ("Town",)
+    path.write_text("Town,height\na,0.25\nb,0.75\n")
+    with pytest.raises(DissonanceError, match="the column 'height' holds numbers, not labels"):
+        load(path)

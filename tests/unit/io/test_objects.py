@@ -215,3 +215,8 @@ def test_pgmpy_reads_the_same_numbers(pgmpy: object):
             other = theirs[a.name]
             order = [[v.name for v in other.scope].index(v.name) for v in a.scope]
             np.testing.assert_allclose(other.cpd.table().numpy().transpose(order), a.cpd.table(), rtol=0, atol=1e-15)
+
+
+def test_the_column_of_counts_is_named_by_values():
+    with pytest.raises(DissonanceError, match=r"counts='w' is no number of observations.*named by values='w'"):
+        Arc.from_table("a", {"no": 1, "yes": 2}, of="Buys", counts="w")  # pyright: ignore[reportArgumentType]
