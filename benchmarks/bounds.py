@@ -115,8 +115,8 @@ def dense(seconds: float, seed: int = 0) -> None:
             found = coherence(said, seconds=seconds)
             gap, cpu = (found.upper - found.lower) / found.upper, time.process_time() - cpu
             print(
-                f"{size} events, {len(said)} forecasts, {name}: {found.lower:.4f} to {found.upper:.4f}, {gap:.2%} apart; "
-                f"{cpu:.1f} s of CPU time",
+                f"{size} events, {len(said)} forecasts, {name}: {found.lower:.4f} to {found.upper:.4f}, {gap:.2%} "
+                f"apart; {cpu:.1f} s of CPU time",
                 flush=True,
             )
 

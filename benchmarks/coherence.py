@@ -61,6 +61,20 @@ def accuracy(sets: list[Sets], found: list[Gains], name: str) -> None:
         print(f"{what:20} {of.count} forecasts, log loss {of.log:.4f}, Brier {of.brier:.4f}")
 
 
+def across(sets: list[Sets], found: list[Gains]) -> None:
+    """Whether forecasters who contradict themselves more forecast worse: the correlation over forecasters."""
+    gains, briers = [], []
+    for model in sorted({m for s in sets for m in s.model}):
+        mine = [np.array([m == model for m in s.model]) for s in sets]
+        gains.append(np.concatenate([f.upper[k] for f, k in zip(found, mine, strict=True)]).mean())
+        p = np.concatenate([s.p[k].ravel() for s, k in zip(sets, mine, strict=True)])
+        true = [settled(s.template.beliefs, s.outcome)[k].ravel() for s, k in zip(sets, mine, strict=True)]
+        briers.append(scored(p, np.concatenate(true)).brier)
+        print(f"{model:40} mean gain {gains[-1]:.4f} nats, Brier {briers[-1]:.4f}")
+    r = float(np.corrcoef(gains, briers)[0, 1])
+    print(f"over {len(gains)} forecasters, mean gain and Brier score: r = {r:.2f}")
+
+
 def peer(s: Sets, count: int = 50) -> float:
     """Milliseconds a set of Clarabel on the same programs."""
     structure = s.template.stack.possible(s.template.stack.plain)
@@ -185,6 +199,7 @@ def main() -> None:
     found = [s.template.solve(s.p) for s in sets]
     audit(sets, found)
     accuracy(sets, found, "log")
+    across(sets, found)
     print(f"from the start of Python to here: {time.process_time():.2f} s of CPU time")
     if args.brier:
         accuracy(sets, [s.template.solve(s.p, score="brier") for s in sets], "brier")

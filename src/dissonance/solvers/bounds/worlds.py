@@ -92,7 +92,7 @@ class Worlds:
         return minimize(negated, z, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 12}).x
 
     def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, dict[int, Floats]]]:
-        """Lower bounds, better or not, each with the log q, by term, that it is the least price of; `seconds` a search."""
+        """Lower bounds, better or not, each with the log q, by term, that it is the price of; `seconds` a search."""
         centre, best, eps = np.where(self.possible, self.log_p, 0.0), -math.inf, 0.1 * scale
         while True:
             z = self.best(centre, eps)
