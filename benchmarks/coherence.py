@@ -2,7 +2,7 @@
 
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --book BasicForecaster_gpt4o_2024-08-06
-python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --tangled 10 --seconds 300
+python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --tangled 10 --seconds 150 --cpu
 """
 
 from __future__ import annotations
@@ -59,6 +59,20 @@ def accuracy(sets: list[Sets], found: list[Gains], name: str) -> None:
     for what, p in (("as they are", [s.p for s in sets]), (f"reconciled ({name})", [f.coherent for f in found])):
         of = forecast_scores(np.concatenate([x.ravel() for x in p]), np.concatenate(outcome))
         print(f"{what:20} {of.count} forecasts, log loss {of.log:.4f}, Brier {of.brier:.4f}")
+
+
+def across(sets: list[Sets], found: list[Gains]) -> None:
+    """Whether forecasters who contradict themselves more forecast worse: the correlation over forecasters."""
+    gains, briers = [], []
+    for model in sorted({m for s in sets for m in s.model}):
+        mine = [np.array([m == model for m in s.model]) for s in sets]
+        gains.append(np.concatenate([f.upper[k] for f, k in zip(found, mine, strict=True)]).mean())
+        p = np.concatenate([s.p[k].ravel() for s, k in zip(sets, mine, strict=True)])
+        true = [settled(s.template.beliefs, s.outcome)[k].ravel() for s, k in zip(sets, mine, strict=True)]
+        briers.append(scored(p, np.concatenate(true)).brier)
+        print(f"{model:40} mean gain {gains[-1]:.4f} nats, Brier {briers[-1]:.4f}")
+    r = float(np.corrcoef(gains, briers)[0, 1])
+    print(f"over {len(gains)} forecasters, mean gain and Brier score: r = {r:.2f}")
 
 
 def peer(s: Sets, count: int = 50) -> float:
@@ -170,7 +184,10 @@ def main() -> None:
     parser.add_argument("--brier", action="store_true", help="the quadratic score as well (half a minute)")
     parser.add_argument("--tangled", metavar="COPIES", type=int, help="that many books, joined at random")
     parser.add_argument("--seconds", type=float, default=300.0, help="how long that is narrowed")
+    parser.add_argument("--cpu", action="store_true", help="seconds of CPU time: on a busy machine")
     args = parser.parse_args()
+    if args.cpu:
+        time.perf_counter = time.process_time
     sets = load_sets(args.file)
     if args.tangled:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -182,6 +199,7 @@ def main() -> None:
     found = [s.template.solve(s.p) for s in sets]
     audit(sets, found)
     accuracy(sets, found, "log")
+    across(sets, found)
     print(f"from the start of Python to here: {time.process_time():.2f} s of CPU time")
     if args.brier:
         accuracy(sets, [s.template.solve(s.p, score="brier") for s in sets], "brier")

@@ -20,6 +20,7 @@ from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.coherence.past_tree import bracket
 from dissonance.errors import DissonanceError
 from dissonance.numerics import ROUNDING
+from dissonance.pdg import PDG, Arc
 from dissonance.problem import check_bytes
 from dissonance.solvers import Bounds, Newton
 from dissonance.solvers.convex.conic import by_clarabel
@@ -28,7 +29,7 @@ from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.exact import BYTES_PER_CELL
 from dissonance.solvers.narrow import LARGE, Narrowing
 from dissonance.solvers.stack import Answers, Group, Stack
-from dissonance.variables import Variable, cells
+from dissonance.variables import Variable, cells, shape
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -146,6 +147,22 @@ class Template:
             for end, q in ((0, low), (1, up)):  # of no range both are the same place
                 logs[:, yes[:, end]], logs[:, no[:, end]] = np.log(q), np.log1p(-q)
         return Arcs(logs, confidence, np.zeros_like(confidence), np.zeros(len(low)))
+
+    def pdgs(self, p: npt.ArrayLike, high: npt.ArrayLike | None = None) -> list[PDG]:
+        """The PDG of each of P books, in which the beliefs can move and the facts cannot: for `lirs`, with
+        `graph.attention`."""
+        at, found = self._places[2], []
+        for row in np.exp(self.arcs(p, high).log_p):
+            arcs = []
+            for i, h in enumerate(self.graph.held):
+                table = np.asarray(h.arc.cpd.log_table().detach().exp()).ravel()  # what is silent stays as it is
+                said = [*h.yes, *h.no]
+                table[said] = row[at[i] : at[i + 1]][said]
+                shaped = table.reshape(*shape(h.arc.scope))
+                arcs.append(Arc(h.arc.name, h.arc.sources, h.arc.targets, shaped))
+            pdg = PDG(*self.graph.facts, *arcs, variables=self.graph.named.values())
+            found.append(pdg.learnable(*(a.name for a in arcs)))
+        return found
 
     # -- solving ---------------------------------------------------------------------------------------------------
 

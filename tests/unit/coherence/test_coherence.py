@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissonance import PDG, Attention, Belief, Variable, coherence, inconsistency
+from dissonance import PDG, Attention, Belief, Variable, coherence, inconsistency, lirs
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.forecasts import BeliefError, Coherence, Template, check, coherences, graph, read_beliefs
 from reference.coherence import dense
@@ -185,6 +185,17 @@ def test_a_template_takes_arrays_with_their_own_confidence_and_ranges():
         lines = [Belief("A", a, beta=beta[k, 0]), Belief("B", (b, b + 0.2), "A", beta[k, 1])]
         one = coherence([*lines, Belief("A and B", ab, beta=beta[k, 2]), "A or B"])
         assert found.upper[k] == pytest.approx(one.upper, abs=1e-9)
+
+
+def test_the_rows_of_a_template_are_runs_of_lir_that_end_coherent():
+    template = Template(["P(A) = 0.5", "P(B | A) in [0.5, 0.6]", "P(A and B) = 0.5", "A or B"])
+    p, high = np.array([[0.5, 0.5, 0.4], [0.3, 0.5, 0.25]]), np.array([[np.nan, 0.6, np.nan]] * 2)
+    exact = template.solve(p, high)
+    runs = lirs(template.pdgs(p, high), "uniform", steps=30, attention=template.graph.attention)
+    for k, run in enumerate(runs):
+        assert run.before.upper == pytest.approx(exact.upper[k], abs=1e-7) and exact.lower[k] > 1e-3
+        assert run.after.upper < 1e-5
+        assert all(not any(True for _ in run.pdg[a.name].cpd.parameters()) for a in template.graph.facts)
 
 
 @pytest.mark.parametrize(

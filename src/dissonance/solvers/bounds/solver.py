@@ -19,9 +19,11 @@ from dissonance.solvers.bounds.descent import Descent
 from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.mu import JointStates
+from dissonance.solvers.bounds.oracle import EXTRA, installed
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Scope, Terms, terms_of
+from dissonance.solvers.bounds.worlds import Worlds
 from dissonance.solvers.peeled import cells_left
 
 _log = logging.getLogger(__name__)
@@ -43,6 +45,10 @@ VALUES = 100_000_000
 
 ENOUGH = 0.01
 """What moving all states must take from the gap, as a share of it, to be worth going on with as many of them."""
+
+SEARCHED, SHARE, PATIENCE = 100, 0.4, 30
+"""Variables up to which the cheapest joint state is searched for, the time that is left to the relaxation if so, and
+how many searches in a row may gain nothing."""
 
 BYTES = 250
 """What a cell of a region takes, roughly."""
@@ -132,6 +138,7 @@ class Bracketing:
         self.best = np.zeros(0)
         self.dual: RelaxedDual | None = None
         self.descent: Descent | None = None
+        self.searched: dict[int, Floats] | None = None
         self.drawn = False
         self.grown: tuple[Scope, ...] = ()
         self.states: tuple[Terms, States] | None = None
@@ -147,6 +154,11 @@ class Bracketing:
     def late(self) -> bool:
         """Whether the time limit is reached."""
         return self.seconds >= self.solver.seconds
+
+    @cached_property
+    def searchable(self) -> bool:
+        """Whether the cheapest joint state may be found."""
+        return self.attainable and 1 < len(self.terms.base) <= SEARCHED
 
     @property
     def close(self) -> bool:
@@ -187,6 +199,31 @@ class Bracketing:
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         """Brackets, until they are close, nothing helps any more, or the time is over."""
+        search = self.searchable and installed()
+        yield from self._relaxed(self.solver.seconds * (SHARE if search else 1.0))
+        if self.close or self.late or not self.searchable or self.states is None:
+            return
+        if search:
+            yield from self._search()
+        else:
+            _log.info("the bounds do not meet; a search for the cheapest joint state may help: %s", EXTRA)
+
+    def _search(self) -> Iterator[tuple[float, float]]:
+        """Lower bounds by the cheapest joint state at prices that are best against those that are known."""
+        assert self.states is not None
+        worlds = Worlds(Sampler(self.terms, self.regions), self.states[1])
+        patience = PATIENCE
+        for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.solver.seconds - self.seconds))):
+            patience -= 1
+            if bound > self.lower:
+                patience = PATIENCE if bound > self.lower + 0.01 * (self.upper - self.lower) else patience
+                self.lower, self.searched = bound, log_q
+                yield self.lower, self.upper
+            if self.close or self.late or patience < 0:
+                return
+
+    def _relaxed(self, seconds: float) -> Iterator[tuple[float, float]]:
+        """Brackets with lower bounds by regions that multipliers make agree."""
         if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
             self.lower, self.upper, self.states = 0.0, 0.0, (self.terms, np.zeros((0, 1), dtype=np.uint8))
             yield self.lower, self.upper
@@ -197,7 +234,7 @@ class Bracketing:
             dual = RelaxedDual(self.regions)
             x = dual.start if x is None else x
             while True:
-                x = self._raise(dual, x, eps)
+                x = self._raise(dual, x, eps, self.began + 0.7 * seconds if self.drawn else math.inf)
                 if self.lower == math.inf:
                     yield self.lower, self.upper
                     return
@@ -206,12 +243,12 @@ class Bracketing:
                         self._draw(dual, x, eps)
                     self.drawn = True
                     yield self.lower, self.upper
-                if self.close or (self.late and self.drawn) or eps <= LAST * self.scale:
+                if self.close or (self.seconds >= seconds and self.drawn) or eps <= LAST * self.scale:
                     break
                 if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
                     break
                 eps *= COOLER
-            if self.close or self.late or not self.grown:
+            if self.close or self.seconds >= seconds or not self.grown:
                 return
             before, added = self.regions, (*added, *self.grown)
             self.regions = self._regions(added)
@@ -226,8 +263,7 @@ class Bracketing:
         self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most))
         return bool(self.grown)
 
-    def _raise(self, dual: RelaxedDual, x: Floats, eps: float) -> Floats:
-        deadline = self.began + 0.7 * self.solver.seconds if self.drawn else math.inf
+    def _raise(self, dual: RelaxedDual, x: Floats, eps: float, deadline: float) -> Floats:
         x, steps = dual.raised(x, eps, STEPS, deadline)
         self.steps += steps
         if dual.contradictory(x):
@@ -280,7 +316,9 @@ class Bracketing:
         lower = max(0.0, self.lower - component.rounding)
         upper = max(lower, self.upper)
         log_q: dict[str, Floats] = {}
-        if self.dual is not None:
+        if self.searched is not None:
+            log_q = {component.arcs[a].name: self.searched[k] for k in self.searched for a in self.terms.terms[k].arcs}
+        elif self.dual is not None:
             values, term, entry = self.dual.bets(self.best)
             tables = [np.full(len(t.log_p), -math.inf) for t in self.terms.terms]
             at = np.cumsum([0] + [len(t) for t in tables])
