@@ -17,7 +17,7 @@ from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
 from dissonance.solvers.gaussian import GaussianSolver
-from dissonance.solvers.gaussian_pool import GaussianPool
+from dissonance.solvers.gaussian_pool import GaussianPool, misfit
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
@@ -60,10 +60,11 @@ class Auto(Solver):
         )
 
     def choose(self, component: Component) -> Solver:
-        """The first that fits; if none does, the sampled one, which says why."""
+        """The first that fits; if none does, one that says why."""
         kinds = component.kinds
         fitting = (s for s in self.candidates if kinds <= s.takes and s.fits(component))
-        return next(fitting, Sampled(self.samples, self.seed))
+        found = next(fitting, None)
+        return found or (GaussianPool if misfit(component) else Sampled)(self.samples, self.seed)
 
     def for_step(self, seed: int) -> Auto:
         """The same for a step of LIR: see `Sampled.for_step`."""
