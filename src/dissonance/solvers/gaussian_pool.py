@@ -197,8 +197,8 @@ def misfit(component: Component) -> str | None:
         return None
     given, about = ", ".join(odd[0].sources) or "nothing", ", ".join(odd[0].targets)
     return (
-        f"{odd[0].arc} is given {given}, other beliefs about {about} are given more: it is about their mixture over all "
-        "rows, which is no Gaussian. Give it the same sources, or have beta = gamma alpha for it, which makes it a "
+        f"{odd[0].arc} is given {given}, other beliefs about {about} are given more: it is about their mixture over "
+        "all rows, which is no Gaussian. Give it the same sources, or have beta = gamma alpha for it, which makes it a "
         "factor of every row."
     )
 
