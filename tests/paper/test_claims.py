@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -58,3 +60,11 @@ def test_runge_kutta_is_of_the_fourth_order():
     exact = end(ODE("dopri5", rtol=1e-11, atol=1e-13))
     off = [float((end(ODE("rk4", steps=n)) - exact).abs().max()) for n in (2, 4, 8)]
     assert 8 < off[0] / off[1] < 32 and 8 < off[1] / off[2] < 32
+
+
+def test_every_loss_on_the_page_is_its_formula():
+    """docs/losses.md compares each with its formula, and prints whether they agree."""
+    page = (Path(__file__).parents[2] / "docs" / "losses.md").read_text(encoding="utf-8")
+    printed: list[object] = []
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {"print": printed.append})
+    assert len(printed) >= 20 and all(x is True for x in printed)

@@ -53,14 +53,18 @@ class Explicit(CPD):
         """log p(targets | sources; theta) with theta = the last source, which is the same over the batch."""
         *inner, value = sources
         if self.settings is None:
-            flat = value.reshape(-1, value.shape[-1])
-            if not (flat == flat[0]).all():
-                raise CapabilityError("an explicit parameter must have one value in a batch.")
-            return Held(self.inner).at(self.theta(flat[0])).log_prob(targets, inner)
+            return Held(self.inner).at(self.theta(_only(value))).log_prob(targets, inner)
         held = Held(self.inner)
         each = torch.stack([held.at(s).log_prob(targets, inner) for s in self.settings], -1)
         index = torch.as_tensor(value, dtype=torch.long).expand(each.shape[:-1])
         return each.gather(-1, index[..., None])[..., 0]
+
+    def normal(self, sources: Values) -> tuple[Tensor, Tensor]:
+        """That of the inner cpd, with theta = the last source."""
+        *inner, value = sources
+        if self.settings is not None:
+            raise CapabilityError("an explicit parameter with settings is finite: its Gaussian is one of several.")
+        return Held(self.inner).at(self.theta(_only(value))).normal(inner)
 
     def log_table(self) -> Tensor:
         """The inner tables at every setting, stacked on Theta's axis (after the sources, before the targets)."""
@@ -72,3 +76,11 @@ class Explicit(CPD):
         held = Held(self.inner)
         tables = [held.at(s).log_table() for s in self.settings]
         return torch.stack(tables, axis)
+
+
+def _only(value: Tensor) -> Tensor:
+    """The one value that a parameter has all over a batch."""
+    flat = value.reshape(-1, value.shape[-1])
+    if not (flat == flat[0]).all():
+        raise CapabilityError("an explicit parameter must have one value in a batch.")
+    return flat[0]

@@ -17,7 +17,7 @@ from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
 from dissonance.solvers.gaussian import GaussianSolver
-from dissonance.solvers.gaussian_pool import GaussianPool
+from dissonance.solvers.gaussian_pool import GaussianPool, misfit
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
@@ -60,12 +60,12 @@ class Auto(Solver):
         )
 
     def choose(self, component: Component) -> Solver:
-        """The first that fits; if none does, the sampled one, which says why."""
+        """The first that fits; if none does, one that says why."""
         kinds = component.kinds
         for s in self.candidates:
             if kinds <= s.takes and (not s.needs or kinds & s.needs) and s.fits(component):
                 return s
-        return Sampled(self.samples, self.seed)
+        return (GaussianPool if misfit(component) else Sampled)(self.samples, self.seed)
 
     def for_tables(self) -> Newton:
         """That of its list."""

@@ -8,6 +8,10 @@ With l_a = beta_a/W, mu*(t | r) is the Gaussian of precision P = sum_a l_a P_a a
 
 The inconsistency is that of everything else, which hard arcs pin, plus the mean of v_r over its rows. Two predictions
 of unit variance cost |m_1 - m_2|^2 / 4: the square loss.
+
+All beliefs have the same sources, points apart, which are the same in every row. One with fewer, as a prior without
+any, can be pooled if beta = gamma alpha: its entropies cancel, and it is a factor of every row. Otherwise it is about
+the mixture of the pools of many rows, which is no Gaussian.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from torch import Tensor
 
 from dissonance.arc import Theta
 from dissonance.attended import Attended
+from dissonance.cpds import Explicit
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
@@ -86,7 +91,8 @@ class GaussianPoolSolution(SampledSolution):
 
 @dataclass(frozen=True)
 class GaussianPool(Solver):
-    """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, made by hard arcs.
+    """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, made by hard arcs;
+    and factors (beta = gamma alpha) with fewer sources.
 
     `count` and `seed` are those of `Sampled`, where what hard arcs make is drawn at random.
     """
@@ -105,10 +111,7 @@ class GaussianPool(Solver):
     def solve(self, component: Component) -> Solution:
         """The average over rows; converged if nothing in it is random."""
         if not self.fits(component):
-            raise CapabilityError(
-                "the gaussian pool needs soft Gaussian arcs with the same sources and the same targets, and hard arcs "
-                "(beta = inf) that make all other variables."
-            )
+            raise CapabilityError(misfit(component) or _NEEDS)
         found, _ = self.evaluate(component, component.theta)
         names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
         why = f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row."
@@ -131,20 +134,62 @@ class GaussianPool(Solver):
         return replace(found, value=value, parts=[*found.parts, (1.0, pool.value)], units=units), pool
 
 
+_NEEDS = (
+    "the gaussian pool needs soft Gaussian arcs with the same sources and the same targets, and hard arcs (beta = inf) "
+    "that make all other variables."
+)
+
+
 def _pooled(component: Component) -> tuple[Attended, ...] | None:
     """The beliefs that are pooled; None if there are none, or others about their targets."""
+    arcs = _about(component)
+    return arcs if arcs and not _apart(component, arcs) else None
+
+
+def _about(component: Component) -> tuple[Attended, ...] | None:
+    """The arcs about what hard arcs do not make, if they are Gaussians about the same targets."""
     made = {t for a in component.arcs if a.hard for t in a.targets}
     free = {v.name for v in component.variables} - made
     arcs = tuple(a for a in component.arcs if not free.isdisjoint(a.scope))
     if not arcs or component.varies:
         return None
-    first = arcs[0]
-    alike = all(a.sources == first.sources and a.targets == first.targets and a.beta >= 0 for a in arcs)
-    gaussian = all(a.arc.cpd.can("normal") or a.arc.cpd.can("linear_gaussian") for a in arcs)
-    if not alike or not gaussian or free != set(first.targets) or _weight(component, arcs) <= 0:
+    alike = all(a.targets == arcs[0].targets and a.beta >= 0 for a in arcs)
+    gaussian = all(_normal(a) for a in arcs)
+    if not alike or not gaussian or free != set(arcs[0].targets) or _weight(component, arcs) <= 0:
         return None
     rest = _without(component, arcs)
     return arcs if rest.arcs and rest.pinned is not None else None
+
+
+def _normal(a: Attended) -> bool:
+    """Whether it is Gaussian given its sources, whatever they are."""
+    cpd = a.arc.cpd.inner if isinstance(a.arc.cpd, Explicit) else a.arc.cpd
+    return cpd.can("normal") or cpd.can("linear_gaussian")
+
+
+def _apart(component: Component, arcs: tuple[Attended, ...]) -> list[Attended]:
+    """The arcs that are given something else than the others, and are not mere factors."""
+    points = {t for a in component.arcs if a.hard and not a.sources and a.deterministic for t in a.targets}
+    given = [set(a.sources) - points for a in arcs]
+    most = max(given, key=len)
+    odd = [
+        not (s == most or (s <= most and a.beta == component.gamma * a.alpha)) for a, s in zip(arcs, given, strict=True)
+    ]
+    return [a for a, apart in zip(arcs, odd, strict=True) if apart]
+
+
+def misfit(component: Component) -> str | None:
+    """Why beliefs that are nearly fit to be pooled are not; None if they are nothing of the kind."""
+    arcs = _about(component) if component.is_drawn else None
+    odd = _apart(component, arcs) if arcs else []
+    if not odd:
+        return None
+    given, about = ", ".join(odd[0].sources) or "nothing", ", ".join(odd[0].targets)
+    return (
+        f"{odd[0].arc} is given {given}, other beliefs about {about} are given more: it is about their mixture over "
+        "all rows, which is no Gaussian. Give it the same sources, or have beta = gamma alpha for it, which makes it a "
+        "factor of every row."
+    )
 
 
 def _weight(component: Component, arcs: tuple[Attended, ...]) -> float:
@@ -168,13 +213,12 @@ def _rest(component: Component) -> Plan:
 
 def _pool(component: Component, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
     W = _weight(component, arcs)
-    sources = [mu.values[n] for n in arcs[0].sources]
     rows = len(mu)
     means: list[Tensor] = []
     precisions: list[Tensor] = []
     log_dets: list[Tensor] = []
     for a in arcs:
-        mean, covariance = a.arc.call("normal", theta, sources)
+        mean, covariance = a.arc.call("normal", theta, [mu.values[n] for n in a.sources])
         L = torch.linalg.cholesky(covariance.to(DTYPE))
         means.append(mean.to(DTYPE).expand(rows, -1))
         precisions.append(torch.cholesky_inverse(L).expand(rows, *L.shape[-2:]))

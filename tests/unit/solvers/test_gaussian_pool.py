@@ -19,11 +19,12 @@ from dissonance import (
     DissonanceError,
     Euclidean,
     LinearGaussian,
+    PointMass,
     Variable,
     inconsistency,
     lir,
 )
-from dissonance.cpds import Data, Distributed, NeuralGaussian, StandardNormal
+from dissonance.cpds import Data, Distributed, Explicit, NeuralGaussian, StandardNormal
 
 inf = math.inf
 X, Y = Variable("X", Euclidean(1)), Variable("Y", Euclidean(1))
@@ -98,7 +99,9 @@ def test_beliefs_with_other_sources_are_refused_in_words():
         Arc("f", X, Y, LinearGaussian([[2.0]], [0.0], [[0.5]])),
         Arc("y", (), Y, StandardNormal()),
     )
-    with pytest.raises(CapabilityError, match=r"same sources and the same targets"):
+    with pytest.raises(
+        CapabilityError, match=r"arc 'y' \(-> Y\) is given nothing, other beliefs about Y are given more"
+    ):
         inconsistency(pdg, Attention.only({"d": inf, "f": 1.0, "y": 1.0}), solver="gaussian-pool")
 
 
@@ -117,3 +120,64 @@ def test_predictions_that_are_no_numbers_are_an_error_and_no_certificate():
     )
     with pytest.raises(DissonanceError, match="NaN: a mean or a scale of 'f', 'h'"):
         inconsistency(pdg, Attention.only({"d": inf, "f": 1.0, "h": 1.0}), solver="gaussian-pool")
+
+
+def test_a_prior_without_sources_is_a_factor_of_every_row_if_its_entropies_cancel():
+    """beta = gamma alpha: against the integral, row by row."""
+    gamma, beta = 0.8, {"d": inf, "f": 1.0, "h": 2.0, "prior": 0.4}
+    pdg = PDG(
+        Arc("d", (), X, Data(DATA)),
+        Arc("f", X, Y, LinearGaussian([[2.0]], [0.0], [[0.5]])),
+        Arc("h", X, Y, LinearGaussian([[1.0]], [1.0], [[1.5]])),
+        Arc("prior", (), Y, LinearGaussian(None, [-1.0], [[2.0]])),
+    )
+    found = inconsistency(pdg, Attention.only(beta, {"prior": 0.5}, gamma))
+    assert found.solver == "gaussian-pool" and found.converged
+    W, total = 3.0 + gamma, 0.0
+    for x in DATA[:, 0].tolist():
+
+        def density(t: float, x: float = x) -> float:
+            score = (
+                log_normal(t, 2 * x, 0.5**0.5) + 2 * log_normal(t, x + 1, 1.5**0.5) + 0.4 * log_normal(t, -1, 2**0.5)
+            )
+            return math.exp(score / W)
+
+        total -= W * math.log(quad(density, -40, 40, points=[2 * x, x + 1, -1.0], limit=400)[0])
+    assert found.upper == pytest.approx(total / 3, abs=1e-7)
+
+
+def test_a_prior_about_the_mixture_of_all_rows_is_refused_and_says_why():
+    pdg = PDG(
+        Arc("d", (), X, Data(DATA)),
+        Arc("f", X, Y, LinearGaussian([[2.0]], [0.0], [[0.5]])),
+        Arc("prior", (), Y, LinearGaussian(None, [-1.0], [[2.0]])),
+    )
+    with pytest.raises(
+        CapabilityError, match=r"arc 'prior' \(-> Y\) is given nothing.*no Gaussian.*beta = gamma alpha"
+    ):
+        inconsistency(pdg, {"d": inf})
+
+
+def test_a_parameter_that_is_a_variable_with_a_prior_is_a_regularised_square_loss():
+    """theta is a point, f given (X, theta) and h given X are pooled, and the prior costs |theta|^2 / 2 s^2."""
+    torch.manual_seed(0)
+    T, f, h = Variable("theta", Euclidean(2)), nn.Linear(1, 1).double(), nn.Linear(1, 1).double()
+    theta = torch.tensor([0.7, -0.4], dtype=torch.float64)
+    explicit = Explicit(Arc("f", X, Y, NeuralGaussian(f)).cpd)
+    pdg = PDG(
+        Arc("d", (), X, Data(DATA)),
+        Arc("theta", (), T, PointMass(theta)),
+        Arc("prior", (), T, LinearGaussian(None, torch.zeros(2), 4.0)),
+        Arc("f", (X, T), Y, explicit),
+        Arc("h", X, Y, NeuralGaussian(h)),
+    )
+    found = inconsistency(pdg, {"d": inf, "theta": inf})
+    with torch.no_grad():
+        square = (DATA * 0.7 - 0.4 - h(DATA)).square().mean().item() / 4
+    constant = math.log(2 * math.pi * 4.0)
+    assert found.upper == pytest.approx(square + theta.square().sum().item() / 8 + constant, abs=1e-9)
+    found.value.backward()
+    (slope,) = [p.grad for n, p in pdg["theta"].cpd.named_parameters() if n == "value"]
+    off = (DATA * 0.7 - 0.4 - h(DATA)).detach()
+    expected = torch.stack([(off * DATA).mean(), off.mean()]) / 2 + theta / 4
+    torch.testing.assert_close(slope, expected)
