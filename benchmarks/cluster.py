@@ -2,6 +2,7 @@
 
     python benchmarks/cluster.py workers                             # 1, 2 and 4 workers: throughput, traffic, memory
     python benchmarks/cluster.py workers --arcs 1000000 --workers 2 --sweeps 4
+    python benchmarks/cluster.py cut --arcs 100000 --graph grid      # what blocks hold, write and tell; no workers
     python benchmarks/cluster.py kills --kills 20                    # random workers killed with -9 in the midst
 
 Every run is compared, bit for bit, with the same run in this process. CPU seconds are of all processes together, those
@@ -31,7 +32,7 @@ from dissonance.columns import ColumnarPDG
 from dissonance.lir.sweep.run import Sweeping, SweepRun
 from dissonance.lir.sweep.spread import SpreadSweeps
 from dissonance.runs import Run
-from dissonance.workers.cluster import Cluster, connected
+from dissonance.workers.cluster import connected
 
 
 def spent() -> tuple[float, float]:
@@ -52,13 +53,55 @@ def same(one: Run, other: Run) -> bool:
     return all(torch.equal(a.tables, b.tables) for a, b in tables) and sums[0] == sums[1]
 
 
-def told(pdg: ColumnarPDG, neighbourhood: str, cluster: Cluster) -> SpreadSweeps:
+def spread(pdg: ColumnarPDG, neighbourhood: str, cluster: Any) -> SpreadSweeps:
     """The sweeps, cut into blocks."""
     given: dict[str, Any] = dict.fromkeys(("attention", "control", "tol", "trace"))
     of = Sweeping.of(pdg, neighbourhood, given | {"flow": "natural", "solver": "auto"})
     found = SweepRun(of, cluster).sweeps
     assert isinstance(found, SpreadSweeps)
     return found
+
+
+class AtOnce:
+    """Workers that are this process: a task is done when it is submitted."""
+
+    def submit(self, name: str, function: Any, *args: Any) -> Any:
+        return function(*args)
+
+    def gather(self, futures: list[Any]) -> list[Any]:
+        return futures
+
+    def on_each_worker(self, function: Any, *args: Any) -> dict[str, Any]:
+        return {"here": function(*args)}
+
+    def forget(self, futures: list[Any]) -> None:
+        pass
+
+
+def cut(options: argparse.Namespace) -> None:
+    """What blocks hold, write and tell, without workers."""
+    pdg = graph(options.graph, options.arcs)
+    arcs, before = len(pdg), memory()
+    began = time.process_time()
+    sweeps = spread(pdg, options.neighbourhood, AtOnce())
+    laid = time.process_time() - began
+    p = sweeps.partition
+    pairs = {(a, b) for a, b in p.sent[:, 1:3].tolist()}
+    with TemporaryDirectory() as folder:
+        sweeps.begin(f"{folder}/run", "benchmark")
+        took: list[str] = []
+        for _ in range(options.sweeps):
+            began = time.process_time()
+            sweeps.sweep()
+            took.append(f"{1e6 * (time.process_time() - began) / arcs:.2f}")
+        sweeps.keep(f"{folder}/run", {})
+        plans, states = (size(folder, name) / arcs for name in ("plan", "state"))
+    print(
+        f"{options.graph}, {arcs} arcs, {options.neighbourhood}: {p.blocks} blocks, {len(p.colours)} colours; laid out "
+        f"and cut in {1e6 * laid / arcs:.2f} us an arc; {len(pairs)} pairs of blocks tell each other "
+        f"{p.traffic / arcs:.2f} bytes an arc and sweep; files: plans {plans:.0f}, states {states:.0f} bytes an arc; "
+        f"{', '.join(took)} us of CPU an arc for each sweep; {before:.2f} -> {memory():.2f} GiB"
+    )
 
 
 def size(folder: str, name: str) -> int:
@@ -80,7 +123,7 @@ def workers(options: argparse.Namespace) -> None:
     )
     for number in options.workers:
         with connected(f"local:{number}") as cluster, TemporaryDirectory() as folder:
-            blocks = told(pdg, options.neighbourhood, cluster).partition
+            blocks = spread(pdg, options.neighbourhood, cluster).partition
             before = cluster.on_each_worker(spent)
             sent, began, clock = sum(cluster.on_each_worker(moved).values()), time.process_time(), time.perf_counter()
             there = lir(
@@ -139,7 +182,7 @@ def kills(options: argparse.Namespace) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["workers", "kills"])
+    parser.add_argument("what", choices=["workers", "kills", "cut"])
     parser.add_argument("--arcs", type=int, default=20_000)
     parser.add_argument("--graph", default="random", choices=["random", "grid", "chain"])
     parser.add_argument("--neighbourhood", default="edge")
@@ -150,7 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     lir(graph("random", 5000), "sweep", sweeps=1)  # everything is imported and compiled
-    (workers if options.what == "workers" else kills)(options)
+    {"workers": workers, "kills": kills, "cut": cut}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from dissonance.lir.sweep.neighbourhoods import FociBatch
 from dissonance.lir.sweep.sweeping import Floats, Ints, ShapeSpec, SweepTables
 from dissonance.solvers import Newton
 
-FEWEST, ARCS = 8, 1 << 17
-"""How many blocks there are at least, and arcs of a block from which on there are more. Whatever the workers."""
+FEWEST, MOST, ARCS = 8, 256, 1 << 17
+"""How many blocks there are at least and at most, and arcs of a block from which on there are more. Whatever the
+workers: with more blocks the scheduler would have more to do than they."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class Partition:
         tol: float,
         blocks: int | None = None,
     ) -> None:
-        self.blocks = max(FEWEST, -(-len(pdg) // ARCS)) if blocks is None else blocks
+        self.blocks = min(MOST, max(FEWEST, -(-len(pdg) // ARCS))) if blocks is None else blocks
         self.pdg, self.tables, self.colours = pdg, tables, colours
         self.solver, self.tol = solver, tol
         block = _blocks(pdg, colours, self.blocks)
