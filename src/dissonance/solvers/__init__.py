@@ -21,13 +21,14 @@ from dissonance.solvers.gaussian_pool import GaussianPool
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
+from dissonance.solvers.reduced.solver import PastNewton, Reduced
 from dissonance.solvers.sampled import Sampled
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The first solver of a list that fits: direct where mu is known, exact where convex, bounds where no tree fits
-    (for `seconds`), local otherwise."""
+    """The first solver of a list that fits: direct where mu is known, exact where convex; where Newton's steps do not
+    fit, the reduced dual, and where no tree fits, bounds (both for `seconds`); local otherwise."""
 
     name = "auto"
 
@@ -54,6 +55,7 @@ class Auto(Solver):
             Pooled(),
             PastTree(self.seconds, budget=self.budget, seed=self.seed),
             Peeled(self, self.budget),
+            PastNewton(self.seconds, self.tol, self.budget),
             Newton(self.tol, self.budget, self.device),
             ConcaveConvex(budget=self.budget),
         )
@@ -95,6 +97,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "paper": Paper,
     "sampled": Sampled,
     "bounds": Bounds,
+    "reduced": Reduced,
     "at-points": AtPoints,
 }
 
@@ -122,6 +125,7 @@ __all__ = [
     "Paper",
     "Pinned",
     "Pooled",
+    "Reduced",
     "Sampled",
     "Solution",
     "Solver",

@@ -13,7 +13,7 @@ import numpy as np
 
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
-from dissonance.solvers.base import BYTES_PER_CELL, DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solvers.base import DEFAULT_TOL, QUICK, Solution, Solver, infinite
 from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.model import Model
@@ -21,7 +21,9 @@ from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
-from dissonance.solvers.peeled import cells_left
+from dissonance.solvers.exact import Newton
+from dissonance.solvers.peeled import left
+from dissonance.solvers.reduced.solver import PastNewton
 
 _log = logging.getLogger(__name__)
 
@@ -30,9 +32,6 @@ FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
 
 STEPS = 200
 """Steps of L-BFGS at a temperature."""
-
-QUICK = 1.0
-"""Seconds after which brackets are told on the way."""
 
 FITTING = 20
 """How often the model is fitted to what was drawn before states are kept."""
@@ -55,9 +54,9 @@ class BoundsSolution(Solution):
     log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
 
     @property
-    def bracket(self) -> bool:
+    def bracket(self) -> str:
         """Always."""
-        return True
+        return "the junction tree does not fit"
 
     @property
     def mu(self) -> JointStates:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -112,10 +111,12 @@ class PastTree(Bounds):
     """The same, for components whose junction tree does not fit the budget: the one that `auto` knows."""
 
     def fits(self, component: Component) -> bool:
-        """Whether there is no room for a tree, not even of what is left without loose ends."""
-        if not super().fits(component) or BYTES_PER_CELL * component.tree.cells <= self.budget:
+        """Whether there is no room for Newton's steps nor for messages, not even of what is left without loose ends."""
+        newton = Newton(budget=self.budget)
+        if not super().fits(component) or newton.surely(component):
             return False
-        return BYTES_PER_CELL * cells_left(component) > self.budget
+        reduced = PastNewton(budget=self.budget)
+        return any(newton.refuses(c) and not reduced.fits(c) for c in left(component))
 
 
 class Narrowing:
