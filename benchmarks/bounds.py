@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from dissonance import PDG, Arc, Attention, SizeError, Variable, inconsistency
-from dissonance.solvers import Bounds, Solver
+from dissonance.solvers import Bounds, Newton, Reduced, Solver
 
 TINY = 1e-9
 

@@ -11,7 +11,8 @@ import time
 
 import numpy as np
 
-from dissonance.solvers.bounds.states import Sampler, States
+from dissonance.solvers.bounds.spanning import SpanningOrder
+from dissonance.solvers.bounds.states import States
 from dissonance.solvers.bounds.terms import Floats
 
 FEWEST, MOST, VALUES = 256, 4096, 5_000_000
@@ -30,11 +31,11 @@ FORGET, PRIOR = 0.5, 0.1
 class Model:
     """The chains, the logs of the regions' potentials, and what was counted lately."""
 
-    def __init__(self, sampler: Sampler, mass: Floats, generator: np.random.Generator) -> None:
-        self.sampler, self.generator = sampler, generator
+    def __init__(self, start: SpanningOrder, mass: Floats, generator: np.random.Generator) -> None:
+        self.sampler, self.generator = (sampler := start.sampler), generator
         self.logs = sampler.logs(mass)
         self.chains = int(np.clip(VALUES // max(1, len(sampler.base)), FEWEST, MOST))
-        self.states: States = sampler.start(mass, self.chains, generator)
+        self.states: States = start.states(self.chains, generator)
         self.seen = np.zeros(len(self.logs))
         self.rate, self.age = RATE / sampler.scale, 0
         self._before = self.logs, self.states.copy(), self.seen

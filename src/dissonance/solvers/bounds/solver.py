@@ -19,6 +19,7 @@ from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.model import Model
 from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
+from dissonance.solvers.bounds.spanning import SpanningOrder
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, Floats, Scope, Terms, terms_of
 from dissonance.solvers.exact import Newton
@@ -38,6 +39,12 @@ FITTING = 20
 
 FEWEST, MOST = 1024, 65536
 """States that are kept."""
+
+GROWING = 0.6
+"""The part of the time after which larger regions are not looked for: nothing could be made of them."""
+
+OVER = 1.1
+"""How far, as a multiple of the time there is, states may be drawn that take about as long as those before."""
 
 DRAWN, KEPT = 8_000_000, 100_000_000
 """Values of all states together that are drawn afresh, and that are kept of chains: some seconds of work."""
@@ -132,7 +139,7 @@ class Narrowing:
         self.dual: RelaxedDual | None = None
         self.model: Model | None = None
         self.fitted = math.inf
-        self.drawn = False
+        self.drawn, self.keeping = False, 0.0
         self.grown: tuple[Scope, ...] = ()
         self.states: tuple[Terms, States] | None = None
         self.steps = 0
@@ -205,7 +212,8 @@ class Narrowing:
         """Whether larger regions help, which are then `grown`."""
         room = int(self.solver.budget / BYTES) - len(self.regions.cell)
         most = min(room, 2 * len(self.regions.cell) + 10000)
-        self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most))
+        deadline = self.began + GROWING * self.solver.seconds
+        self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most, deadline))
         return bool(self.grown)
 
     def _raise(self, dual: RelaxedDual, x: Floats, eps: float) -> Floats:
@@ -230,13 +238,16 @@ class Narrowing:
         most = min(MOST, self.solver.budget // (4 * size), max(FEWEST, KEPT // size))
         count = int(max(1, min(most, max(FEWEST, 0.5 * sampler.rows / price))))
         at_once = min(count, max(FEWEST, DRAWN // size))
-        self._prove(sampler, sampler.possible(sampler.start(mass, at_once, self.generator)))
+        along = SpanningOrder(sampler, mass)
+        self._prove(sampler, sampler.possible(along.states(at_once, self.generator)))
         if self.model is None:
-            self.model, self.fitted = Model(sampler, mass, self.generator), math.inf
+            self.model, self.fitted = Model(along, mass, self.generator), math.inf
         elif not self.model.stuck:
             self.model.fit(FITTING, self.began + self.seconds + 0.3 * (self.solver.seconds - self.seconds))
-        if not (self.model.stuck or self.late):
+        if not (self.model.stuck or self.late) and self.seconds + self.keeping <= OVER * self.solver.seconds:
+            began = self.seconds
             value = self._prove(self.model.sampler, self.model.kept(count))
+            self.keeping = self.seconds - began
             if value > self.fitted:
                 self.model.undo()
             else:

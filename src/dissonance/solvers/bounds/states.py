@@ -12,7 +12,6 @@ variables of a region in which some cells are impossible. States that break a ru
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,9 +28,6 @@ States = npt.NDArray[Any]
 
 FORBIDDEN = -50.0
 """The logarithm that an impossible cell has while states are drawn."""
-
-LARGE = 1e100
-"""The most that a region may raise the chance of a value, before it is compared with the others."""
 
 FEWEST = 1e-9
 """The least belief in a cell that is possible."""
@@ -219,7 +215,7 @@ class Sampler:
                 for v in s:
                     touched[v].append(r)
         blocks: list[list[int]] = [[v] for v in range(len(sizes))]
-        choices = [self._alive(r).nonzero()[0] for r in self._single]
+        choices = [self._alive(r).nonzero()[0] for r in self.single]
         touch = [touched[v] for v in range(len(sizes))]
         for r, s in enumerate(scopes):
             alive = self._alive(r)
@@ -240,7 +236,7 @@ class Sampler:
 
     def _shifts(self, block: Sequence[int], choices: Ints, touched: Sequence[int]) -> list[int]:
         """By region and choice: how far the cell lies from the one with 0 for all of the block."""
-        at, scope, stride = self._lists
+        at, scope, stride = self.lists
         rows = np.asarray(choices).reshape(-1, len(block)).tolist()
         place = {v: i for i, v in enumerate(block)}
         found: list[int] = []
@@ -250,11 +246,13 @@ class Sampler:
         return found
 
     @cached_property
-    def _lists(self) -> tuple[list[int], list[int], list[int]]:
+    def lists(self) -> tuple[list[int], list[int], list[int]]:
+        """Where scopes begin, their variables, and how far apart their values lie."""
         return self.tables.scope_at.tolist(), self.tables.scope.tolist(), self.tables.stride.tolist()
 
     @cached_property
-    def _single(self) -> list[int]:
+    def single(self) -> list[int]:
+        """By variable, its own region."""
         number = {s: i for i, s in enumerate(self.regions.scopes)}
         return [number[(v,)] for v in self.base]
 
@@ -268,57 +266,12 @@ class Sampler:
         found[r.dense_at[r.cell_region] + r.cell] = self.counting[r.cell_region] * np.log(np.maximum(mass, FEWEST))
         return found
 
-    @cached_property
-    def _order(self) -> list[int]:
-        """Variables, those of largest degree first, and then what is next to what came before."""
-        at, scope, _ = self._lists
-        near: list[list[int]] = [[] for _ in self.sizes]
-        for r in range(len(at) - 1):
-            for v in scope[at[r] : at[r + 1]]:
-                near[v] += scope[at[r] : at[r + 1]]
-        found: dict[int, None] = {}
-        for v in sorted(range(len(near)), key=lambda v: -len(near[v])):
-            waiting = deque([v])
-            while waiting:
-                u = waiting.popleft()
-                if u not in found:
-                    found[u] = None
-                    waiting += [w for w in near[u] if w not in found]
-        return list(found)
-
-    def start(self, mass: Floats, count: int, generator: np.random.Generator) -> States:
-        """States drawn variable by variable, b(x) prod_r b_r(x | those of r before it) / b(x): on a tree this has the
-        beliefs as its marginals."""
+    def dense(self, mass: Floats) -> Floats:
+        """The mass of all cells of all regions, 0 where nothing is possible."""
         r = self.regions
-        dense = np.zeros(int(r.dense_at[-1]))
-        dense[r.dense_at[r.cell_region] + r.cell] = mass
-        at, scope, _ = self._lists
-        holding: list[list[int]] = [[] for _ in self.sizes]
-        for i in range(len(at) - 1):
-            if at[i + 1] - at[i] > 1 and not r.parents[i]:
-                for v in scope[at[i] : at[i + 1]]:
-                    holding[v].append(i)
-        states = np.zeros((len(self.base), count), dtype=self.dtype)
-        done = [False] * len(self.base)
-        for v in self._order:
-            own = dense[r.dense_at[self._single[v]] :][: self.sizes[v]]
-            chance = np.tile(own, (count, 1))
-            for i in holding[v]:
-                variables = scope[at[i] : at[i + 1]]
-                before = [u for u in variables if done[u]]
-                if before:
-                    table = dense[r.dense_at[i] : r.dense_at[i + 1]].reshape([self.sizes[u] for u in variables])
-                    table = table.sum(axis=tuple(k for k, u in enumerate(variables) if u != v and not done[u]))
-                    table = np.moveaxis(table, [u for u in variables if done[u] or u == v].index(v), -1)
-                    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                        table = np.nan_to_num(table / table.sum(-1, keepdims=True) / own, posinf=LARGE).clip(max=LARGE)
-                    chance *= table[tuple(states[u] for u in before)]
-                    chance /= np.maximum(chance.max(1, keepdims=True), 1 / LARGE)
-            total = np.cumsum(chance, axis=1)
-            drawn = (generator.random(count) * total[:, -1])[:, None]
-            states[v] = np.minimum((drawn >= total).sum(1), self.sizes[v] - 1)
-            done[v] = True
-        return states
+        found = np.zeros(int(r.dense_at[-1]))
+        found[r.dense_at[r.cell_region] + r.cell] = mass
+        return found
 
     def draw(self, states: States, logs: Floats, sweeps: int, seed: int) -> None:
         """So many sweeps over all blocks, in place."""
