@@ -12,6 +12,7 @@ from dissonance.errors import DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, chosen, solve_together
+from dissonance.solvers.bounds.columnar import ColumnBracket, bracket
 from dissonance.solvers.bounds.solver import Bounds, PastTree
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
@@ -116,6 +117,7 @@ __all__ = [
     "Auto",
     "Bounds",
     "CliqueTreeSolver",
+    "ColumnBracket",
     "ConcaveConvex",
     "GaussianPool",
     "GaussianSolver",
@@ -130,6 +132,7 @@ __all__ = [
     "Solution",
     "Solver",
     "SumProductSolver",
+    "bracket",
     "chosen",
     "select",
     "solve_together",

@@ -27,9 +27,13 @@ from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton
+from dissonance.solvers.bounds.columnar import bracket
 
 FORMAT = "dissonance.sweep 1"
 WHAT = "a checkpoint"
+
+MANY = 20_000
+"""Arcs from which on the whole is bounded column by column, if it is no tree."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Sweeping:
     solver: Newton
     tol: float
     record: Record
+    seconds: float
 
     @classmethod
     def of(cls, pdg: PDG, neighbourhood: str, given: dict[str, Any]) -> Sweeping:
@@ -56,9 +61,11 @@ class Sweeping:
         if type(chosen) not in (Newton, Auto):
             raise CapabilityError(f'a sweep is solved by "newton", not by {chosen.name!r}.')
         solver = Newton(chosen.tol, chosen.budget, chosen.device)
+        seconds = chosen.seconds if isinstance(chosen, Auto) else Auto.seconds
         attention = given["attention"]
         spelled = None if attention is None else Attention.of(attention, pdg)
-        return cls(pdg, neighbourhood, spelled, given["control"], solver, solver.tol if tol is None else tol, record)
+        tol = solver.tol if tol is None else tol
+        return cls(pdg, neighbourhood, spelled, given["control"], solver, tol, record, seconds)
 
     @cached_property
     def columns(self) -> ColumnarPDG:
@@ -210,9 +217,25 @@ class SweepRun:
         rows = sum(x.shape[0] * x.shape[1] for x in log_p)
         found: dict[str, Any] = {"tv_theta": apart / rows}
         if self.of.record.globally:
-            result = inconsistency(self.of.end(log_p).columns, self.of.attention, solver="auto")
-            found |= {"global_lower": result.lower, "global_upper": result.upper}
+            lower, upper = self._whole(log_p)
+            found |= {"global_lower": lower, "global_upper": upper}
         return Row(self.step, **found)
+
+    def _whole(self, log_p: Sequence[Floats]) -> tuple[float, float]:
+        """Bounds of the global inconsistency at these tables; of very many arcs in a tangle, without looking for a
+        junction tree, which would not fit."""
+        of, seconds = self.of, self.of.seconds
+        if len(of.columns) >= MANY and _tangled(of.columns):
+            found = bracket(of.columns, of.tables.beta, seconds=seconds, log_p=log_p)
+            return found.lower, found.upper
+        result = inconsistency(of.end(log_p).columns, of.attention, solver=Auto(seconds=seconds))
+        return result.lower, result.upper
+
+
+def _tangled(pdg: ColumnarPDG) -> bool:
+    """Whether arcs are about many more pairs or sets of variables than there are variables: no tree is near."""
+    several = [np.sort(c.scopes, 1) for c in pdg.columns if c.scopes.shape[1] > 1]
+    return sum(len(np.unique(s, axis=0)) for s in several) > 1.25 * len(pdg.sizes)
 
 
 class KeptSweeps:

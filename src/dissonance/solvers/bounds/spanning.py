@@ -118,7 +118,7 @@ class SpanningOrder:
         """So many states."""
         found = np.zeros((len(self.sampler.base), count), dtype=self.sampler.dtype)
         expect(SECONDS * found.size)
-        draw_along(found, *self._arrays, int(generator.integers(1, 2**40)))
+        draw_along(found, *self._arrays, int(generator.integers(1, 2**40)))  # pyright: ignore[reportCallIssue]
         return found
 
 

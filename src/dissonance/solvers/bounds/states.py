@@ -66,20 +66,25 @@ def sweep(
     seed: int,
 ) -> None:
     """Draw every block once in every state, given the others: what its choices cost in the regions that it touches, of
-    which the cells lie `shifts` apart. Where the variables around it have few states, each is looked at once."""
+    which the cells lie `shifts` apart. Where the variables around it have few states, each is looked at once, before
+    anything is drawn."""
     most = np.max(choice_count)
     shares, known = np.empty((KNOWN, most)), np.zeros(KNOWN, dtype=np.bool_)
+    number = states.shape[1]
+    seen = np.zeros(number, dtype=np.int64)
     for b in range(len(block_at) - 1):
         first, width, choices, c = block_at[b], block_at[b + 1] - block_at[b], choice_count[b], choice_at[b]
         chance = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b + 1) * np.uint64(0xBF58476D1CE4E5B9)
         few = surroundings[b] > 0
+        seen[:] = 0
         if few:
             known[: surroundings[b]] = False
-        for n in range(states.shape[1]):
-            at = 0
-            if few:
-                for i in range(around_at[b], around_at[b + 1]):
-                    at += around_stride[i] * np.int64(states[around[i], n])
+            for i in range(around_at[b], around_at[b + 1]):
+                beside, step = states[around[i]], around_stride[i]
+                for n in range(number):
+                    seen[n] += step * np.int64(beside[n])
+        for n in range(number):
+            at = seen[n]
             weight = shares[at]
             if not (few and known[at]):
                 known[at] = True
@@ -103,6 +108,8 @@ def sweep(
                     weight[k] = whole
                 for k in range(choices):
                     weight[k] /= whole
+            if few:
+                continue
             chance ^= chance << np.uint64(13)
             chance ^= chance >> np.uint64(7)
             chance ^= chance << np.uint64(17)
@@ -110,6 +117,16 @@ def sweep(
             k = 0
             while k < choices - 1 and drawn >= weight[k]:
                 k += 1
+            for i in range(width):
+                states[block[first + i], n] = choice[c + k * width + i]
+        for n in range(number if few else 0):
+            chance ^= chance << np.uint64(13)
+            chance ^= chance >> np.uint64(7)
+            chance ^= chance << np.uint64(17)
+            drawn = np.float64(chance >> np.uint64(11)) / 9007199254740992.0
+            k = 0
+            for j in range(choices - 1):
+                k += drawn >= shares[seen[n], j]
             for i in range(width):
                 states[block[first + i], n] = choice[c + k * width + i]
 
