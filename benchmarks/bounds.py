@@ -1,6 +1,8 @@
 """Bounds where no junction tree fits: never wrong where the value is known, how narrow where it is not.
 
 python benchmarks/bounds.py wrong --graphs 10000     # small random graphs, against exact values
+python benchmarks/bounds.py reduced --graphs 5000    # the same of the reduced dual, mostly at gamma > 0
+python benchmarks/bounds.py past-newton              # grids at gamma > 0, by Newton and by the reduced dual
 python benchmarks/bounds.py narrow --seconds 30      # grids and random graphs of degree three
 python benchmarks/bounds.py dense --seconds 60       # books of all pairs of events, with and without a search
 """
@@ -10,14 +12,16 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import torch
 
-from dissonance import PDG, Arc, Attention, Variable, coherence, inconsistency
-from dissonance.solvers import Bounds
-from dissonance.solvers.bounds import solver
+from dissonance import PDG, Arc, Attention, SizeError, Variable, coherence, inconsistency
+from dissonance.solvers import Bounds, Newton, Reduced, Solver
+from dissonance.solvers.bounds import solver as bounding
 
 TINY = 1e-9
 
@@ -46,14 +50,34 @@ def random_pdg(rng: np.random.Generator) -> tuple[PDG, Attention]:
     return PDG(*arcs, variables=variables), Attention.only(beta)
 
 
-def wrong(graphs: int, seed: int = 0) -> tuple[int, int, list[float]]:
+def structural(rng: np.random.Generator) -> tuple[PDG, Attention]:
+    """The same with gamma > 0, mostly, and weights for which the incompatibility is convex: alpha from below 0 up to
+    beta/gamma, some arcs with beta = 0."""
+    pdg, attention = random_pdg(rng)
+    gamma = float(10 ** rng.uniform(-3, 1)) if rng.random() < 0.9 else 0.0
+    beta, alpha = dict(attention.beta), {}
+    for name, b in beta.items():
+        kind = rng.random()
+        if kind < 0.15:
+            beta[name] = b = 0.0
+        highest = 2.0 if b == math.inf else b / gamma if gamma else 1.0
+        alpha[name] = highest if kind > 0.7 else float(rng.uniform(-0.2, 1) * min(2.0, highest))
+    return pdg, Attention.only(beta, alpha, gamma)
+
+
+def wrong(
+    graphs: int,
+    seed: int = 0,
+    make: Callable[[np.random.Generator], tuple[PDG, Attention]] = random_pdg,
+    solver: Callable[[int], Solver] = lambda k: Bounds(seconds=0.0, seed=k),
+) -> tuple[int, int, list[float]]:
     """How many brackets miss the exact value, how many graphs were compared, and the gaps of the brackets."""
     missed, compared, gaps = 0, 0, []
     for k in range(graphs):
-        pdg, attention = random_pdg(np.random.default_rng([seed, k]))
+        pdg, attention = make(np.random.default_rng([seed, k]))
         with torch.no_grad():
             exact = inconsistency(pdg, attention)
-            found = inconsistency(pdg, attention, solver=Bounds(seconds=0.0, seed=k))
+            found = inconsistency(pdg, attention, solver=solver(k))
         if not exact.converged or exact.within:
             continue
         compared += 1
@@ -111,7 +135,7 @@ def dense(seconds: float, seed: int = 0) -> None:
         said = [f"P(x{i}) = {rng.uniform(0.1, 0.9):.3f}" for i in range(size)]
         said += [f"P(x{i} and x{j}) = {rng.uniform(0.05, 0.5):.3f}" for i in range(size) for j in range(i)]
         for name, most in (("without a search", 0), ("with one", 100)):
-            solver.SEARCHED, cpu = most, time.process_time()
+            bounding.SEARCHED, cpu = most, time.process_time()
             found = coherence(said, seconds=seconds)
             gap, cpu = (found.upper - found.lower) / found.upper, time.process_time() - cpu
             print(
@@ -121,10 +145,32 @@ def dense(seconds: float, seed: int = 0) -> None:
             )
 
 
+def past_newton(sides: Sequence[int], gammas: Sequence[float]) -> None:
+    """Grids at gamma > 0: the reduced dual, and Newton where it takes the problem."""
+    for side in sides:
+        for gamma in gammas:
+            pdg = grid(side, False)
+            attention = Attention.uniform(pdg, gamma=gamma)
+            for solver in (Reduced(seconds=120), Newton()):
+                began = time.process_time()
+                try:
+                    with torch.no_grad():
+                        found = inconsistency(pdg, attention, solver=solver)
+                except SizeError as error:
+                    print(f"grid {side} x {side}, gamma {gamma:g}: {solver.name}: {str(error)[:100]} ...")
+                    continue
+                size = f"{found.stats['cells']:.0f} cells, {found.stats['memory'] / 2**20:.1f} MiB"
+                bounds = f"{found.lower:.8f} to {found.upper:.8f}"
+                print(
+                    f"grid {side} x {side}, gamma {gamma:g}: {solver.name}: {bounds}, {size}, "
+                    f"{time.process_time() - began:.2f} s of CPU time"
+                )
+
+
 def main() -> None:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("wrong", "narrow", "dense"))
+    parser.add_argument("what", choices=("wrong", "reduced", "past-newton", "narrow", "dense"))
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=30.0)
@@ -138,8 +184,14 @@ def main() -> None:
     if args.what == "narrow":
         narrow(args.seconds)
         return
+    if args.what == "past-newton":
+        past_newton((8, 12, 16), (0.1, 0.01))
+        return
     began = time.process_time()
-    missed, compared, gaps = wrong(args.graphs, args.seed)
+    of_reduced: dict[str, Any] = {}
+    if args.what == "reduced":
+        of_reduced = {"make": structural, "solver": lambda k: Reduced(seconds=0.3)}
+    missed, compared, gaps = wrong(args.graphs, args.seed, **of_reduced)
     middle = f"half of the gaps are below {np.median(gaps):.2%}" if gaps else "no gap is finite"
     print(f"{compared} brackets, {missed} wrong; {middle}; {time.process_time() - began:.0f} s of CPU time")
 

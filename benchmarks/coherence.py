@@ -69,7 +69,7 @@ def across(sets: list[Sets], found: list[Gains]) -> None:
         gains.append(np.concatenate([f.upper[k] for f, k in zip(found, mine, strict=True)]).mean())
         p = np.concatenate([s.p[k].ravel() for s, k in zip(sets, mine, strict=True)])
         true = [settled(s.template.beliefs, s.outcome)[k].ravel() for s, k in zip(sets, mine, strict=True)]
-        briers.append(scored(p, np.concatenate(true)).brier)
+        briers.append(forecast_scores(p, np.concatenate(true)).brier)
         print(f"{model:40} mean gain {gains[-1]:.4f} nats, Brier {briers[-1]:.4f}")
     r = float(np.corrcoef(gains, briers)[0, 1])
     print(f"over {len(gains)} forecasters, mean gain and Brier score: r = {r:.2f}")

@@ -120,8 +120,14 @@ class Inconsistency:
 
     @property
     def is_bracket(self) -> bool:
-        """Whether no more is known than `lower` and `upper`, because no junction tree fits: see docs/bounds.md."""
-        return any(s.bracket for s in self.solutions) and not self.converged
+        """Whether no more is known than `lower` and `upper`, because a solver that finds more does not fit: see
+        docs/bounds.md."""
+        return bool(self._brackets) and not self.converged
+
+    @property
+    def _brackets(self) -> list[str]:
+        """Why parts of it are brackets."""
+        return sorted({s.bracket for x in self.solutions for s in x.parts if s.bracket})
 
     @property
     def caution(self) -> str:
@@ -129,11 +135,11 @@ class Inconsistency:
         if self.is_bracket:
             gap = (self.upper - self.lower) / max(1.0, abs(self.upper)) if self.upper < math.inf else math.inf
             far = (
-                f"{100 * gap:.{2 if gap < 0.1 else 0}f} % apart"
+                f"{100 * gap:.{2 if gap < 1 else 3}g} % apart"
                 if gap < math.inf
                 else "no mu was found for an upper bound"
             )
-            return f"a bracket, not a value: the junction tree does not fit ({far}; more time narrows it)"
+            return f"a bracket, not a value: {' and '.join(self._brackets)} ({far}; more time narrows it)"
         if not self.within:
             return ""
         if self.upper < math.inf:
@@ -264,7 +270,7 @@ class Inconsistency:
         flag = less + ("" if self.converged else ", NOT converged")
         flag += f", {self.caution}" if self.caution else ""
         if self.is_bracket:
-            return f"Inconsistency(between {self.lower:.6g} and {self.upper:.6g} nats, {self.solver}{flag})"
+            return f"Inconsistency(between {self.lower:.9g} and {self.upper:.9g} nats, {self.solver}{flag})"
         return f"Inconsistency({self.upper:.9g} nats in [{self.lower:.9g}, {self.upper:.9g}], {self.solver}{flag})"
 
 

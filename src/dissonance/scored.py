@@ -42,12 +42,13 @@ class Scored:
         result = self.result
         tested = {} if self.chance is None else {"chance": _chance(self.chance, size)}
         return {
-            "inconsistency": json_number(float(result.value) / size),
+            "inconsistency": None if result.is_bracket else json_number(float(result.value) / size),
             "lower": json_number(result.lower / size),
             "upper": json_number(result.upper / size),
             "unit": unit,
             "gamma": result.gamma,
             "converged": result.converged,
+            "bracket": result.is_bracket,
             "solver": result.solver,
             "arcs": [_blame(r, size) for r in self.rows],
             "marginals": self.marginals,

@@ -11,6 +11,7 @@ from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.solvers import Solution, select
+from dissonance.solvers.bounds.solver import BoundsSolution
 from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import Extended, PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
@@ -54,7 +55,7 @@ def _finite(variables: Sequence[Variable], solutions: Sequence[Solution]) -> tup
 
 def _drawn(s: Solution) -> bool:
     """Whether its mu is samples, or joint states."""
-    return s.component.is_drawn or isinstance(s, SampledSolution) or s.bracket
+    return s.component.is_drawn or isinstance(s, SampledSolution | BoundsSolution)
 
 
 def _chosen(s: Solution) -> tuple[CliqueTree, float]:

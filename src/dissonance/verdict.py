@@ -31,6 +31,8 @@ def verdict(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> st
     if result.upper <= NOTHING:
         return "Nobody disagrees: the beliefs fit together."
     if result.upper == math.inf:
+        if result.is_bracket:
+            return f"The beliefs cost at least {result.lower:.6g} nats; no compromise was found to blame anybody by."
         return contradicting_zeros(result, rows)
     known = result.by_arc(saved=len(result.pdg) <= MOST_ARCS) if rows is None else rows
     blamed = sorted((r for r in known if _blame(r) > NOTHING), key=lambda r: -r.contribution)

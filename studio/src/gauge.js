@@ -22,6 +22,11 @@ export function certificate(score) {
   return `${bounds}solver ${score.solver}, gamma ${general(number(score.gamma), 6)}, ${general(score.seconds, 3)} s`;
 }
 
+/** A bracket is never shown as a value. @param {import("./types.js").Score} score */
+function between(score) {
+  return `${nats(score.lower)} to ${nats(score.upper)}`;
+}
+
 /** @param {Store} store @param {() => void} onCancel */
 export function gauge(store, onCancel) {
   const tipId = newId("bounds");
@@ -56,8 +61,8 @@ export function gauge(store, onCancel) {
     fill(state, store.error ? "" : frame ? `step ${frame.step}` : fresh ? "" : "computing… ");
     clearTimeout(waiting);
     if (!fresh && !store.error) waiting = setTimeout(() => state.append(cancel), PATIENCE);
-    const shown = frame ? frame.global.value : score?.inconsistency;
-    value.textContent = shown === undefined ? "–" : nats(shown);
+    const shown = frame ? frame.global.value : score?.bracket ? score.upper : score?.inconsistency;
+    value.textContent = shown === undefined ? "–" : frame || !score?.bracket ? nats(shown) : between(score);
     const finite = Number.isFinite(number(shown));
     unit.textContent = shown === undefined ? "" : finite ? `${score?.unit ?? "nats"} of inconsistency` : "inconsistency";
     const at = number(shown ?? 0);
@@ -77,14 +82,14 @@ export function gauge(store, onCancel) {
     clearTimeout(saying);
     saying = setTimeout(() => {
       const { score } = store;
-      if (store.fresh && score) live.textContent = `Inconsistency ${nats(score.inconsistency)} ${score.unit}. ${score.verdict}`;
+      if (store.fresh && score) live.textContent = `Inconsistency ${score.bracket ? between(score) : nats(score.inconsistency)} ${score.unit}. ${score.verdict}`;
     }, 600);
   }
 
   store.subscribe((change) => {
     if (change === "files") first = null;
     if (change === "score" && store.fresh && store.score) {
-      first ??= number(store.score.inconsistency);
+      first ??= number(store.score.bracket ? store.score.upper : store.score.inconsistency);
       announce();
     }
     if (change !== "scene" && change !== "selection") update();

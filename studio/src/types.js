@@ -11,7 +11,7 @@
 /** @typedef {{name: string, beta: Weight, divergence: Weight, contribution: Weight, saved_if_dropped: Weight | null}} BlameRow */
 /** @typedef {{arc: string, given: Record<string, string>, value: Record<string, string>, claimed: number, reconciled: number | null, contribution: number}} Cell */
 /** @typedef {Record<string, Record<string, any>>} Marginals */
-/** @typedef {{inconsistency: Weight, lower: Weight, upper: Weight, unit: string, gamma: number, converged: boolean, solver: string, arcs: BlameRow[], marginals: Marginals | null, cells: Cell[], verdict: string, caution?: string, probability?: number, seconds: number}} Score */
+/** @typedef {{inconsistency: Weight, lower: Weight, upper: Weight, unit: string, gamma: number, converged: boolean, bracket: boolean, solver: string, arcs: BlameRow[], marginals: Marginals | null, cells: Cell[], verdict: string, caution?: string, probability?: number, seconds: number}} Score */
 
 /** @typedef {Record<string, any> & {type: "path" | "polygon" | "circle" | "rect" | "text", kind: string}} Mark */
 /** @typedef {{kind: string, name: string, title: string, marks: Mark[]}} Group */

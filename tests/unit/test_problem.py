@@ -238,11 +238,12 @@ def tangled(n: int) -> PDG:
 
 def test_a_tangle_is_refused_in_one_line_unless_no_table_is_needed():
     pdg = tangled(4000)  # min-fill to the end, with tables counted in full, took minutes and then overflowed
-    result = inconsistency(pdg)
-    assert result.lower == result.upper == 0 and result.stats["treewidth"] > 300
-    for gamma in (0.5, 1.0):
+    for gamma in (0.0, 0.5):
+        result = inconsistency(pdg, Attention.uniform(pdg, gamma=gamma))
+        assert result.lower == result.upper == 0 and result.stats["treewidth"] > 300
+    for attention in (Attention.uniform(pdg, gamma=1.0), Attention.uniform(pdg, alpha=0.5, gamma=0.5)):
         with pytest.raises(SizeError, match=r"cluster of \d+ variables\) and needs 10\^\d+ table cells") as error:
-            inconsistency(pdg, Attention.uniform(pdg, gamma=gamma))
+            inconsistency(pdg, attention)
         assert "\n" not in str(error.value) and len(str(error.value)) < 300
 
 

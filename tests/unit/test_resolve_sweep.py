@@ -107,3 +107,13 @@ def test_models_are_converted_to_columns_and_back(tmp_path: Path, capsys: pytest
         assert torch.equal(a.cpd.table(), other[0][a.name].cpd.table())
     assert dict(one[1].attention.beta) == dict(other[1].attention.beta)
     assert dict(one[1].control.chi) == dict(other[1].control.chi)
+
+
+def test_bounds_of_the_whole_are_shown_where_they_are_asked_for(
+    big: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    said = record(capsys, big, "--out", tmp_path / "out.npz", "--sweeps", 1, "--bounds", 1)
+    known = inconsistency(load(big)[0])
+    assert said["initial"]["lower"] <= known.upper and said["initial"]["upper"] >= known.lower  # pyright: ignore
+    assert run(["resolve", str(big), "--out", str(tmp_path / "no.npz"), "--bounds", "1"]) == 2
+    assert "refocus sweep" in capsys.readouterr().err and not (tmp_path / "no.npz").exists()

@@ -46,8 +46,8 @@ def scored(capsys: pytest.CaptureFixture[str]):
 def test_the_json_object_has_the_promised_keys(scored):
     record = scored(SMOKING)
     assert list(record) == [
-        "inconsistency", "lower", "upper", "unit", "gamma", "converged", "solver", "arcs", "marginals", "seconds",
-        "verdict", "cells",
+        "inconsistency", "lower", "upper", "unit", "gamma", "converged", "bracket", "solver", "arcs", "marginals",
+        "seconds", "verdict", "cells",
     ]  # fmt: skip
     assert list(record["arcs"][0]) == ["name", "beta", "divergence", "contribution", "saved_if_dropped"]
     assert record["unit"] == "nats"

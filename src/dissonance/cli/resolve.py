@@ -94,6 +94,16 @@ def resolve(
             show_default=False,
         ),
     ] = None,
+    bounds: Annotated[
+        float | None,
+        typer.Option(
+            help="With --refocus sweep, bound the inconsistency of the whole before every sweep and after the last, "
+            "for so many seconds each where it cannot be solved.",
+            metavar="SECONDS",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="What the choice of foci draws at random.", metavar="N", min=0, max=MAX_SEED)
     ] = 0,
@@ -173,7 +183,7 @@ def resolve(
         order = _scheduled(schedule, chosen, models, [option for option, there in said.items() if there])
         focus = _of_schedule(chosen, order)
     place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
-    how = resolving.Resolving(order, flow, steps, seed, solver, neighbourhood, sweeps)
+    how = resolving.Resolving(order, flow, steps, seed, solver, neighbourhood, sweeps, bounds)
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:
@@ -274,7 +284,7 @@ def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float)
         to.print(Text(f"{proved}; {how}{run.steps} sweeps, {seconds:.3g} s"))
     else:
         gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
-        to.print(Text(f"Inconsistency: {run.before.upper:.6g} -> {run.after.upper:.6g} nats{gone}", style="bold"))
+        to.print(Text(f"Inconsistency: {run.before} -> {run.after} nats{gone}", style="bold"))
         certified = f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}"
         to.print(Text(f"{certified}; {how}{run.steps} steps, {seconds:.3g} s"))
     columns = [TableColumn("arc", number=False), TableColumn("given", number=False, needed=any(m.given for m in moves))]

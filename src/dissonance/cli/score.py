@@ -102,7 +102,7 @@ def _timed(name: str, seconds: float | None) -> Solver:
     if seconds is None:
         return found
     if not hasattr(found, "seconds"):
-        raise DissonanceError(f"--seconds is for the solvers auto and bounds; {name} ends by itself.")
+        raise DissonanceError(f"--seconds is for the solvers auto, bounds and reduced; {name} ends by itself.")
     return replace(found, seconds=seconds)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 

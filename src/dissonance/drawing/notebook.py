@@ -41,8 +41,10 @@ def _(value: PDG) -> str:
 @html.register
 def _(value: Inconsistency) -> str:
     error = f" ± {value.standard_error:.2g}" if value.standard_error else ""
-    heading = f"<b>Inconsistency</b> {_digits(value.upper)}{error} nats"
-    parts = [f"{heading}{_proof(value)}, solver {escape(value.solver)}, gamma {value.gamma:g}"]
+    known = f"{_digits(value.upper)}{error} nats{_proof(value)}"
+    if value.is_bracket:
+        known = f"between {_digits(value.lower)} and {_digits(value.upper)} nats (<b>{escape(value.caution)}</b>)"
+    parts = [f"<b>Inconsistency</b> {known}, solver {escape(value.solver)}, gamma {value.gamma:g}"]
     if len(value.pdg.arcs) <= MOST_ARCS:
         rows = [(r.name, r.contribution) for r in value.by_arc(saved=False)]
         known = sorted(((a, x) for a, x in rows if not math.isnan(x)), key=lambda r: -r[1])
@@ -80,7 +82,7 @@ def _(value: Trace) -> str:
 @html.register
 def _(value: Run) -> str:
     gone = "" if math.isnan(value.resolution_percent) else f" ({value.resolution_percent:.1f} % resolved)"
-    heading = f"<b>Run</b> {_digits(value.before.upper)} → {_digits(value.after.upper)} nats{gone}"
+    heading = f"<b>Run</b> {value.before} → {value.after} nats{gone}"
     names = f"refocus {value.refocus}, flow {value.flow}, solver {value.solver}"
     return _whole(
         f"{heading}, {value.steps} steps, {escape(names)}{', interrupted' * value.interrupted}", _chart(value.trace)

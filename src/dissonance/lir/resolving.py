@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from dissonance.errors import DissonanceError
 from dissonance.focus import Control, Focus
 from dissonance.jsonable import json_number
 from dissonance.lir.moved import MovedRow, moved_count, moved_rows, restored
@@ -17,12 +18,15 @@ from dissonance.lir.run import Callback
 from dissonance.lir.start import STEPS, SWEEPS, Run, lir
 from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
-from dissonance.solvers import Solver
+from dissonance.solvers import Auto, Solver
 
 
 @dataclass(frozen=True)
 class Resolving:
-    """How a model is to be resolved: what `dissonance resolve` takes, with its defaults."""
+    """How a model is to be resolved: what `dissonance resolve` takes, with its defaults.
+
+    `bounds`: seconds that bounds of the whole may take before every sweep and after the last; None: none are sought.
+    """
 
     refocus: Refocus | str = "uniform"
     flow: str | None = None
@@ -31,6 +35,7 @@ class Resolving:
     solver: Solver | str = "auto"
     neighbourhood: str | None = None
     sweeps: int | None = None
+    bounds: float | None = None
 
     @property
     def sweeping(self) -> bool:
@@ -75,7 +80,11 @@ class Resolved:
         """What came of it, as JSON has it."""
         run = self.run
         bounds = {
-            key: {"inconsistency": json_number(v.upper), "lower": json_number(v.lower), "upper": json_number(v.upper)}
+            key: {
+                "inconsistency": None if v.is_bracket else json_number(v.upper),
+                "lower": json_number(v.lower),
+                "upper": json_number(v.upper),
+            }
             for key, v in (("initial", run.before), ("final", run.after))
         }
         return {
@@ -115,6 +124,8 @@ def resolve(
     cluster: Any = None,
 ) -> Resolved:
     """Run LIR on a model of fixed beliefs; by default the flow is natural, for Gaussians full."""
+    if how.bounds is not None and not (how.sweeping and how.solver == "auto"):
+        raise DissonanceError("bounds of the whole as it goes are for refocus sweep with solver auto.")
     moving = pdg.learnable()
     run = lir(
         moving,
@@ -123,13 +134,13 @@ def resolve(
         flow=how.flow or ("full" if not how.sweeping and any(a.is_euclidean for a in moving.arcs) else "natural"),
         neighbourhood=how.neighbourhood,
         sweeps=how.sweeps,
-        solver=how.solver,
         attention=focus.attention,
         control=focus.control,
         seed=how.seed,
         checkpoint=checkpoint,
         callbacks=callbacks,
-        trace=record,
+        solver=how.solver if how.bounds is None else Auto(seconds=how.bounds),
+        trace=record if how.bounds is None else Record(globally=True),
         progress=False,
         cluster=cluster,
     )

@@ -54,6 +54,17 @@ class Value:
         """Whether the bounds meet within the tolerance."""
         return self.upper - self.lower <= self.tol * max(1.0, abs(self.upper)) or self.lower == self.upper
 
+    @property
+    def is_bracket(self) -> bool:
+        """Whether no more is known than bounds that do not meet."""
+        return self.lower > -math.inf and not math.isnan(self.upper) and not self.converged
+
+    def __str__(self) -> str:
+        """The value in short, or the bounds if that is all that is known."""
+        if self.is_bracket:
+            return f"between {self.lower:.6g} and {self.upper:.6g}"
+        return f"{self.upper:.6g}"
+
 
 class _End(Protocol):
     """Where a run has ended."""

@@ -97,6 +97,12 @@ def report(
 
 
 def _measured(result: Inconsistency) -> str:
+    if result.is_bracket:
+        highest = f"{result.upper:.9g}" if result.upper < math.inf else "infinity"
+        return (
+            f"Inconsistency proved to lie between {result.lower:.9g} and {highest} nats: {result.caution}. It is 0 if "
+            f"and only if one distribution satisfies every belief. Solver {result.solver}, gamma {result.gamma:g}."
+        )
     if result.upper == math.inf:
         return "The inconsistency is infinite: no distribution satisfies all of them at once."
     if result.standard_error:

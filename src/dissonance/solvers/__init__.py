@@ -12,6 +12,7 @@ from dissonance.errors import DissonanceError, suggest
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, chosen, solve_together
+from dissonance.solvers.bounds.columnar import ColumnBracket, bracket
 from dissonance.solvers.bounds.solver import Bounds, PastTree
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
@@ -21,13 +22,15 @@ from dissonance.solvers.gaussian_pool import GaussianPool, misfit
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
+from dissonance.solvers.reduced.solver import PastNewton, Reduced
 from dissonance.solvers.sampled import Sampled
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The first solver of a list that fits: direct where mu is known, exact where convex, bounds where no tree fits
-    (for `seconds`), otherwise local, with a lower bound from `nodes` parts of the space."""
+    """The first solver of a list that fits: direct where mu is known, exact where convex; where Newton's steps do not
+    fit, the reduced dual, and where no tree fits, bounds (both for `seconds`); otherwise local, with a lower bound from
+    `nodes` parts of the space."""
 
     name = "auto"
 
@@ -55,6 +58,7 @@ class Auto(Solver):
             Pooled(),
             PastTree(self.seconds, budget=self.budget, seed=self.seed),
             Peeled(self, self.budget),
+            PastNewton(self.seconds, self.tol, self.budget),
             self.for_tables(),
             ConcaveConvex(budget=self.budget, nodes=self.nodes),
         )
@@ -106,6 +110,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "paper": Paper,
     "sampled": Sampled,
     "bounds": Bounds,
+    "reduced": Reduced,
     "at-points": AtPoints,
 }
 
@@ -124,6 +129,7 @@ __all__ = [
     "Auto",
     "Bounds",
     "CliqueTreeSolver",
+    "ColumnBracket",
     "ConcaveConvex",
     "GaussianPool",
     "GaussianSolver",
@@ -133,10 +139,12 @@ __all__ = [
     "Paper",
     "Pinned",
     "Pooled",
+    "Reduced",
     "Sampled",
     "Solution",
     "Solver",
     "SumProductSolver",
+    "bracket",
     "chosen",
     "select",
     "solve_together",

@@ -33,6 +33,10 @@ BYTES_PER_CELL = 200
 """What numbering a cell of a cluster's table takes, roughly, whether or not it can carry mass."""
 
 
+QUICK = 1.0
+"""Seconds after which brackets are told on the way."""
+
+
 TOGETHER = 256
 """At most so many components are solved in one batch on a CPU: more do not fit its caches."""
 
@@ -69,9 +73,9 @@ class Solution:
         return (self,)
 
     @property
-    def bracket(self) -> bool:
-        """Whether it is no more than a bracket: no tree fits, and its mu is joint states."""
-        return False
+    def bracket(self) -> str:
+        """Why it is no more than a bracket, in words; empty if it is a value, or stopped for another reason."""
+        return ""
 
     @property
     def sampled(self) -> bool:

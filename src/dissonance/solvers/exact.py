@@ -33,6 +33,9 @@ DEAR = 1e8
 """Multiplications of a Newton step from which on a problem is solved no further than it must be: the steps of such
 problems halve the gap, where those of others square it."""
 
+BYTES_PER_PAIR = 32
+"""What a pair of cells of one cluster takes, at most, and a cell for every arc that lives there."""
+
 MOST_WORK = 2e11
 """Multiplications of a Newton step above which a problem is refused: some twenty of them would take an hour."""
 
@@ -112,6 +115,27 @@ class Newton(Solver):
                         "(set beta to 0)."
                     )
             yield s, some
+
+    def surely(self, component: Component) -> bool:
+        """Whether it cannot be too large, as its cells tell at once."""
+        cells = component.tree.cells
+        most = 5 * BYTES_PER_CELL * cells + BYTES_PER_PAIR * cells * (cells + len(component.arcs))
+        return cells**3 <= MOST_WORK and most <= self.budget
+
+    def refuses(self, component: Component) -> bool:
+        """Whether its steps need more memory, or more work, than there is."""
+        from dissonance.solvers.convex.program import Arcs
+
+        if self.surely(component):
+            return False
+        if BYTES_PER_CELL * component.tree.cells > self.budget:
+            return True
+        try:
+            for _ in self.structures(component.shape, self.tree(component), Arcs.of([component])):
+                pass
+        except SizeError:
+            return True
+        return False
 
     def on_gpu(self, count: int) -> bool:
         """Whether a batch of so many problems is solved on a GPU."""

@@ -5,6 +5,7 @@ mu is extended along them, computed lazily for the marginals that are asked for.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import calibrate
-from dissonance.distributions.tree import decompose
-from dissonance.problem import Component, check_bytes, connected
+from dissonance.distributions.tree import MOST, decompose
+from dissonance.problem import Bools, Component, check_bytes, connected
 from dissonance.solvers.base import Solution, Solver, infinite, solve_together
+from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable
 
 LARGE = 500
@@ -31,15 +33,17 @@ LARGE = 500
 def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
     """The arcs that matter, and the loose ends, the outermost first.
 
-    At gamma = 0 an arc S -> T with beta > 0 whose targets no other arc mentions costs nothing: whatever mu is on the
-    rest, mu p(T|S) extends it, and the arc then agrees. Without it, its neighbours may be loose ends in turn: of a
-    Bayesian network nothing is left, of one with evidence what leads to the evidence. With alpha = 1 the arc does not
-    count in SDef either, so that the extension is the gamma -> 0+ choice if mu is.
+    An arc S -> T with beta > 0 whose targets no other arc mentions costs nothing: whatever mu is on the rest, mu p(T|S)
+    extends it, and the arc then agrees. Without it, its neighbours may be loose ends in turn: of a Bayesian network
+    nothing is left, of one with evidence what leads to the evidence. With alpha = 1 the arc does not count in SDef
+    either: it adds gamma (H(T|S) - H(T|rest)) >= 0, which is 0 there. So the extension is the choice at gamma > 0, and
+    the gamma -> 0+ choice if mu is.
     """
     waiting = _loose(component)
+    matter = _matter(component).tolist()
     if not waiting:
-        return [a for a in component.arcs if a.beta != 0], []
-    kept = {a.name: a for a in component.arcs if a.beta != 0}
+        return [a for a, here in zip(component.arcs, matter, strict=True) if here], []
+    kept = {a.name: a for a, here in zip(component.arcs, matter, strict=True) if here}
     mentions = Counter(v for a in kept.values() for v in a.scope)
     by_variable: dict[str, list[str]] = {}
     for a in kept.values():
@@ -63,21 +67,26 @@ def _loose(component: Component) -> list[str]:
     at, scope = component.shape.scopes
     arc = np.repeat(np.arange(len(component.arcs)), np.diff(at))
     target = np.arange(len(scope)) >= (at[:-1] + component.shape.sources)[arc]
-    mentions = np.bincount(scope, component.beta[arc] != 0)
+    mentions = np.bincount(scope, _matter(component)[arc])
     shared = np.bincount(arc, target & (mentions[scope] != 1))
     loose = np.flatnonzero((component.beta > 0) & (component.alpha == 1) & (shared == 0))
     return [component.arcs[k].name for k in loose[::-1]]
 
 
-def cells_left(component: Component) -> int:
-    """Cells of the junction tree of the arcs that matter; at gamma > 0 all do."""
-    if component.gamma != 0:
-        return component.tree.cells
+def _matter(component: Component) -> Bools:
+    """Which arcs carry any weight."""
+    return (component.beta != 0) | (component.gamma * component.alpha != 0)
+
+
+def left(component: Component) -> list[Component]:
+    """The connected parts of the arcs that matter."""
     kept = peel(component)[0]
-    if len(kept) == len(component.arcs):
-        return component.tree.cells
-    mentioned = {v for a in kept for v in a.scope}
-    return decompose({n: k for n, k in component.sizes.items() if n in mentioned}, [a.scope for a in kept]).cells
+    return [component] if len(kept) == len(component.arcs) else split(component, kept)
+
+
+def cells_left(component: Component) -> int:
+    """Cells of their junction trees."""
+    return min(sum(c.tree.cells for c in left(component)), MOST)
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ class PeeledSolution(Solution):
 
 @dataclass(frozen=True)
 class Peeled(Solver):
-    """Leaves out the loose ends of a large component at gamma = 0 and solves the parts that matter with `inner`."""
+    """Leaves out the loose ends of a large component and solves the parts that matter with `inner`."""
 
     name = "peeled"
 
@@ -120,8 +129,15 @@ class Peeled(Solver):
     budget: int
 
     def fits(self, component: Component) -> bool:
-        """Whether this is a large convex component, and smaller without its loose ends."""
-        return component.convex and component.tree.cells >= LARGE and cells_left(component) < 0.9 * component.tree.cells
+        """Whether this is a large convex component, and smaller without its loose ends.
+
+        At gamma > 0, where Newton finds a mu* that can be differentiated, only if it may be too large for that.
+        """
+        if not component.convex or component.tree.cells < LARGE:
+            return False
+        if component.gamma and Newton(budget=self.budget).surely(component):
+            return False
+        return cells_left(component) < 0.9 * component.tree.cells
 
     def solve(self, component: Component) -> Solution:
         """The bounds of the parts, added up; mu is computed lazily, for the marginals that are asked for."""
@@ -138,10 +154,11 @@ class Peeled(Solver):
         if any(s.lower == torch.inf for s in parts):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
+        free = -component.gamma * _unsaid(component, apart, ends)
         return PeeledSolution(
             component,
-            sum(s.lower for s in parts),
-            sum(s.upper for s in parts),
+            free + sum(s.lower for s in parts),
+            free + sum(s.upper for s in parts),
             self._named(parts),
             converged=all(s.converged for s in parts),
             tree=decompose(component.sizes, scopes),
@@ -158,6 +175,12 @@ class Peeled(Solver):
 
     def _named(self, parts: Sequence[Solution]) -> str:
         return " + ".join(sorted({self.name, *(s.solver for s in parts)}))
+
+
+def _unsaid(component: Component, parts: Sequence[Component], ends: Sequence[Attended]) -> float:
+    """The entropy of the variables where loose ends begin and nothing else is said: they are uniform."""
+    said = {v.name for c in parts for v in c.variables} | {t for a in ends for t in a.targets}
+    return sum(math.log(n) for name, n in component.sizes.items() if name not in said)
 
 
 def split(component: Component, arcs: Iterable[Attended]) -> list[Component]:

@@ -26,10 +26,14 @@ from dissonance.lir.sweep.spread import SpreadSweeps
 from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
-from dissonance.solvers import Newton
+from dissonance.solvers import Auto, Newton
+from dissonance.solvers.bounds.columnar import bracket
 from dissonance.workers.cluster import Cluster, connected
 
 FORMAT = "dissonance.sweep 2"
+
+MANY = 20_000
+"""Arcs from which on the whole is bounded column by column, if it is no tree."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Sweeping:
     solver: Newton
     tol: float
     record: Record
+    seconds: float
 
     @classmethod
     def of(cls, pdg: PDG, neighbourhood: str, given: dict[str, Any]) -> Sweeping:
@@ -56,9 +61,11 @@ class Sweeping:
         solver: Any = chosen.for_tables()
         if solver is None:
             raise CapabilityError(f'a sweep is solved by "newton", not by {chosen.name!r}.')
+        seconds = getattr(chosen, "seconds", Auto.seconds)
         attention = given["attention"]
         spelled = None if attention is None else Attention.of(attention, pdg)
-        return cls(pdg, neighbourhood, spelled, given["control"], solver, solver.tol if tol is None else tol, record)
+        tol = solver.tol if tol is None else tol
+        return cls(pdg, neighbourhood, spelled, given["control"], solver, tol, record, seconds)
 
     @cached_property
     def columns(self) -> ColumnarPDG:
@@ -230,10 +237,25 @@ class SweepRun:
         rows = sum(x.shape[0] * x.shape[1] for x in self.of.tables.log_p)
         found: dict[str, Any] = {"tv_theta": self.sweeps.apart() / rows if rows else 0.0}
         if self.of.record.globally:
-            now = self.of.end(self.sweeps.log_p()).columns
-            result = inconsistency(now, self.of.attention, solver="auto")
-            found |= {"global_lower": result.lower, "global_upper": result.upper}
+            lower, upper = self._whole(self.sweeps.log_p())
+            found |= {"global_lower": lower, "global_upper": upper}
         return Row(self.step, **found)
+
+    def _whole(self, log_p: Sequence[Tensor]) -> tuple[float, float]:
+        """Bounds of the global inconsistency at these tables; of very many arcs in a tangle, without looking for a
+        junction tree, which would not fit."""
+        of, seconds = self.of, self.of.seconds
+        if len(of.columns) >= MANY and _tangled(of.columns):
+            found = bracket(of.columns, of.tables.beta, seconds=seconds, log_p=[x.numpy() for x in log_p])
+            return found.lower, found.upper
+        result = inconsistency(of.end(log_p).columns, of.attention, solver=Auto(seconds=seconds))
+        return result.lower, result.upper
+
+
+def _tangled(pdg: ColumnarPDG) -> bool:
+    """Whether arcs are about many more pairs or sets of variables than there are variables: no tree is near."""
+    several = [np.sort(c.scopes, 1) for c in pdg.columns if c.scopes.shape[1] > 1]
+    return sum(len(np.unique(s, axis=0)) for s in several) > 1.25 * len(pdg.sizes)
 
 
 class KeptSweeps:

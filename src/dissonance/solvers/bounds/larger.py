@@ -7,6 +7,7 @@ the set as a whole gains nothing; the further it is from that, the more.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -91,9 +92,11 @@ def _unions(added: Sequence[Scope]) -> Iterable[Scope]:
                 yield tuple(sorted({*s, *other}))
 
 
-def mismatch(terms: Terms, regions: Regions, mass: Floats, scopes: Sequence[Scope]) -> Floats:
+def mismatch(
+    terms: Terms, regions: Regions, mass: Floats, scopes: Sequence[Scope], deadline: float = math.inf
+) -> Floats:
     """How far what is believed of the regions inside each set of variables is from what some joint distribution has:
-    what is left of it after iterative proportional fitting."""
+    what is left of it after iterative proportional fitting; 0 of those that there is no time for."""
     dense = np.zeros(int(regions.dense_at[-1]))
     dense[regions.dense_at[regions.cell_region] + regions.cell] = mass
     by_variable: dict[int, list[int]] = {}
@@ -103,6 +106,8 @@ def mismatch(terms: Terms, regions: Regions, mass: Floats, scopes: Sequence[Scop
                 by_variable.setdefault(v, []).append(i)
     found = np.zeros(len(scopes))
     for k, scope in enumerate(scopes):
+        if time.perf_counter() > deadline:
+            break
         shape, place = tuple(terms.sizes[v] for v in scope), {v: i for i, v in enumerate(scope)}
         parts = []
         for i in sorted({i for v in scope for i in by_variable[v]}):
@@ -123,10 +128,12 @@ def mismatch(terms: Terms, regions: Regions, mass: Floats, scopes: Sequence[Scop
     return found
 
 
-def helpful(terms: Terms, regions: Regions, mass: Floats, added: Sequence[Scope], most: int) -> list[Scope]:
+def helpful(
+    terms: Terms, regions: Regions, mass: Floats, added: Sequence[Scope], most: int, deadline: float = math.inf
+) -> list[Scope]:
     """Up to so many cells of sets of variables that are furthest from agreeing, none that is close to it."""
     asked = [s for s in candidates(regions, added) if math.prod(terms.sizes[v] for v in s) <= MOST_CELLS]
-    off = mismatch(terms, regions, mass, asked)
+    off = mismatch(terms, regions, mass, asked, deadline)
     chosen: list[Scope] = []
     for k in np.argsort(-off, kind="stable"):
         most -= math.prod(terms.sizes[v] for v in asked[k])

@@ -14,17 +14,20 @@ import numpy.typing as npt
 
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
-from dissonance.solvers.base import BYTES_PER_CELL, DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solvers.base import DEFAULT_TOL, QUICK, Solution, Solver, infinite
 from dissonance.solvers.bounds.descent import Descent
 from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.mu import JointStates
 from dissonance.solvers.bounds.oracle import EXTRA, installed
 from dissonance.solvers.bounds.regions import Regions, carried, regions_of
+from dissonance.solvers.bounds.spanning import SpanningOrder
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Scope, Terms, terms_of
 from dissonance.solvers.bounds.worlds import Worlds
-from dissonance.solvers.peeled import cells_left
+from dissonance.solvers.exact import Newton
+from dissonance.solvers.peeled import left
+from dissonance.solvers.reduced.solver import PastNewton
 
 _log = logging.getLogger(__name__)
 
@@ -33,9 +36,6 @@ FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
 
 STEPS = 200
 """Steps of L-BFGS at a temperature."""
-
-QUICK = 1.0
-"""Seconds after which brackets are told on the way."""
 
 FEWEST, MOST = 256, 16384
 """States at first, and at most."""
@@ -50,6 +50,9 @@ SEARCHED, SHARE, PATIENCE = 100, 0.4, 30
 """Variables up to which the cheapest joint state is searched for, the time that is left to the relaxation if so, and
 how many searches in a row may gain nothing."""
 
+GROWING = 0.6
+"""The part of the time after which larger regions are not looked for: nothing could be made of them."""
+
 BYTES = 250
 """What a cell of a region takes, roughly."""
 
@@ -62,9 +65,9 @@ class BoundsSolution(Solution):
     log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
 
     @property
-    def bracket(self) -> bool:
+    def bracket(self) -> str:
         """Always."""
-        return True
+        return "the junction tree does not fit"
 
     @property
     def mu(self) -> JointStates:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -120,10 +123,12 @@ class PastTree(Bounds):
     """The same, for components whose junction tree does not fit the budget: the form that `auto` uses."""
 
     def fits(self, component: Component) -> bool:
-        """Whether there is no room for a tree, not even of what is left without loose ends."""
-        if not super().fits(component) or BYTES_PER_CELL * component.tree.cells <= self.budget:
+        """Whether there is no room for Newton's steps nor for messages, not even of what is left without loose ends."""
+        newton = Newton(budget=self.budget)
+        if not super().fits(component) or newton.surely(component):
             return False
-        return BYTES_PER_CELL * cells_left(component) > self.budget
+        reduced = PastNewton(budget=self.budget)
+        return any(newton.refuses(c) and not reduced.fits(c) for c in left(component))
 
 
 class Bracketing:
@@ -186,9 +191,9 @@ class Bracketing:
         for t in self.terms.terms:
             if t.kind == SOFT:
                 at = number[t.scope]
-                left = np.zeros(len(t.log_p), dtype=np.bool_)
-                left[t.entry[alive[r.dense_at[at] : r.dense_at[at + 1]]]] = True
-                found |= {self.component.arcs[a].name: left for a in t.arcs}
+                open_ = np.zeros(len(t.log_p), dtype=np.bool_)
+                open_[t.entry[alive[r.dense_at[at] : r.dense_at[at + 1]]]] = True
+                found |= {self.component.arcs[a].name: open_ for a in t.arcs}
         return found
 
     def _regions(self, added: tuple[Scope, ...]) -> Regions:
@@ -260,7 +265,8 @@ class Bracketing:
         """Whether larger regions help, which are then `grown`."""
         room = int(self.solver.budget / BYTES) - len(self.regions.cell)
         most = min(room, 2 * len(self.regions.cell) + 10000)
-        self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most))
+        deadline = self.began + GROWING * self.solver.seconds
+        self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most, deadline))
         return bool(self.grown)
 
     def _raise(self, dual: RelaxedDual, x: Floats, eps: float, deadline: float) -> Floats:
@@ -281,7 +287,7 @@ class Bracketing:
             self._prove(sampler, np.zeros((0, 1), dtype=np.uint8))
             return
         if self.descent is None:
-            first = sampler.start(dual.smoothed(x, eps)[2], FEWEST, self.generator)
+            first = SpanningOrder(sampler, dual.smoothed(x, eps)[2]).states(FEWEST, self.generator)
             self._prove(sampler, sampler.possible(first))
             self.descent = Descent(sampler, first, self.generator)
         down, size = self.descent, len(sampler.base)

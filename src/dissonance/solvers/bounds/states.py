@@ -1,14 +1,13 @@
 """The upper bound: joint states whose empirical distribution is a mu, and what it costs.
 
 Any joint states make a distribution, whose marginals are counts: its incompatibility is an upper bound whatever the
-treewidth, and wherever the states come from. The first are drawn variable by variable from what the dual believes,
-which is exact on trees; `descent.py` moves them. States that break a rule are left out.
+treewidth, and wherever the states come from. The first are drawn variable by variable from what the dual believes
+(`spanning.py`), which is exact on trees; `descent.py` moves them. States that break a rule are left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +21,6 @@ from dissonance.solvers.bounds.regions import Regions
 from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms, grid
 
 States = npt.NDArray[Any]
-
-LARGE = 1e100
-"""The most that a region may raise the chance of a value, before it is compared with the others."""
 
 SECONDS = 2e-5
 """What drawing a value takes, roughly, if it is interpreted."""
@@ -112,7 +108,8 @@ class Sampler:
         return grid(tuple(self.sizes[v] for v in self.scopes[r]))[:, alive].T
 
     @cached_property
-    def _lists(self) -> tuple[list[int], list[int], list[int]]:
+    def lists(self) -> tuple[list[int], list[int], list[int]]:
+        """Where scopes begin, their variables, and how far apart their values lie."""
         return self.tables.scope_at.tolist(), self.tables.scope.tolist(), self.tables.stride.tolist()
 
     @cached_property
@@ -121,57 +118,12 @@ class Sampler:
         number = {s: i for i, s in enumerate(self.regions.scopes)}
         return [number[(v,)] for v in self.base]
 
-    @cached_property
-    def _order(self) -> list[int]:
-        """Variables, those of largest degree first, and then what is next to what came before."""
-        at, scope, _ = self._lists
-        near: list[list[int]] = [[] for _ in self.sizes]
-        for r in range(len(at) - 1):
-            for v in scope[at[r] : at[r + 1]]:
-                near[v] += scope[at[r] : at[r + 1]]
-        found: dict[int, None] = {}
-        for v in sorted(range(len(near)), key=lambda v: -len(near[v])):
-            waiting = deque([v])
-            while waiting:
-                u = waiting.popleft()
-                if u not in found:
-                    found[u] = None
-                    waiting += [w for w in near[u] if w not in found]
-        return list(found)
-
-    def start(self, mass: Floats, count: int, generator: np.random.Generator) -> States:
-        """States drawn variable by variable, b(x) prod_r b_r(x | those of r before it) / b(x): on a tree this has the
-        beliefs as its marginals."""
+    def dense(self, mass: Floats) -> Floats:
+        """The mass of all cells of all regions, 0 where nothing is possible."""
         r = self.regions
-        dense = np.zeros(int(r.dense_at[-1]))
-        dense[r.dense_at[r.cell_region] + r.cell] = mass
-        at, scope, _ = self._lists
-        holding: list[list[int]] = [[] for _ in self.sizes]
-        for i in range(len(at) - 1):
-            if at[i + 1] - at[i] > 1 and not r.parents[i]:
-                for v in scope[at[i] : at[i + 1]]:
-                    holding[v].append(i)
-        states = np.zeros((len(self.base), count), dtype=self.dtype)
-        done = [False] * len(self.base)
-        for v in self._order:
-            own = dense[r.dense_at[self.single[v]] :][: self.sizes[v]]
-            chance = np.tile(own, (count, 1))
-            for i in holding[v]:
-                variables = scope[at[i] : at[i + 1]]
-                before = [u for u in variables if done[u]]
-                if before:
-                    table = dense[r.dense_at[i] : r.dense_at[i + 1]].reshape([self.sizes[u] for u in variables])
-                    table = table.sum(axis=tuple(k for k, u in enumerate(variables) if u != v and not done[u]))
-                    table = np.moveaxis(table, [u for u in variables if done[u] or u == v].index(v), -1)
-                    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                        table = np.nan_to_num(table / table.sum(-1, keepdims=True) / own, posinf=LARGE).clip(max=LARGE)
-                    chance *= table[tuple(states[u] for u in before)]
-                    chance /= np.maximum(chance.max(1, keepdims=True), 1 / LARGE)
-            total = np.cumsum(chance, axis=1)
-            drawn = (generator.random(count) * total[:, -1])[:, None]
-            states[v] = np.minimum((drawn >= total).sum(1), self.sizes[v] - 1)
-            done[v] = True
-        return states
+        found = np.zeros(int(r.dense_at[-1]))
+        found[r.dense_at[r.cell_region] + r.cell] = mass
+        return found
 
     def possible(self, states: States) -> States:
         """Those that break no rule."""

@@ -20,7 +20,7 @@ from dissonance.solvers.convex.room import AT
 SLACK = 0.2
 """The slack of every cell at a cold start."""
 
-LONGER, FAR = 0.3, 100.0
+LONGER, FAR = 0.1, 10.0
 """How much longer a step shall become by a corrector, and the factor by which mu z may be off."""
 
 
