@@ -32,7 +32,7 @@ from dissonance.columns import ColumnarPDG
 from dissonance.lir.sweep.run import Sweeping, SweepRun
 from dissonance.lir.sweep.spread import SpreadSweeps
 from dissonance.runs import Run
-from dissonance.workers.cluster import connected
+from dissonance.workers.cluster import to_cluster
 
 
 def spent() -> tuple[float, float]:
@@ -122,7 +122,7 @@ def workers(options: argparse.Namespace) -> None:
         flush=True,
     )
     for number in options.workers:
-        with connected(f"local:{number}") as cluster, TemporaryDirectory() as folder:
+        with to_cluster(f"local:{number}") as cluster, TemporaryDirectory() as folder:
             blocks = spread(pdg, options.neighbourhood, cluster).partition
             before = cluster.on_each_worker(spent)
             sent, began, clock = sum(cluster.on_each_worker(moved).values()), time.process_time(), time.perf_counter()
@@ -162,7 +162,7 @@ def kills(options: argparse.Namespace) -> None:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    with connected(f"local:{max(options.workers)}") as cluster:
+    with to_cluster(f"local:{max(options.workers)}") as cluster:
 
         def later(step: int, traces: Any) -> None:
             if step % 2 and len(killed) < options.kills:

@@ -18,7 +18,7 @@ from dissonance.variables import Variable
 
 NAMES = "ABCDEFGH"
 
-OTHERS = {"concave-convex", "gaussian", "gaussian-pool", "paper", "sampled", "at-points", "bounds"}
+OTHERS = {"concave-convex", "gaussian", "gaussian-pool", "paper", "sampled", "at-points", "bounds", "reduced"}
 EXACT = [name for name in SOLVERS if name not in OTHERS]
 """Solvers of finite PDGs whose bounds meet; "pinned" and "sum-product" take special cases only. A new one joins."""
 

@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dissonance.machine_code import load, make, processor
+from dissonance.machine_code import load_object, make_object, processor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -150,7 +150,7 @@ def _load() -> bool:
             _loadable = False
             with contextlib.suppress(ImportError, OSError, ValueError, AttributeError, RuntimeError):
                 if find_spec("numba") is not None:
-                    found = load(_object_file(), {name: e.plain for name, e in _entries.items()})
+                    found = load_object(_object_file(), {name: e.plain for name, e in _entries.items()})
                     for name, entry in _entries.items():
                         entry.now, entry.quick = found[name], True
         return all(e.quick for e in _entries.values())
@@ -165,8 +165,8 @@ def _make_entries() -> None:
     with contextlib.suppress(OSError):
         try:
             trial.parent.mkdir(parents=True, exist_ok=True)
-            trial.write_bytes(make(_numba.types, made))
-            subprocess.run([sys.executable, make.__code__.co_filename, trial], check=True, capture_output=True)
+            trial.write_bytes(make_object(_numba.types, made))
+            subprocess.run([sys.executable, make_object.__code__.co_filename, trial], check=True, capture_output=True)
             trial.replace(path)
             _loadable = True
         except subprocess.CalledProcessError:

@@ -1,9 +1,9 @@
 """Machine code of functions that Python calls, kept in an object file: it is ready in 50 ms, where Numba takes 600.
 
-`make` has Numba compile functions, with all that they call, and returns the file; `load` needs LLVM and the libraries
-that Numba's machine code calls (memory, BLAS), not Numba's compiler, whose start is what takes long. Functions take
-arrays and numbers, and return None, a number or several; what they take is read off their annotations. Numba passes an
-array on as seven numbers or, if it has rows, nine: see `_Function`.
+`make_object` has Numba compile functions, with all that they call, and returns the file; `load_object` needs LLVM and
+the libraries that Numba's machine code calls (memory, BLAS), not Numba's compiler, whose start is what takes long.
+Functions take arrays and numbers, and return None, a number or several; what they take is read off their annotations.
+Numba passes an array on as seven numbers or, if it has rows, nine: see `_Function`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FINE = (0, -2)
 """What compiled functions return when they were not out of memory, which is all that can happen to them."""
 
 
-def make(types: Any, functions: Mapping[str, Any]) -> bytes:
+def make_object(types: Any, functions: Mapping[str, Any]) -> bytes:
     """Functions by name, as Numba's `njit` has them: a digest, against damage, the names, and the object file."""
     import llvmlite.binding as llvm
 
@@ -47,8 +47,8 @@ def make(types: Any, functions: Mapping[str, Any]) -> bytes:
     return sha256(data).digest() + data
 
 
-def load(path: Path, functions: Mapping[str, Callable[..., Any]]) -> dict[str, _Function]:
-    """Functions by name as they are in a file that `make` made; ValueError: it is damaged, or has not all of them."""
+def load_object(path: Path, functions: Mapping[str, Callable[..., Any]]) -> dict[str, _Function]:
+    """Functions by name as they are in a file of `make_object`; ValueError: it is damaged, or has not all of them."""
     import llvmlite.binding as llvm
 
     data = path.read_bytes()
@@ -154,4 +154,4 @@ def _library(name: str) -> Any:
 
 
 if __name__ == "__main__":  # whether it can be loaded; LLVM ends the process if it cannot
-    load(Path(sys.argv[1]), {})
+    load_object(Path(sys.argv[1]), {})

@@ -233,7 +233,8 @@ def test_a_format_that_cannot_hold_the_model_is_refused_before_the_run(
 
 def test_a_folder_in_place_of_a_checkpoint_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "r.json.checkpoint").mkdir()
-    assert "cannot be removed" in refused(capsys, SMOKING, "--out", str(tmp_path / "r.json"))
+    (tmp_path / "r.json.checkpoint" / "mine").touch()
+    assert "is no checkpoint: it holds mine" in refused(capsys, SMOKING, "--out", str(tmp_path / "r.json"))
     assert "cannot be read" in refused(capsys, SMOKING, "--out", str(tmp_path / "r.json"), "--resume")
 
 

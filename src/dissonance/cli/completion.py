@@ -10,7 +10,7 @@ import typer
 
 SOLVERS = (
     "auto", "newton", "clique-tree", "joint", "pinned", "sum-product", "given", "pooled", "concave-convex", "gaussian",
-    "gaussian-pool", "paper", "sampled", "bounds", "at-points",
+    "gaussian-pool", "paper", "sampled", "bounds", "reduced", "at-points",
 )  # fmt: skip
 REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learned", "sweep")
 NEIGHBOURHOODS = ("edge", "star", "closed", "blocks")

@@ -21,7 +21,7 @@ from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.solvers import Bounds
 from dissonance.variables import Variable, cells
 from dissonance.workers.base import Here, Watch
-from dissonance.workers.cluster import connected
+from dissonance.workers.cluster import to_cluster
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,7 +225,7 @@ def coherences(
         if progress is not None:
             progress(len(found), len(every))
 
-    with nullcontext(Here()) if cluster is None else connected(cluster) as workers:
+    with nullcontext(Here()) if cluster is None else to_cluster(cluster) as workers:
         workers.each(_gains, parts(), finished)
     return [found[k] for k in range(len(every))]
 

@@ -27,7 +27,7 @@ class Bracket(NamedTuple):
     gain: Floats
 
 
-def bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds) -> Bracket:
+def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds) -> Bracket:
     """The bracket of one of many books, when the solver stops."""
     held = [h.arc for h in graph.held]
     log_p, beta = arcs.log_p[book], arcs.beta[book]

@@ -17,7 +17,7 @@ from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
 from dissonance.coherence.brier import Projection
 from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
-from dissonance.coherence.past_tree import bracket
+from dissonance.coherence.past_tree import book_bracket
 from dissonance.errors import DissonanceError
 from dissonance.numerics import ROUNDING
 from dissonance.pdg import PDG, Arc
@@ -227,7 +227,7 @@ class Template:
         if score != "log":
             check_bytes(tree, BYTES_PER_CELL * tree.cells, self.solver.budget, "the book", "Take the log score.")
         solver = Bounds(seconds=seconds)
-        found = [bracket(self.graph, a, k, solver) for k in range(len(a.beta))]
+        found = [book_bracket(self.graph, a, k, solver) for k in range(len(a.beta))]
         lower, upper, joint, gain = (np.array(x) for x in zip(*found, strict=True))
         gain = np.where((lower > 0)[:, None, None], self._of_beliefs(gain), 0.0)
         return Gains(lower, upper, *self._reconciled(a, joint), gain)

@@ -18,7 +18,7 @@ BAR = 60.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class LegendEntry:
     """A sample, drawn around (0, 0) on its left end, and what it means."""
 
     sample: tuple[Mark, ...]
@@ -31,48 +31,48 @@ class Entry:
         return self.length + 7 + self.meaning.width * style.NOTE
 
 
-def entries(looks: Sequence[Look], foci: Sequence[str], blame: Mapping[str, float] | None) -> list[Entry]:
+def entries(looks: Sequence[Look], foci: Sequence[str], blame: Mapping[str, float] | None) -> list[LegendEntry]:
     """The entries a picture needs: foci, control, weights that differ, blame."""
     found = [
-        Entry((_line(SIDE + 0.6, style.focus_colour(i)),), SAMPLE, label(name))
+        LegendEntry((_line(SIDE + 0.6, style.focus_colour(i)),), SAMPLE, label(name))
         for i, name in enumerate(foci)
         if len(foci) > 1 or any(b.colour == style.focus_colour(i) and not b.controlled for k in looks for b in k.beside)
     ]
     if any(b.controlled for k in looks for b in k.beside):
         colour = "muted" if len(foci) > 1 else style.focus_colour(0)
-        found.append(Entry((_line(BOLD, colour, DASHES),), SAMPLE, plain("controlled")))
+        found.append(LegendEntry((_line(BOLD, colour, DASHES),), SAMPLE, plain("controlled")))
     return found + _weights(looks) + ([] if blame is None else [_ramp(largest(blame))])
 
 
-def _weights(looks: Sequence[Look]) -> list[Entry]:
+def _weights(looks: Sequence[Look]) -> list[LegendEntry]:
     """The least and the largest finite beta if they differ; hard, unattended and disbelieved arcs if there are any."""
     width = {k.beta: k.width for k in looks}
     finite = sorted(b for b in width if 0 < b < math.inf)
     hard = math.inf in width
     ends = finite[:1] + finite[-1:] if len(finite) > 1 else finite if hard and finite else []
-    found = [Entry((_line(width[b], "ink"),), SAMPLE, plain(f"β = {short_number(b)}")) for b in ends]
+    found = [LegendEntry((_line(width[b], "ink"),), SAMPLE, plain(f"β = {short_number(b)}")) for b in ends]
     if hard:
-        found.append(Entry((_line(width[math.inf], "ink"),), SAMPLE, plain("β = ∞ (!)")))
+        found.append(LegendEntry((_line(width[math.inf], "ink"),), SAMPLE, plain("β = ∞ (!)")))
     if 0 in width:
-        found.append(Entry((_line(width[0], "muted", DOTS),), SAMPLE, plain("not attended")))
+        found.append(LegendEntry((_line(width[0], "muted", DOTS),), SAMPLE, plain("not attended")))
     doubted = [w for b, w in width.items() if b < 0]
     if doubted:
-        found.append(Entry((_line(max(doubted), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
+        found.append(LegendEntry((_line(max(doubted), "ink", DOUBT),), SAMPLE, plain("disbelieved (\N{MINUS SIGN})")))
     return found
 
 
-def _ramp(most: float) -> Entry:
+def _ramp(most: float) -> LegendEntry:
     step = BAR / style.SHADES
     colours = [style.blame_colour(i / (style.SHADES - 1)) for i in range(style.SHADES)]
     bar = tuple(Box(complex(i * step, -4), step + 0.3, 8, 0, c) for i, c in enumerate(colours))
-    return Entry(bar, BAR, plain(f"blame, 0 to {short_number(most)} nats"))
+    return LegendEntry(bar, BAR, plain(f"blame, 0 to {short_number(most)} nats"))
 
 
 def _line(width: float, colour: str, dash: tuple[float, ...] = ()) -> Stroke:
     return Stroke((straight(0j, complex(SAMPLE, 0)),), width, colour, dash)
 
 
-def laid_out(found: Sequence[Entry], widest: float) -> tuple[list[Mark], float, float]:
+def laid_out(found: Sequence[LegendEntry], widest: float) -> tuple[list[Mark], float, float]:
     """The entries in rows not wider than `widest` (if they can); the marks, their width and their height."""
     marks: list[Mark] = []
     x, y, wide = 0.0, ROW / 2, 0.0

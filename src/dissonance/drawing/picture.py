@@ -15,7 +15,7 @@ from dissonance.drawing.arrows import Look, marks
 from dissonance.drawing.data import data
 from dissonance.drawing.figure import rendered
 from dissonance.drawing.labels import writings
-from dissonance.drawing.legend import Entry, entries, laid_out
+from dissonance.drawing.legend import LegendEntry, entries, laid_out
 from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
 from dissonance.drawing.packing import Arrangement, PageFlow, given, packed
 from dissonance.drawing.ranks import Ends
@@ -195,7 +195,9 @@ def _box(v: Variable, where: Arrangement) -> tuple[Box, Writing]:
     return Box(corner, frame.width, frame.height, 7, "box", "rim"), name
 
 
-def _framed(groups: list[MarkGroup], explained: Sequence[Entry], title: str, shown: str, widest: float | None) -> Scene:
+def _framed(
+    groups: list[MarkGroup], explained: Sequence[LegendEntry], title: str, shown: str, widest: float | None
+) -> Scene:
     """The picture with its title above and its legend below, all inside a margin."""
     left, top, right, bottom = frame_of_marks(groups)
     heading = plain(title, MAX_TITLE)

@@ -49,6 +49,7 @@ def train(
     With a `checkpoint`, the training is kept in that file every `keep_every` iterations, and goes on from there when
     the same runs are trained again.
 
+    >>> from dissonance.gflownets import hyper_grid
     >>> grid = hyper_grid(2, 4)
     >>> trained = train([TrainingRun("DB", learning_rate=0.01)], grid, TrainingPlan(50, 32, 0, width=32, depth=1))
     >>> trained.policies[0].frame().columns.tolist()

@@ -33,13 +33,13 @@ LEAST_CUT = 0.2
 """An edge is cut at this part of it at least, so that every simplex shrinks."""
 
 
-def entropy(vertices: Array) -> Array:
+def row_entropy(vertices: Array) -> Array:
     """h of each row."""
     return -(vertices * np.log(np.where(vertices > 0, vertices, 1.0))).sum(-1)
 
 
 @dataclass(frozen=True)
-class Row:
+class ConcaveRow:
     """mu(s, T) of a concave term at one s: its entries, and the weight w > 0 of its entropy."""
 
     entries: slice
@@ -47,7 +47,7 @@ class Row:
 
 
 @dataclass(order=True)
-class Part:
+class SimplexPart:
     """The mu whose rows lie in some simplices (vertices in rows; the whole simplex if left out), and a lower bound."""
 
     lower: float
@@ -65,14 +65,14 @@ class Branching:
     weight: Array
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ConcaveRow]:
         """The rows that have an entropy: those of concave terms, with two entries or more."""
-        lay, found = self.structure.layout, list[Row]()
+        lay, found = self.structure.layout, list[ConcaveRow]()
         for t in np.flatnonzero(self.weight < 0).tolist():
             for r in range(int(lay.row_at[t]), int(lay.row_at[t + 1])):
                 first, stop = int(lay.entry_at[r]), int(lay.entry_at[r + 1])
                 if stop - first > 1:
-                    found.append(Row(slice(first, stop), -float(self.weight[t])))
+                    found.append(ConcaveRow(slice(first, stop), -float(self.weight[t])))
         return found
 
     @cached_property
@@ -92,7 +92,7 @@ class Branching:
 
         every = self.matrices.every
         flat = {
-            r: np.asarray(np.linalg.solve(v, entropy(v)), dtype=np.float64) for r, v in simplices.items()
+            r: np.asarray(np.linalg.solve(v, row_entropy(v)), dtype=np.float64) for r, v in simplices.items()
         }  # l . v_i = h(v_i)
         places = {r: np.linalg.inv(v.T) for r, v in simplices.items()}  # mu(s, T) -> its coordinates, >= 0 inside
         inside: Any = None
@@ -115,7 +115,7 @@ class Branching:
         c = self.numbers.c + (self.matrices.every.T @ entries)[None]
         return Program(self.structure, self.numbers._replace(c=c))
 
-    def cut(self, part: Part) -> Iterator[dict[int, Array]]:
+    def cut(self, part: SimplexPart) -> Iterator[dict[int, Array]]:
         """The row whose entropy is furthest above its relaxation, its simplex cut in two across its longest edge."""
         joint = self.matrices.every @ part.mu
         worst, chosen, at = 0.0, -1, np.zeros(0)
@@ -125,7 +125,7 @@ class Branching:
                 continue
             q = m / m.sum()
             v = part.simplices.get(r, np.eye(len(q)))
-            off = row.weight * m.sum() * (entropy(q) - q @ np.linalg.solve(v, entropy(v)))
+            off = row.weight * m.sum() * (row_entropy(q) - q @ np.linalg.solve(v, row_entropy(v)))
             if off > worst:
                 worst, chosen, at = off, r, np.linalg.solve(v.T, q)
         if chosen < 0:
@@ -149,7 +149,7 @@ class Branching:
         tol = 1e-2 * gap
         lower, mu = self.bound({}, tol)
         best, looked = upper(mu), 1
-        waiting = [Part(lower, 0, {}, mu)]
+        waiting = [SimplexPart(lower, 0, {}, mu)]
         dropped = np.inf
         while waiting and waiting[0].lower < best - gap and looked < nodes and time.perf_counter() < stop:
             part = heapq.heappop(waiting)
@@ -157,7 +157,7 @@ class Branching:
             for simplices in children:
                 lower, mu = self.bound(simplices, tol)
                 best, looked = upper(mu), looked + 1
-                child = Part(max(lower, part.lower), looked, simplices, mu)
+                child = SimplexPart(max(lower, part.lower), looked, simplices, mu)
                 if child.lower >= best - gap:
                     dropped = min(dropped, child.lower)
                 else:
@@ -169,5 +169,5 @@ class Branching:
 
 def _below(vertices: Array, cost: Array) -> Array:
     """A linear cost moved down, if need be, so that it is below h at every vertex whatever rounding did."""
-    over = float((vertices @ cost - entropy(vertices)).max())
+    over = float((vertices @ cost - row_entropy(vertices)).max())
     return cost - max(0.0, over) - 1e-15 * (1.0 + float(np.abs(cost).max()))

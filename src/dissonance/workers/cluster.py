@@ -202,7 +202,7 @@ class Cluster(Workers):
 
 
 @contextlib.contextmanager
-def connected(where: Any, tls: Tls | None = None, then: str = "") -> Generator[Cluster, None, None]:
+def to_cluster(where: Any, tls: Tls | None = None, then: str = "") -> Generator[Cluster, None, None]:
     """The workers at an address (tcp://host:port, tls://host:port), of a client of dask.distributed, or started here
     for the time being: "local", "local:4".
 

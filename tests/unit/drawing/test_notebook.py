@@ -77,7 +77,7 @@ def test_a_notebook_shows_runs_and_traces_as_a_line_that_falls():
         (chart,) = pictures(html)
         lines = [e for e in chart.iter() if e.get("class", "").startswith("global")]
         assert len(lines) == 1
-    assert f"{done.before.upper:.9g}" in done._repr_html_()
+    assert f"{done.before.upper:.6g}" in done._repr_html_()
 
 
 def test_a_line_is_broken_where_a_value_is_missing():

@@ -86,4 +86,4 @@ def test_experts_who_disagree_are_scored_blamed_and_resolved(name: str, variable
 )
 def test_a_conflict_that_does_not_fit_is_refused_with_the_numbers(name: str, variable: str, numbers: str):
     with pytest.raises(SizeError, match=numbers):
-        inconsistency(with_experts(load(NETWORKS[name])[0], variable))
+        inconsistency(with_experts(load(NETWORKS[name])[0], variable), solver="newton")

@@ -113,7 +113,7 @@ def test_only_losses_with_a_partition_function_search_its_rate(done: GflownetFol
 
 
 def test_a_trial_that_is_not_a_number_is_the_worst_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Search, "_l1", lambda self, runs, rewards, watch: [float("nan")] * len(runs))
+    monkeypatch.setattr(searching, "_l1", lambda trials, watch: [float("nan")] * len(trials.runs))
     folder = GflownetFolder(tmp_path, replace(SETTINGS, losses=("TB",)))
     folder.search()
     assert [t.l1 for t in folder.trials()] == [2.0] * 4

@@ -33,7 +33,7 @@ from dissonance.studies.synthetic import Synthetic, SyntheticFolder
 from dissonance.studies.work import compute
 from dissonance.workers import cluster as workers_cluster
 from dissonance.workers import node
-from dissonance.workers.cluster import Cluster, LostWorkError, Tls, connected
+from dissonance.workers.cluster import Cluster, LostWorkError, Tls, to_cluster
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
@@ -44,7 +44,7 @@ TRACED = ("local_lower", "local_upper", "global_lower", "tv_theta", "newton_step
 @pytest.fixture(scope="module")
 def cluster() -> Generator[Cluster, None, None]:
     """Four workers; the last test of this file retires some."""
-    with connected(f"local:{WORKERS}") as found:
+    with to_cluster(f"local:{WORKERS}") as found:
         yield found
 
 
@@ -76,6 +76,7 @@ def assert_same(one: Any, other: Any) -> None:
 # -- the same results --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_change_nothing(cluster: Cluster, caplog: pytest.LogCaptureFixture):
     pdg, killed = graph(), list[int]()
 
@@ -180,6 +181,7 @@ def resolve(model: Path, out: Path, *words: str) -> int:
     return run(["resolve", str(model), "--out", str(out), "--refocus", "sweep", "--sweeps", "6", *words])
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_one_line_and_the_run_goes_on_elsewhere(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -311,7 +313,7 @@ def test_without_dask_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch
 def test_a_closed_client_is_a_lost_scheduler(cluster: Cluster):
     with distributed.Client(cluster.address, set_as_default=False) as client:
         other = Cluster(client)
-    with pytest.raises(ClusterError, match=r"is lost\. Once more\."), connected(client, then="Once more."):
+    with pytest.raises(ClusterError, match=r"is lost\. Once more\."), to_cluster(client, then="Once more."):
         pass
     with pytest.raises(ClusterError, match="is lost"):
         other.submit("x", os.getpid)
@@ -335,7 +337,7 @@ def test_tls_is_passed_through(tmp_path: Path):
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "host": "127.0.0.1", "protocol": "tls://"}
     with (
         distributed.LocalCluster(**options, security=security, dashboard_address="127.0.0.1:0") as there,
-        connected(there.scheduler_address, Tls.named(f"{ca},{cert},{key}")) as found,
+        to_cluster(there.scheduler_address, Tls.named(f"{ca},{cert},{key}")) as found,
     ):
         assert found.gather([found.submit("pid", os.getpid)])[0] != os.getpid()
         found.on_each_worker(node.leave_quickly)

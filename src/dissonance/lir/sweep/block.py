@@ -1,9 +1,9 @@
 """What is done with a block of foci: pure functions, so that they can be done anywhere, and again if they were lost.
 
-    visit    the foci of one colour are solved and their tables moved
-tell     the tables that another block looks at next
-close    the end of a sweep: what the others have told last is taken in
-keep     the tables, and where the solver stopped, written to a file; `reopen` reads it
+visit       the foci of one colour are solved and their tables moved
+tell        the tables that another block looks at next
+close       the end of a sweep: what the others have told last is taken in
+keep_block  the tables, and where the solver stopped, written to a file; `reopen` reads it
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REMEMBERED = 64
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockPlace:
     """Where a block is kept: the folder of the run, what it is a run of, and the number of the block."""
 
     folder: str
@@ -69,7 +69,7 @@ class Told(NamedTuple):
 
 
 @lru_cache(REMEMBERED)
-def plan(place: Place) -> BlockPlan:
+def plan(place: BlockPlace) -> BlockPlan:
     """The plan of a block."""
     state = sealed.read_state(place.file("plan"), WHAT)
     if state.get("of") != place.of:
@@ -90,7 +90,7 @@ def _pieces(p: BlockPlan, colour: int, state: BlockState) -> list[Piece]:
     return found
 
 
-def visit(place: Place, colour: int, state: BlockState, told: Sequence[Told]) -> BlockState:
+def visit(place: BlockPlace, colour: int, state: BlockState, told: Sequence[Told]) -> BlockState:
     """The block after its foci of a colour; `told`: what others have told after the colour before."""
     p = plan(place)
     tables = _after(place, colour - 1, state, told)
@@ -101,14 +101,14 @@ def visit(place: Place, colour: int, state: BlockState, told: Sequence[Told]) ->
     return BlockState(tables.log_p, state.near | {colour: near}, before | {colour: found}, None)
 
 
-def tell(place: Place, colour: int, state: BlockState) -> Told:
+def tell(place: BlockPlace, colour: int, state: BlockState) -> Told:
     """The tables that other blocks look at next, after this colour: few, so that all of them are told together."""
     p = plan(place)
     tables = SweepTables(state.log_p, p.beta, p.chi)
     return Told(place.block, {b: tables.take(arcs).log_p for b, arcs in p.gives[colour].items()})
 
 
-def close(place: Place, state: BlockState, told: Sequence[Told]) -> BlockState:
+def close(place: BlockPlace, state: BlockState, told: Sequence[Told]) -> BlockState:
     """The block after a sweep; `told`: what others have told after the last colour."""
     p = plan(place)
     tables = _after(place, len(p.foci) - 1, state, told)
@@ -120,31 +120,31 @@ def found(state: BlockState) -> tuple[dict[int, list[Visit]], list[float]]:
     return state.visits, state.apart or []
 
 
-def look(place: Place, state: BlockState) -> list[Visit]:
+def look(place: BlockPlace, state: BlockState) -> list[Visit]:
     """The foci of the first colour as they are; nothing is moved."""
     p = plan(place)
     return visited(_pieces(p, 0, state), SweepTables(state.log_p, p.beta, p.chi), p.tol, False)
 
 
-def own(place: Place, state: BlockState) -> list[Floats]:
+def own_tables(place: BlockPlace, state: BlockState) -> list[Floats]:
     """The tables that this block is the last to visit in a sweep."""
     p = plan(place)
     return SweepTables(state.log_p, p.beta, p.chi).take(p.own).log_p
 
 
-def seen(place: Place) -> bool:
+def seen(place: BlockPlace) -> bool:
     """Whether the files of a run are to be seen from here."""
     return place.file("plan").exists()
 
 
-def keep(place: Place, step: int, state: BlockState) -> None:
+def keep_block(place: BlockPlace, step: int, state: BlockState) -> None:
     """Write the state after so many sweeps."""
     near = {k: [tuple(map(torch.from_numpy, x)) for x in colour] for k, colour in state.near.items()}
     held = {"of": place.of, "log_p": [*map(torch.from_numpy, state.log_p)], "near": near}
     sealed.write_state(place.file(f"state-{step}"), held)
 
 
-def reopen(place: Place, step: int) -> BlockState:
+def reopen(place: BlockPlace, step: int) -> BlockState:
     """Read the state after so many sweeps."""
     state = sealed.read_state(place.file(f"state-{step}"), WHAT)
     if state["of"] != place.of:
@@ -153,7 +153,7 @@ def reopen(place: Place, step: int) -> BlockState:
     return BlockState([x.numpy() for x in state["log_p"]], near, {}, [])
 
 
-def _after(place: Place, colour: int, state: BlockState, told: Sequence[Told]) -> SweepTables:
+def _after(place: BlockPlace, colour: int, state: BlockState, told: Sequence[Told]) -> SweepTables:
     """A copy of the tables, with what others have told after a colour."""
     p = plan(place)
     tables = SweepTables(state.log_p, p.beta, p.chi).copied()

@@ -28,7 +28,7 @@ from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton
 from dissonance.solvers.bounds.columnar import bracket
-from dissonance.workers.cluster import Cluster, connected
+from dissonance.workers.cluster import Cluster, to_cluster
 
 FORMAT = "dissonance.sweep 2"
 
@@ -88,7 +88,7 @@ class Sweeping:
         then = "Nothing of the run is kept: it had no checkpoint."
         if checkpoint is not None:
             then = f"The run goes on from its last checkpoint in {checkpoint}."
-        with connected(cluster, then=then) as workers, TemporaryDirectory(prefix="dissonance-") as own:
+        with to_cluster(cluster, then=then) as workers, TemporaryDirectory(prefix="dissonance-") as own:
             yield SweepRun(self, workers), checkpoint or own
 
     def tables_for(self, foci: int) -> SweepTables:

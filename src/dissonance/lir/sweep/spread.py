@@ -20,7 +20,7 @@ from dissonance.columns import ColumnarPDG
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.io import files, sealed
 from dissonance.lir.sweep import block
-from dissonance.lir.sweep.block import BlockState, Place
+from dissonance.lir.sweep.block import BlockPlace, BlockState
 from dissonance.lir.sweep.neighbourhoods import FociBatch
 from dissonance.lir.sweep.partition import Partition
 from dissonance.lir.sweep.sweeping import WHAT, Floats, SweepTables, Swept, total
@@ -100,7 +100,7 @@ class SpreadSweeps:
         """The tables after the last finished sweep, column by column."""
         if self._end[0] != self.step:
             made = self.tables.copied()
-            found = self._gathered(lambda: (self.states, self._all("own", block.own, self.states)))
+            found = self._gathered(lambda: (self.states, self._all("own", block.own_tables, self.states)))
             for held, log_p in zip(self.own, found, strict=True):
                 made.put(held, log_p)
             self._end = self.step, made.log_p
@@ -120,7 +120,7 @@ class SpreadSweeps:
         now = [submit("close", block.close, self._place(b), now[b], told[b]) for b in range(p.blocks)]
         return now, [submit("found", block.found, state) for state in now]
 
-    def _all(self, name: str, function: Callable[[Place, BlockState], Any], states: Sequence[Any]) -> list[Any]:
+    def _all(self, name: str, function: Callable[[BlockPlace, BlockState], Any], states: Sequence[Any]) -> list[Any]:
         return [self.cluster.submit(name, function, self._place(b), state) for b, state in enumerate(states)]
 
     def _gathered(self, submit: Callable[[], tuple[list[Any], list[Any]]]) -> list[Any]:
@@ -155,8 +155,8 @@ class SpreadSweeps:
 
     # -- files that all workers share ----------------------------------------------------------------------------------
 
-    def _place(self, number: int) -> Place:
-        return Place(self.folder, self.of, number)
+    def _place(self, number: int) -> BlockPlace:
+        return BlockPlace(self.folder, self.of, number)
 
     def due(self, step: int, sweeps: int) -> bool:
         """Whether a checkpoint is written after this sweep: every few, and at the end."""
@@ -175,7 +175,7 @@ class SpreadSweeps:
         for b in range(self.partition.blocks):
             plan = self.partition.plan(b)
             sealed.write_state(self._place(b).file("plan"), {"of": of, "plan": plan.state})
-            block.keep(self._place(b), 0, BlockState(self.tables.take(plan.held).log_p, {}, {}, []))
+            block.keep_block(self._place(b), 0, BlockState(self.tables.take(plan.held).log_p, {}, {}, []))
             self.own.append(plan.held[plan.own])
         self._share()
 
@@ -185,7 +185,10 @@ class SpreadSweeps:
         self._gathered(
             lambda: (
                 self.states,
-                [submit("keep", block.keep, self._place(b), self.step, state) for b, state in enumerate(self.states)],
+                [
+                    submit("keep", block.keep_block, self._place(b), self.step, state)
+                    for b, state in enumerate(self.states)
+                ],
             )
         )
         sealed.write_state(Path(path) / HEAD, head | {"blocks": self.partition.blocks, "apart": self._apart})

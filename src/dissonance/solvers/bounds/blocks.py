@@ -9,7 +9,7 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.bounds.states import Sampler, States
-from dissonance.solvers.bounds.tally import BROKEN, Tally, put
+from dissonance.solvers.bounds.tally import BROKEN, CellTally, put
 from dissonance.solvers.bounds.terms import Floats, Ints
 
 LARGEST = 64
@@ -30,7 +30,7 @@ class Blocks(NamedTuple):
     shift: Ints
 
     @classmethod
-    def of(cls, sampler: Sampler, tally: Tally) -> Blocks:
+    def of(cls, sampler: Sampler, tally: CellTally) -> Blocks:
         """Every variable, and the variables of every region in which some cells are impossible."""
         blocks = [([v], sampler.possible_values(r)) for v, r in enumerate(sampler.single)]
         for r, s in enumerate(sampler.scopes):

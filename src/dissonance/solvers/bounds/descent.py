@@ -16,7 +16,7 @@ from dissonance.compiled import expect
 from dissonance.solvers.bounds.blocks import Blocks, move_blocks
 from dissonance.solvers.bounds.forest import move_forest, random_forest
 from dissonance.solvers.bounds.states import Sampler, States
-from dissonance.solvers.bounds.tally import SECONDS, Tally
+from dissonance.solvers.bounds.tally import SECONDS, CellTally
 
 TEMPERATURE = 0.01
 """Times a large beta: high enough to cross what is level, low enough to cost next to nothing."""
@@ -28,12 +28,12 @@ AT_ONCE = 10_000_000
 """Terms that are looked at between two looks at the clock."""
 
 
-class Descent:
+class StateDescent:
     """States that go down: `states` (variables, N) of the variables that are not made of others."""
 
     def __init__(self, sampler: Sampler, states: States, generator: np.random.Generator) -> None:
         self.sampler, self.states, self.generator = sampler, states, generator
-        self.tally = Tally(sampler, states)
+        self.tally = CellTally(sampler, states)
         self.blocks = Blocks.of(sampler, self.tally)
         self.sizes = np.array(sampler.sizes, dtype=np.int64)
 

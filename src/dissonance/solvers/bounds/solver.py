@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.solvers.base import DEFAULT_TOL, QUICK, Solution, Solver, infinite
-from dissonance.solvers.bounds.descent import Descent
+from dissonance.solvers.bounds.descent import StateDescent
 from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.mu import JointStates
@@ -142,7 +142,7 @@ class Bracketing:
         self.lower, self.upper = -math.inf, math.inf
         self.best = np.zeros(0)
         self.dual: RelaxedDual | None = None
-        self.descent: Descent | None = None
+        self.descent: StateDescent | None = None
         self.searched: dict[int, Floats] | None = None
         self.drawn = False
         self.grown: tuple[Scope, ...] = ()
@@ -289,7 +289,7 @@ class Bracketing:
         if self.descent is None:
             first = SpanningOrder(sampler, dual.smoothed(x, eps)[2]).states(FEWEST, self.generator)
             self._prove(sampler, sampler.possible(first))
-            self.descent = Descent(sampler, first, self.generator)
+            self.descent = StateDescent(sampler, first, self.generator)
         down, size = self.descent, len(sampler.base)
         most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
         deadline = self.began + self.seconds + 0.3 * max(0.0, self.solver.seconds - self.seconds)

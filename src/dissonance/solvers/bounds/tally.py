@@ -73,7 +73,7 @@ def put(
             price_row(row_at[r], row_at[r + 1], total[r], count, step, tables, prices)  # pyright: ignore[reportArgumentType]
 
 
-class Tally:
+class CellTally:
     """Of `states` (variables, N), the variables being those that are not made of others."""
 
     def __init__(self, sampler: Sampler, states: States) -> None:

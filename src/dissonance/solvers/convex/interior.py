@@ -58,9 +58,6 @@ REFINEMENTS = 2
 CORRECTORS, LONG, MORE = 8, 0.9, 1.01
 """Correctors of such a step at most; the part of it that is enough; and the factor by which each must lengthen it."""
 
-SHORT, FULL = 0.99, 0.999
-"""How much of the way to the boundary a step goes at most: far from the solution, and close to it."""
-
 ROUGH = 1e-3
 """What rounding alone may move mu by."""
 
@@ -89,16 +86,16 @@ def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, first: int, last: 
 
 
 @compiled
-def lengthen(I: Ints, X: Floats, L: Ints, clusters: Ints, tau: float, short: float) -> None:
+def lengthen(I: Ints, X: Floats, L: Ints, clusters: Ints, tau: float) -> None:
     """Correct a step again, as long as more of it can be taken then: where solving is cheaper than factoring."""
-    primal, dual = step_lengths(X, L, short)
+    primal, dual = step_lengths(X, L)
     for _ in range(CORRECTORS):
         if min(primal, dual) > LONG:
             break
         keep(X, L, False)
         centre(X, L, tau, primal, dual)
         solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
-        further = step_lengths(X, L, short)
+        further = step_lengths(X, L)
         if min(further[0], 1.0) * min(further[1], 1.0) < MORE * min(primal, 1.0) * min(dual, 1.0):
             keep(X, L, True)
             break
@@ -178,7 +175,6 @@ def newton(
             if done or not finite or left or step == most or (step > best + PATIENCE and best >= 0):
                 break
             before, earlier = merit, moved
-            short = min(max(SHORT, 1.0 - gap / scale), FULL)
             factor(I, X, L, clusters)
             aim(I, X, L, following * FINAL * tol[b] / n_cells)
             solve_system(I, X, L, clusters, ZERO, following * careful, 1.0)
@@ -188,9 +184,9 @@ def newton(
                 tau = correct(X, L, gap, rest, tol[b], careful)
                 solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
                 if careful:
-                    lengthen(I, X, L, clusters, tau, short)
+                    lengthen(I, X, L, clusters, tau)
                     solve_system(I, X, L, clusters, careful, REFINEMENTS * careful, 1.0)
-            moved, length = move(I, X, L, short)
+            moved, length = move(I, X, L)
             step += 1
             if following and length <= LEAST_FOLLOWED:
                 break

@@ -266,14 +266,14 @@ def bend(I: Ints, X: Floats, L: Ints) -> None:
 
 
 @compiled
-def step_lengths(X: Floats, L: Ints, short: float) -> tuple[float, float]:
-    """How much of the step to w.x can be taken: by mu, by z; at most `short` of the way to the boundary."""
+def step_lengths(X: Floats, L: Ints) -> tuple[float, float]:
+    """How much of the step to w.x can be taken: by mu, by z."""
     n_cells, x_mu, x_z, x_x, x_target = L[AT.cells], L[AT.mu], L[AT.z], L[AT.x], L[AT.target]
-    primal = dual = short
+    primal = dual = 0.99
     for i in range(n_cells):
         x = X[x_x + i] / X[x_mu + i]
         primal, dual = max(primal, 1.0 - x), max(dual, x - X[x_target + i] / (X[x_mu + i] * X[x_z + i]))
-    return short / primal, short / dual
+    return 0.99 / primal, 0.99 / dual
 
 
 @compiled
@@ -314,7 +314,7 @@ def centre(X: Floats, L: Ints, tau: float, primal: float, dual: float) -> None:
 
 
 @compiled
-def move(I: Ints, X: Floats, L: Ints, short: float) -> tuple[float, float]:
+def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
     """Take the step to w.x, w.d, w.lam, in place: how far mu moves, and how much of the step is taken.
 
     The distance is the largest total variation over the clusters.
@@ -323,7 +323,7 @@ def move(I: Ints, X: Floats, L: Ints, short: float) -> tuple[float, float]:
     x_mu, x_z, x_y, x_d, x_x, x_target = L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.x], L[AT.target]
     x_dl, x_dd = L[AT.dl], L[AT.dd]
     largest = max(4.0, _changes(I, X, L))
-    primal, dual = step_lengths(X, L, short)
+    primal, dual = step_lengths(X, L)
     primal, dual = min(1.0, primal), min(min(1.0, dual), 4.0 / largest)
     moved = 0.0
     for k in range(n_clusters):

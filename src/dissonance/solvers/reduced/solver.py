@@ -201,7 +201,7 @@ class Cooling:
         component, solver, best = self.component, self.solver, self.best
         if self.lower == math.inf or best is None:
             return infinite(component, solver.name)
-        mu = CliqueTree(component.variables, component.tree, agreeing(component.tree, best.cells))
+        mu = CliqueTree(component.variables, component.tree, agreeing_tables(component.tree, best.cells))
         with torch.no_grad():
             off = max((amiss(mu, a.arc, component.theta) for a in component.arcs if a.hard), default=0.0)
             soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
@@ -236,7 +236,7 @@ class Cooling:
         return {name: torch.from_numpy(lam[at[k] : at[k + 1]]).reshape(shapes[name]) for k, name in hard}
 
 
-def agreeing(tree: Tree, cells: torch.Tensor) -> list[torch.Tensor]:
+def agreeing_tables(tree: Tree, cells: torch.Tensor) -> list[torch.Tensor]:
     """Cluster marginals that agree exactly: mu(rest | separator) times what the parent has there; roots sum to 1."""
     found: list[torch.Tensor] = []
     for table, scope, separator, p in zip(

@@ -192,12 +192,12 @@ def test_forests_are_forests(families: Any):
 
     from dissonance.solvers.bounds.forest import random_forest
     from dissonance.solvers.bounds.states import Sampler
-    from dissonance.solvers.bounds.tally import Tally
+    from dissonance.solvers.bounds.tally import CellTally
 
     pdg = families.grid(5, True)
     (component,) = prepare(pdg, Attention.uniform(pdg)).components
     sampler = Sampler(terms := terms_of(component), regions_of(terms))
-    tally = Tally(sampler, np.zeros((25, 4), dtype=np.uint8))
+    tally = CellTally(sampler, np.zeros((25, 4), dtype=np.uint8))
     forest = random_forest(tally.tables, tally.holding, np.random.default_rng(1).permutation(25).tolist())
     inside = set(forest.variable.tolist())
     edges = {s for s in map(tuple, sampler.scopes) if len(s) == 2 and inside >= set(s)}
