@@ -89,9 +89,7 @@ def test_a_sweep_over_a_tangle_is_bounded_from_above_where_that_is_asked_for(mon
         Column(pairs[:, 0], pairs[:, 1], rng.dirichlet([2, 2], (2 * n, 2))),
     )
     assert isinstance(pdg, ColumnarPDG)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeps.Auto, "seconds", 0.0)
-        run = lir(pdg, "sweep", sweeps=2, trace=Record(globally=True))
+    run = lir(pdg, "sweep", sweeps=2, trace=Record(globally=True), solver=sweeps.Auto(seconds=0.5))
     for row in run.trace.rows:
         assert 0 <= row.global_lower <= row.global_upper < math.inf
     assert run.after.upper < 0.5 * run.before.lower
