@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dissonance.machine_code import load_object, make_object, processor
+from dissonance.machine_code import load_object, make_object, probe, processor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -165,7 +165,7 @@ def _make_entries() -> None:
     with contextlib.suppress(OSError):
         try:
             trial.parent.mkdir(parents=True, exist_ok=True)
-            trial.write_bytes(make_object(_numba.types, made))
+            trial.write_bytes(make_object(_numba.types, made | {"probe": _machine_code(probe)}))
             subprocess.run([sys.executable, make_object.__code__.co_filename, trial], check=True, capture_output=True)
             trial.replace(path)
             _loadable = True

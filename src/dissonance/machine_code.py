@@ -19,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.float64]
 
 ARRAYS = {"Ints": (np.dtype(np.int64), 1), "Floats": (np.dtype(np.float64), 1), "Rows": (np.dtype(np.float64), 2)}
 NUMBERS = {"int": ctypes.c_int64, "float": ctypes.c_double}
@@ -28,6 +33,15 @@ LIBRARIES = {"numba._helperlib": "numba_", "numba.core.runtime._nrt_python": "NR
 
 FINE = (0, -2)
 """What compiled functions return when they were not out of memory, which is all that can happen to them."""
+
+
+def probe(numbers: Ints, values: Floats, rows: Rows, count: int, factor: float) -> tuple[float, float]:
+    """A function of all that entries take, which allocates memory: what it returns in a trial tells whether Numba
+    passes arguments as is assumed here."""
+    room = values * factor
+    for i in range(count):
+        room[i] += numbers[i] * rows[i, 1]
+    return room.sum(), np.float64(rows.shape[0] + 10 * rows.shape[1])
 
 
 def make_object(types: Any, functions: Mapping[str, Any]) -> bytes:
@@ -153,5 +167,6 @@ def _library(name: str) -> Any:
     return module
 
 
-if __name__ == "__main__":  # whether it can be loaded; LLVM ends the process if it cannot
-    load_object(Path(sys.argv[1]), {})
+if __name__ == "__main__":  # whether it can be loaded and called; LLVM ends the process if it cannot
+    given = np.arange(1, 4), np.arange(3.0), np.arange(8.0).reshape(4, 2), 3, 0.5
+    sys.exit(load_object(Path(sys.argv[1]), {"probe": probe})["probe"](*given) != probe(*given))

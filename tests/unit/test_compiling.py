@@ -202,7 +202,7 @@ def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path)
     found = python(
         STATE + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'damaged.o')\n"
         "compiled.expect(0.1, solve.newton); seen = [solve.newton.quick]\n"
-        "compiled.make = lambda *_: b'damaged again'\n"
+        "compiled.make_object = lambda *_: b'damaged again'\n"
         + CHAIN
         + "compiled.engage(); ok = inconsistency(chain, solver='newton').converged\n"
         "print(*seen, ok, hasattr(solve.newton.now, 'py_func'))"
@@ -248,3 +248,15 @@ def test_machine_code_is_said_to_be_kept_once_all_of_it_is(tmp_path: Path, monke
     assert not compiling.kept()
     compiling.complete()
     assert compiling.kept()
+
+
+def test_a_trial_tells_whether_arguments_are_passed_as_assumed(tmp_path: Path):
+    """The function that is tried is in the file beside the entries, and returns what Python does."""
+    precompile()
+    found = python(
+        "from pathlib import Path\nimport numpy as np\nfrom dissonance import compiled, machine_code\n"
+        "one = machine_code.load_object(compiled._object_file(), {'probe': machine_code.probe})['probe']\n"
+        "given = np.arange(1, 4), np.arange(3.0), np.arange(8.0).reshape(4, 2), 3, 0.5\n"
+        "print(one(*given) == machine_code.probe(*given))"
+    )
+    assert found.stdout.split() == ["True"]
