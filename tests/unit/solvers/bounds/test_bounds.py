@@ -169,7 +169,7 @@ def test_states_that_move_keep_their_counts_and_never_cost_more_than_they_did_wh
     (component,) = prepare(pdg, Attention.uniform(pdg)).components
     sampler = Sampler(terms := terms_of(component), regions_of(terms))
     rng = np.random.default_rng(0)
-    down = descent.Descent(sampler, rng.integers(0, 2, (30, 64)).astype(np.uint8), rng)
+    down = descent.StateDescent(sampler, rng.integers(0, 2, (30, 64)).astype(np.uint8), rng)
 
     def cost() -> float:
         return sampler.prices(sampler.counts(down.states))[0] / down.states.shape[1]
