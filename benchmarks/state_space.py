@@ -52,7 +52,9 @@ def generic(y: np.ndarray) -> float:
 
 def theirs(y: np.ndarray) -> tuple[float, float] | None:
     try:
-        from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
+        from statsmodels.tsa.statespace.kalman_smoother import (  # pyright: ignore[reportMissingImports]
+            KalmanSmoother,
+        )
     except ImportError:
         return None
     model = KalmanSmoother(k_endog=1, k_states=2, k_posdef=2)
