@@ -35,7 +35,8 @@ from dissonance.variables import Euclidean
 
 if TYPE_CHECKING:
     from dissonance.solvers.covariance import Result
-    from dissonance.solvers.moments import GaussianBelief, Mean, Reduction
+    from dissonance.solvers.means import GaussianBelief, Mean
+    from dissonance.solvers.moments import Reduction
 
 PRIOR = 1e-9
 """The precision given to directions that no arc bounds, when mu is asked for (scaled coordinates)."""
@@ -211,7 +212,8 @@ class GaussianSolver(Solver):
     def _solve(self, component: Component, arcs: Sequence[GaussianBelief]) -> GaussianSolution | None:
         """The solution at these beliefs, -inf if nothing bounds it below; None if hard arcs contradict each other."""
         from dissonance.solvers.covariance import Result, minimise
-        from dissonance.solvers.moments import Reduction, blurred_covariance, mean
+        from dissonance.solvers.means import blurred_covariance, mean
+        from dissonance.solvers.moments import Reduction
 
         middle = mean(arcs, arcs[0].R.shape[1])
         if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
@@ -274,7 +276,8 @@ class GaussianSolver(Solver):
                 f"{component.pinned[0].arc} and the other hard arcs make noise that differs by too many orders of "
                 "magnitude for double precision. Scale the variables, or widen the narrow arcs."
             )
-        from dissonance.solvers.moments import blurred_covariance, blurred_mean, gaussian_beliefs
+        from dissonance.solvers.means import blurred_covariance, blurred_mean
+        from dissonance.solvers.moments import gaussian_beliefs
 
         arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta != 0]
         slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
