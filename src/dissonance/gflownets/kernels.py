@@ -2,7 +2,8 @@
 
 A block of rows goes through all layers of its run's network without leaving the chip. Numbers are multiplied in
 float16, which has the 11 significant bits of TF32, and summed in float32; they saturate instead of overflowing, and
-gradients are scaled by their largest entry in the run first. `plain` computes the same.
+gradients are scaled by their largest entry in the run first. Weights and layers are moved a tile at a time, by the
+engine that Hopper has for it. `plain` computes the same.
 """
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
@@ -18,140 +19,76 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
+from dissonance.gflownets.layers import (
+    COLUMNS,
+    allowed_moves,
+    bounded,
+    first_layer,
+    head_logits,
+    inputs,
+    log_probabilities,
+    next_layer,
+    product,
+)
 from dissonance.gflownets.policy import Parts
 from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows
 from dissonance.gflownets.walk import Walk
 
-COLUMNS = tl.constexpr(16)  # of the heads, as stored
 OUTPUTS = 64  # of the heads, as multiplied: with fewer columns Triton 3.6 reads beyond the weights on Hopper
-LARGEST = tl.constexpr(65504.0)
 ROWS, WARPS = 64, 4  # of a block
-
-
-@triton.jit
-def _positive(x):
-    """ReLU, in float16 without overflow."""
-    return tl.minimum(tl.maximum(x, 0.0), LARGEST).to(tl.float16)
-
-
-@triton.jit
-def _bounded(x):
-    """To float16 without overflow."""
-    return tl.minimum(tl.maximum(x, -LARGEST), LARGEST).to(tl.float16)
-
-
-@triton.jit
-def _product(a, b, w, HALF: tl.constexpr):
-    """(a, b) times a square matrix, in two halves of columns each."""
-    i = tl.arange(0, HALF)
-    at = w + i[:, None] * (2 * HALF) + i[None, :]
-    left = tl.dot(a, tl.load(at))
-    left = tl.dot(b, tl.load(at + 2 * HALF * HALF), left)
-    right = tl.dot(a, tl.load(at + HALF))
-    right = tl.dot(b, tl.load(at + 2 * HALF * HALF + HALF), right)
-    return left, right
-
-
-@triton.jit
-def _inputs(state, active, K: tl.constexpr, INPUTS: tl.constexpr):
-    """The k-hot inputs of a block of states."""
-    f = tl.arange(0, INPUTS)
-    x = f[None, :] == tl.load(active + state * K)[:, None]
-    for k in tl.static_range(1, K):
-        x = x | (f[None, :] == tl.load(active + state * K + k)[:, None])
-    return x.to(tl.float16)
-
-
-@triton.jit
-def _first(x, w, bias, INPUTS: tl.constexpr, HALF: tl.constexpr):
-    """The first hidden layer, in two halves."""
-    f = tl.arange(0, INPUTS)
-    i = tl.arange(0, HALF)
-    at = w + f[:, None] * (2 * HALF) + i[None, :]
-    left = tl.dot(x, tl.load(at)) + tl.load(bias + i)[None, :]
-    right = tl.dot(x, tl.load(at + HALF)) + tl.load(bias + HALF + i)[None, :]
-    return _positive(left), _positive(right)
-
-
-@triton.jit
-def _heads(a, b, w, bias, HALF: tl.constexpr, OUT: tl.constexpr):
-    """Logits of P_F and P_B."""
-    i = tl.arange(0, HALF)
-    o = tl.arange(0, OUT)
-    at = w + i[:, None] * OUT + o[None, :]
-    return tl.dot(b, tl.load(at + HALF * OUT), tl.dot(a, tl.load(at))) + tl.load(bias + o)[None, :]
-
-
-@triton.jit
-def _allowed(allowed, state, OUT: tl.constexpr):
-    """Which columns of the heads are moves allowed in these states."""
-    o = tl.arange(0, OUT)
-    bit = tl.where(o < COLUMNS, o, COLUMNS)
-    return (tl.load(allowed + state)[:, None] >> bit[None, :]) & 1 == 1
+REGISTERS = 168  # of a thread that computes gradients: three blocks then share a multiprocessor, where it pays
+RESIDENT = 6  # blocks of a rollout for each multiprocessor
 
 
 @triton.jit
 def _rollout(
-    uniform, states, moves, length, after, active, allowed,
+    uniform, states, moves, length, taken, after, active, allowed,
     w_in, b_in, w, b, w_out, b_out,
     start, count, longest,
     EXIT: tl.constexpr, K: tl.constexpr, INPUTS: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr,
     OUT: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < count
-    i = tl.arange(0, HALF)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # which trajectory a row of the block walks
     o = tl.arange(0, OUT)
     WIDTH: tl.constexpr = 2 * HALF
-    w_in += run * INPUTS * WIDTH
     b_in += run * WIDTH
-    w += run * LAYERS * WIDTH * WIDTH
     b += run * LAYERS * WIDTH
-    w_out += run * WIDTH * OUT
     b_out += run * OUT
-    at = (run * count + row).to(tl.int64) * longest
     state = tl.zeros([ROWS], tl.int32) + start
-    on = inside
-    ends = tl.zeros([ROWS], tl.int32)
-    t = 0
-    going = 1
+    t = tl.zeros([ROWS], tl.int32)
+    on = row < count
+    going = tl.max(on.to(tl.int32), 0)
     while going > 0:
-        left, right = _first(_inputs(state, active, K, INPUTS), w_in, b_in, INPUTS, HALF)
+        left, right = first_layer(inputs(state, active, K, INPUTS), w_in, run * INPUTS, b_in, HALF)
         for k in tl.static_range(LAYERS):
-            new_left, new_right = _product(left, right, w + k * WIDTH * WIDTH, HALF)
-            left = _positive(new_left + tl.load(b + k * WIDTH + i)[None, :])
-            right = _positive(new_right + tl.load(b + k * WIDTH + HALF + i)[None, :])
-        z = _heads(left, right, w_out, b_out, HALF, OUT)
-        may = _allowed(allowed, state, OUT) & (o[None, :] <= EXIT)
+            left, right = next_layer(left, right, w, (run * LAYERS + k) * WIDTH, b + k * WIDTH, HALF)
+        z = head_logits(left, right, w_out, run * WIDTH, b_out, HALF, OUT)
+        may = allowed_moves(allowed, state, OUT) & (o[None, :] <= EXIT)
         z = tl.where(may, z, float("-inf"))
         p = tl.exp(z - tl.max(z, 1)[:, None])
         mass = tl.cumsum(p, 1)
-        u = tl.load(uniform + at + t, mask=inside, other=0.0) * tl.sum(p, 1)
+        at = (run * count + row).to(tl.int64) * longest + t
+        u = tl.load(uniform + at, mask=on, other=0.0) * tl.sum(p, 1)
         move = tl.sum(((mass <= u[:, None]) & (o[None, :] <= EXIT)).to(tl.int32), 1)
         good = tl.sum(tl.where((o[None, :] == move[:, None]) & may, 1, 0), 1) > 0
         move = tl.where(good, move, tl.max(tl.where(may, o[None, :], 0), 1))
-        tl.store(states + at + t, state, mask=on)
-        tl.store(moves + at + t, move, mask=on)
+        tl.store(states + at, state, mask=on)
+        tl.store(moves + at, move, mask=on)
         t += 1
-        out = on & (move == EXIT)
-        ends = tl.where(out, t, ends)
-        on = on & (move != EXIT)
-        state = tl.where(on, tl.load(after + state * EXIT + move, mask=on, other=0), state)
-        going = tl.max(on.to(tl.int32), 0)
-        going = tl.where(t < longest, going, 0)
-    tl.store(length + run * count + row, ends.to(tl.int64), mask=inside)
-
-
-@triton.jit
-def _log_probabilities(z, may):
-    """Logarithms of the softmax over the columns allowed; elsewhere -inf."""
-    z = tl.where(may, z, float("-inf"))
-    top = tl.max(z, 1)
-    top = tl.where(top == float("-inf"), 0.0, top)
-    total = tl.sum(tl.exp(z - top[:, None]), 1)
-    return z - (top + tl.log(total))[:, None]
+        ended = on & (move == EXIT)
+        tl.store(length + run * count + row, t.to(tl.int64), mask=ended)
+        state = tl.where(ended, start, tl.load(after + state * EXIT + move, mask=on & (move != EXIT), other=0))
+        ends = ended.to(tl.int32)
+        total = tl.sum(ends, 0)
+        if total > 0:  # rows whose trajectory has ended take the next ones of the run
+            first = tl.atomic_add(taken + run, total)
+            row = tl.where(ended, first + tl.cumsum(ends, 0) - 1, row)
+            t = tl.where(ended, 0, t)
+            on = row < count
+            going = tl.max(on.to(tl.int32), 0)
 
 
 @triton.jit
@@ -161,42 +98,47 @@ def _score(
     OUT: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    at = run.to(tl.int64) * rows + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    i = tl.arange(0, HALF)
+    first = run * rows + tl.program_id(0) * ROWS
+    at = first.to(tl.int64) + tl.arange(0, ROWS)
     o = tl.arange(0, OUT)
     WIDTH: tl.constexpr = 2 * HALF
-    to = x_out + at[:, None] * INPUTS + tl.arange(0, INPUTS)[None, :]
-    keep = h_out + at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
     if tl.program_id(0) * ROWS >= tl.load(real + run):  # nothing but padding
-        tl.store(to, tl.zeros([ROWS, INPUTS], tl.float16))
+        x_out.store([first, 0], tl.zeros([ROWS, INPUTS], tl.float16))
         for k in tl.static_range(2 * LAYERS + 2):
-            tl.store(keep + k * HALF, tl.zeros([ROWS, HALF], tl.float16))
+            h_out.store([first, k * HALF], tl.zeros([ROWS, HALF], tl.float16))
         tl.store(score + at, tl.zeros([ROWS], tl.float32))
         return
     state = tl.load(states + at)
-    x = _inputs(state, active, K, INPUTS)
-    tl.store(to, x)
-    left, right = _first(x, w_in + run * INPUTS * WIDTH, b_in + run * WIDTH, INPUTS, HALF)
-    tl.store(keep, left)
-    tl.store(keep + HALF, right)
-    w += run * LAYERS * WIDTH * WIDTH
+    x = inputs(state, active, K, INPUTS)
+    x_out.store([first, 0], x)
+    left, right = first_layer(x, w_in, run * INPUTS, b_in + run * WIDTH, HALF)
+    h_out.store([first, 0], left)
+    h_out.store([first, HALF], right)
     b += run * LAYERS * WIDTH
     for k in tl.static_range(LAYERS):
-        new_left, new_right = _product(left, right, w + k * WIDTH * WIDTH, HALF)
-        left = _positive(new_left + tl.load(b + k * WIDTH + i)[None, :])
-        right = _positive(new_right + tl.load(b + k * WIDTH + HALF + i)[None, :])
-        tl.store(keep + (k + 1) * WIDTH, left)
-        tl.store(keep + (k + 1) * WIDTH + HALF, right)
-    z = _heads(left, right, w_out + run * WIDTH * OUT, b_out + run * OUT, HALF, OUT)
+        left, right = next_layer(left, right, w, (run * LAYERS + k) * WIDTH, b + k * WIDTH, HALF)
+        h_out.store([first, (k + 1) * WIDTH], left)
+        h_out.store([first, (k + 1) * WIDTH + HALF], right)
+    z = head_logits(left, right, w_out, run * WIDTH, b_out + run * OUT, HALF, OUT)
     tl.store(z_out + at[:, None] * COLUMNS + o[None, :], z, mask=(o < COLUMNS)[None, :])
-    may = _allowed(allowed, state, OUT)
+    may = allowed_moves(allowed, state, OUT)
     move = tl.load(moves + at)
     back = tl.load(undone + at)
-    log_f = _log_probabilities(z, may & (o[None, :] < MOVES))
-    log_b = _log_probabilities(z, may & (o[None, :] >= MOVES))
+    log_f = log_probabilities(z, may & (o[None, :] < MOVES))
+    log_b = log_probabilities(z, may & (o[None, :] >= MOVES))
     value = tl.sum(tl.where(o[None, :] == move[:, None], log_f, 0.0), 1)
     value -= tl.sum(tl.where((o[None, :] == MOVES + back[:, None]) & (back[:, None] >= 0), log_b, 0.0), 1)
     tl.store(score + at, value)
+
+
+@triton.jit
+def _behind(gradient, h_in, dh_out, db, row, column, HALF: tl.constexpr):
+    """The gradient in what a ReLU was given, of half a layer; it is stored, and so are its sums over rows."""
+    gradient = tl.where(h_in.load([row, column]) > 0, gradient, 0.0)
+    tl.store(db + column + tl.arange(0, HALF), tl.sum(gradient, 0))
+    found = bounded(gradient)
+    dh_out.store([row, column], found)
+    return found
 
 
 @triton.jit(do_not_specialize=["blocks"])  # it changes from batch to batch
@@ -207,50 +149,44 @@ def _score_gradient(
 ):  # fmt: skip
     run = tl.program_id(1)
     block = run.to(tl.int64) * blocks + tl.program_id(0)
-    at = run.to(tl.int64) * rows + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = run * rows + tl.program_id(0) * ROWS
+    at = first.to(tl.int64) + tl.arange(0, ROWS)
     i = tl.arange(0, HALF)
     o = tl.arange(0, OUT)
     WIDTH: tl.constexpr = 2 * HALF
     to_z = dz_out + at[:, None] * COLUMNS + o[None, :]
-    here = at[:, None] * ((LAYERS + 1) * WIDTH) + i[None, :]
     db_out += block * COLUMNS
     db += block * (LAYERS + 1) * WIDTH
     if tl.program_id(0) * ROWS >= tl.load(real + run):  # nothing but padding
         tl.store(to_z, tl.zeros([ROWS, OUT], tl.float16), mask=(o < COLUMNS)[None, :])
         tl.store(db_out + o, tl.zeros([OUT], tl.float32), mask=o < COLUMNS)
         for k in tl.static_range(2 * LAYERS + 2):
-            tl.store(dh_out + k * HALF + here, tl.zeros([ROWS, HALF], tl.float16))
+            dh_out.store([first, k * HALF], tl.zeros([ROWS, HALF], tl.float16))
             tl.store(db + k * HALF + i, tl.zeros([HALF], tl.float32))
         return
     g = tl.load(gradient + at) * tl.load(scale + run)
     z = tl.load(z_in + at[:, None] * COLUMNS + o[None, :], mask=(o < COLUMNS)[None, :], other=0.0)
-    may = _allowed(allowed, tl.load(states + at), OUT)
+    may = allowed_moves(allowed, tl.load(states + at), OUT)
     move = tl.load(moves + at)
     back = tl.load(undone + at)
-    p_f = tl.exp(_log_probabilities(z, may & (o[None, :] < MOVES)))
-    p_b = tl.exp(_log_probabilities(z, may & (o[None, :] >= MOVES)))
+    p_f = tl.exp(log_probabilities(z, may & (o[None, :] < MOVES)))
+    p_b = tl.exp(log_probabilities(z, may & (o[None, :] >= MOVES)))
     of_f = tl.where(o[None, :] == move[:, None], 1.0, 0.0) - p_f
     of_b = tl.where(o[None, :] == MOVES + back[:, None], 1.0, 0.0) - p_b
     dz = g[:, None] * tl.where(o[None, :] < MOVES, of_f, tl.where(back[:, None] >= 0, -of_b, 0.0))
     tl.store(db_out + o, tl.sum(dz, 0), mask=o < COLUMNS)
-    dz = _bounded(dz)
+    dz = bounded(dz)
     tl.store(to_z, dz, mask=(o < COLUMNS)[None, :])
-    to = wt_out + run * OUT * WIDTH + o[:, None] * WIDTH + i[None, :]
-    left = tl.dot(dz, tl.load(to))
-    right = tl.dot(dz, tl.load(to + HALF))
-    wt += run * LAYERS * WIDTH * WIDTH
-    for k in tl.static_range(LAYERS + 1):
-        which = LAYERS - k
-        left = tl.where(tl.load(h_in + which * WIDTH + here) > 0, left, 0.0)
-        right = tl.where(tl.load(h_in + which * WIDTH + here + HALF) > 0, right, 0.0)
-        tl.store(db + which * WIDTH + i, tl.sum(left, 0))
-        tl.store(db + which * WIDTH + HALF + i, tl.sum(right, 0))
-        half_left = _bounded(left)
-        half_right = _bounded(right)
-        tl.store(dh_out + which * WIDTH + here, half_left)
-        tl.store(dh_out + which * WIDTH + here + HALF, half_right)
-        if which > 0:
-            left, right = _product(half_left, half_right, wt + (which - 1) * WIDTH * WIDTH, HALF)
+    left = tl.dot(dz, wt_out.load([run * OUT, 0]))
+    left = _behind(left, h_in, dh_out, db, first, LAYERS * WIDTH, HALF)
+    right = tl.dot(dz, wt_out.load([run * OUT, HALF]))
+    right = _behind(right, h_in, dh_out, db, first, LAYERS * WIDTH + HALF, HALF)
+    for k in tl.static_range(LAYERS - 1, -1, -1):
+        row = (run * LAYERS + k) * WIDTH
+        new_left = _behind(product(left, right, wt, row, 0, HALF), h_in, dh_out, db, first, k * WIDTH, HALF)
+        right = product(left, right, wt, row, HALF, HALF)
+        right = _behind(right, h_in, dh_out, db, first, k * WIDTH + HALF, HALF)
+        left = new_left
 
 
 @dataclass(frozen=True)
@@ -284,17 +220,24 @@ def _power(n: int) -> int:
     return max(16, 1 << (n - 1).bit_length())
 
 
-def _weights(parts: Parts) -> tuple[Tensor, ...]:
-    """The network in float16, padded; biases stay in float32."""
-    inputs, outputs = parts["input"].shape[1], parts["heads"].shape[2]
+def _weights(parts: Parts) -> tuple[Any, ...]:
+    """The network in float16, padded, a tile at a time; biases stay in float32."""
+    inputs, (width, outputs) = parts["input"].shape[1], parts["heads"].shape[1:]
+    padded = torch.nn.functional.pad
     return (
-        torch.nn.functional.pad(parts["input"].half(), (0, 0, 0, _power(inputs) - inputs)),
+        _tiles(padded(parts["input"].half(), (0, 0, 0, _power(inputs) - inputs)), _power(inputs), width // 2),
         parts["input_bias"].contiguous(),
-        parts["hidden"].half().contiguous(),
+        _tiles(parts["hidden"].half(), width // 2, width // 2),
         parts["hidden_bias"].contiguous(),
-        torch.nn.functional.pad(parts["heads"].half(), (0, OUTPUTS - outputs)),
-        torch.nn.functional.pad(parts["heads_bias"], (0, OUTPUTS - outputs)),
+        _tiles(padded(parts["heads"].half(), (0, OUTPUTS - outputs)), width // 2, OUTPUTS),
+        padded(parts["heads_bias"], (0, OUTPUTS - outputs)),
     )
+
+
+def _tiles(matrices: Tensor, rows: int, columns: int) -> TensorDescriptor:
+    """Matrices one below the other, which kernels load and store in tiles of so many rows and columns."""
+    below = matrices.reshape(-1, matrices.shape[-1]).contiguous()
+    return TensorDescriptor.from_tensor(below if len(below) else below.new_zeros(rows, columns), [rows, columns])
 
 
 def _sizes(parts: Parts, walk: Walk) -> dict[str, int]:
@@ -309,17 +252,27 @@ def _sizes(parts: Parts, walk: Walk) -> dict[str, int]:
 
 @torch.no_grad()
 def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
-    """`plain.rollout` in one launch: a block of trajectories walks until the last of them has ended."""
+    """`plain.rollout` in one launch, of as many blocks as the device works on at once.
+
+    A row of a block whose trajectory has ended takes the next one of its run: no row waits for the longest.
+    """
     runs, count, longest = uniform.shape
     tables = _tables(walk)
     states = torch.zeros(runs, count, longest, dtype=torch.int32, device=uniform.device)
     moves = torch.zeros_like(states)
     length = torch.zeros(runs, count, dtype=torch.int64, device=uniform.device)
-    _rollout[(-(-count // ROWS), runs)](
-        uniform, states, moves, length, tables.after, tables.active, tables.allowed, *_weights(parts),
+    blocks = max(1, min(-(-count // ROWS), _at_once(uniform.device) // runs))
+    taken = torch.full((runs,), blocks * ROWS, dtype=torch.int32, device=uniform.device)
+    _rollout[(blocks, runs)](
+        uniform, states, moves, length, taken, tables.after, tables.active, tables.allowed, *_weights(parts),
         walk.start, count, longest, EXIT=walk.exit, ROWS=ROWS, num_warps=WARPS, **_sizes(parts, walk),
     )  # fmt: skip
     return Trajectories(states, moves, length)
+
+
+def _at_once(device: torch.device) -> int:
+    """How many blocks are worked on at once."""
+    return RESIDENT * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
 class _Score(torch.autograd.Function):
@@ -337,30 +290,33 @@ class _Score(torch.autograd.Function):
         z = torch.empty(runs, count, COLUMNS.value, device=device)
         score = torch.empty(runs, count, device=device)
         _score[(count // ROWS, runs)](
-            rows.states, rows.moves, rows.undone, rows.real, tables.active, tables.allowed, *weights, x, h, z, score,
+            rows.states, rows.moves, rows.undone, rows.real, tables.active, tables.allowed, *weights,
+            _tiles(x, ROWS, sizes["INPUTS"]), _tiles(h.flatten(2), ROWS, sizes["HALF"]), z, score,
             count, MOVES=walk.exit + 1, ROWS=ROWS, num_warps=WARPS, **sizes,
         )  # fmt: skip
-        ctx.save_for_backward(x, h, z, *weights)
+        ctx.save_for_backward(x, h, z, parts["hidden"], parts["heads"])
         ctx.given = walk, rows
         return score
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        x, h, z, _, _, w, _, w_out, _ = ctx.saved_tensors
+        x, h, z, w, w_out = ctx.saved_tensors
         walk, rows = ctx.given
         runs, count, layers, width = h.shape
         gradient = gradients[0].contiguous()
         scale = 1 / gradient.abs().amax(1).clamp(min=1e-30)
         dz = torch.empty(runs, count, COLUMNS.value, dtype=torch.float16, device=x.device)
         dh = torch.empty_like(h)
-        blocks = count // ROWS
+        blocks, tile = count // ROWS, width // 2
+        wt_out = torch.nn.functional.pad(w_out.half(), (0, OUTPUTS - w_out.shape[-1])).transpose(-1, -2)
         db_out = torch.empty(runs, blocks, COLUMNS.value, device=x.device)
         db = torch.empty(runs, blocks, layers, width, device=x.device)
         _score_gradient[(blocks, runs)](
-            gradient, scale, rows.states, rows.moves, rows.undone, rows.real, _tables(walk).allowed, z, h,
-            w.transpose(-1, -2).contiguous(), w_out.transpose(-1, -2).contiguous(), dz, dh, db_out, db,
-            count, blocks, MOVES=walk.exit + 1, HALF=width // 2, LAYERS=layers - 1, OUT=OUTPUTS,
-            ROWS=ROWS, num_warps=WARPS,
+            gradient, scale, rows.states, rows.moves, rows.undone, rows.real, _tables(walk).allowed, z,
+            _tiles(h.flatten(2), ROWS, tile), _tiles(w.half().transpose(-1, -2), tile, tile),
+            _tiles(wt_out, OUTPUTS, tile), dz, _tiles(dh.flatten(2), ROWS, tile), db_out, db,
+            count, blocks, MOVES=walk.exit + 1, HALF=tile, LAYERS=layers - 1, OUT=OUTPUTS,
+            ROWS=ROWS, num_warps=WARPS, maxnreg=REGISTERS,
         )  # fmt: skip
         outputs = walk.exit + 1 + walk.backward.shape[1]
         bias = db.sum(1)

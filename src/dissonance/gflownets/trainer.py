@@ -315,7 +315,8 @@ def _kernels(parts: Parts, walk: Walk, wanted: bool | None) -> ModuleType | None
         return kernels
     if wanted:
         raise CapabilityError(
-            "the kernels need Triton, a width of 32, 64, 128 or 256, at most 256 inputs, at most 16 moves forwards and "
-            "backwards together, and a loss without flows through states; leave `kernels` out to do without them."
+            "the kernels need Triton 3.4 or newer, a width of 32, 64, 128 or 256, at most 256 inputs, at most 16 moves "
+            "forwards and backwards together, and a loss without flows through states; leave `kernels` out to do "
+            "without them."
         )
     return None
