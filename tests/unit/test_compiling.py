@@ -195,6 +195,18 @@ def test_numba_can_be_started_after_its_libraries_were_loaded_without_it(compile
     assert json.loads(found.stdout) == [True, 25.0, compiled]
 
 
+def test_numba_started_before_there_is_an_entry_leaves_their_machine_code_to_be_loaded():
+    """Workers start it first; each then compiled the solver once more, every time."""
+    precompile()
+    found = python(
+        "from dissonance import compiled; compiled.engage(); compiled._make_entries = None\n"
+        + STATE
+        + "import test_compiling as t; before = solve.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
+        "print(before, all(e.quick for e in compiled._entries.values()), type(solve.newton.now).__module__)"
+    )
+    assert found.stdout.split() == ["False", "True", "dissonance.machine_code"]
+
+
 def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path):
     """A file that is damaged, or of another processor, is as good as none."""
     precompile()
