@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from fresh import python
 
 ROOT = Path(__file__).parents[2]
 SHORT = {
@@ -28,8 +28,7 @@ SHORT = {
 
 def test_a_short_attack_breaks_nothing():
     counts = [word for option, count in SHORT.items() for word in (f"--{option}", str(count))]
-    command = [sys.executable, str(ROOT / "benchmarks" / "attack.py"), *counts]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = python(ROOT / "benchmarks" / "attack.py", *counts)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" 0 broke") == len(SHORT)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fresh
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistency, lir
 from dissonance import compiled as compiling
 from dissonance.compiled import compiled as noted
@@ -61,9 +62,11 @@ def scores() -> dict[str, Any]:
     return found
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
+def python(code: str) -> CompletedProcess[str]:
     """Run some code in a fresh interpreter, with the tests at hand."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HERE)
+    done = fresh.python("-c", code, cwd=HERE)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 WITHOUT = "import sys; sys.modules['numba'] = None\n"

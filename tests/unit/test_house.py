@@ -4,13 +4,14 @@ import ast
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from fresh import python
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "house.py"
@@ -25,10 +26,21 @@ def house() -> ModuleType:
     return module
 
 
-def test_every_count_is_printed():
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = [re.sub(r"[\d,]*\d", "#", line.strip()) for line in done.stdout.splitlines()]
+def test_every_count_is_printed(house: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    started = house.python
+
+    def forked(checkout: Path, *words: str) -> str:
+        if words[0] == "-c":
+            return started(checkout, *words)
+        done = python(*words, cwd=checkout)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    monkeypatch.setattr(house, "python", forked)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
+    house.main()
+    out = capsys.readouterr().out
+    printed = [re.sub(r"[\d,]*\d", "#", line.strip()) for line in out.splitlines()]
     assert printed == [
         "# files",
         "# lines",
@@ -42,7 +54,7 @@ def test_every_count_is_printed():
         "# modules, # switches (#, # compiled): five steps of lir",
         "# modules, # switches (#, # compiled): one EM iteration",
     ]
-    counts = [int(x.replace(",", "")) for x in re.findall(r"^ *([\d,]+) ", done.stdout, re.MULTILINE)]
+    counts = [int(x.replace(",", "")) for x in re.findall(r"^ *([\d,]+) ", out, re.MULTILINE)]
     assert counts[0] == len(list((ROOT / "src" / "dissonance").rglob("*.py")))
     assert all(5 < count < counts[0] for count in counts[-3:])
 
