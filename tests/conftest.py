@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from dissonance.compiled import kept
 from shared_files import SHARED
 
 settings.register_profile(
@@ -32,8 +34,16 @@ PRECOMPILE = "from dissonance.solvers.exact import precompile; precompile()"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the solver once, before there are several workers: each would do it for itself, and so would commands."""
-    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None) and not kept():
         subprocess.run([sys.executable, "-c", PRECOMPILE], check=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers take tests in a row and then from each other: what the tests of a file share is mostly made once."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture

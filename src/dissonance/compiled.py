@@ -72,9 +72,9 @@ class Entry:
         return self.now(*args)
 
     def first(self, *args: Any) -> Any:
-        """The same, after all entries have been compiled."""
+        """The same, after all entries have been loaded or compiled."""
         with _lock:
-            if not self.quick:
+            if not self.quick and not _load():
                 _make_entries()
         return self.now(*args)
 
@@ -146,13 +146,15 @@ def _load() -> bool:
     """Put the machine code that is kept in the place of the entries; whether they have it now."""
     global _loadable
     with _lock:
-        if _loadable:
+        waiting = {name: e for name, e in _entries.items() if not e.quick}
+        if waiting and _loadable:
             _loadable = False
             with contextlib.suppress(ImportError, OSError, ValueError, AttributeError, RuntimeError):
                 if find_spec("numba") is not None:
-                    found = load_object(_object_file(), {name: e.plain for name, e in _entries.items()})
-                    for name, entry in _entries.items():
+                    found = load_object(_object_file(), {name: e.plain for name, e in waiting.items()})
+                    for name, entry in waiting.items():
                         entry.now, entry.quick = found[name], True
+                    _loadable = True  # for entries that are made later
         return all(e.quick for e in _entries.values())
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,23 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fresh import python
+
 ROOT = Path(__file__).parents[2]
 SHORT = {
-    "kills": 3,
-    "flips": 24,
-    "trials": 10,
-    "files": 400,
-    "forms": 40,
-    "problems": 80,
-    "solvers": 60,
-    "stacked": 800,
+    "kills": 1,
+    "flips": 8,
+    "trials": 4,
+    "files": 100,
+    "forms": 10,
+    "problems": 20,
+    "solvers": 15,
+    "stacked": 200,
 }
 
 
-def test_a_short_attack_breaks_nothing():
-    counts = [word for option, count in SHORT.items() for word in (f"--{option}", str(count))]
-    command = [sys.executable, str(ROOT / "benchmarks" / "attack.py"), *counts]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_short_attack_breaks_nothing(times: int):
+    counts = [word for option, count in SHORT.items() for word in (f"--{option}", str(times * count))]
+    done = python(ROOT / "benchmarks" / "attack.py", *counts)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" 0 broke") == len(SHORT)
 

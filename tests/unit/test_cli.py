@@ -22,6 +22,7 @@ from dissonance.io import FORMATS
 from dissonance.lir import FLOWS, NAMES
 from dissonance.lir.refocus import SWEEP
 from dissonance.solvers import SOLVERS
+from fresh import python
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.json"))
 SMOKING = str(next(p for p in EXAMPLES if p.stem == "smoking"))
@@ -173,9 +174,9 @@ def test_bars_are_for_terminals_that_are_not_to_be_quiet(monkeypatch: pytest.Mon
 
 def test_no_colour_is_forced_into_a_pipe():
     environment = os.environ | {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TERM": "xterm-256color"}
-    done = subprocess.run([*COMMAND, "score", SMOKING], capture_output=True, env=environment, check=False)
-    assert done.stdout.startswith(b"Inconsistency")
-    assert b"\x1b" not in done.stdout + done.stderr
+    done = python("-m", "dissonance", "score", SMOKING, env=environment)
+    assert done.stdout.startswith("Inconsistency")
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 JSON = {
@@ -214,7 +215,7 @@ def offered(shell: str, line: str) -> list[str]:
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
     environment = os.environ | {"_DISSONANCE_COMPLETE": f"complete_{shell}"} | asked
-    done = subprocess.run(COMMAND, capture_output=True, text=True, env=environment, check=False)
+    done = python("-m", "dissonance", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     if shell == "zsh":
         return re.findall(r'^(?:_arguments .*\(\()?"([^"]*)"', done.stdout, re.MULTILINE)
@@ -247,7 +248,7 @@ def test_the_names_offered_are_those_there_are():
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_for_the_shell_is_shown(shell: str):
     environment = os.environ | {"_DISSONANCE_COMPLETE": f"source_{shell}"}
-    done = subprocess.run(COMMAND, capture_output=True, text=True, env=environment, check=False)
+    done = python("-m", "dissonance", env=environment)
     assert done.returncode == 0
     assert f"_DISSONANCE_COMPLETE=complete_{shell}" in done.stdout
 
@@ -275,7 +276,7 @@ def test_help_imports_nothing_heavy():
 
 def test_a_model_is_read_from_standard_input():
     model = Path(SMOKING).read_text()
-    done = subprocess.run([*COMMAND, "score", "-", "--json"], input=model, capture_output=True, text=True, check=False)
+    done = python("-m", "dissonance", "score", "-", "--json", text=model)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["converged"]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fresh
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistency, lir
 from dissonance import compiled as compiling
 from dissonance.compiled import compiled as noted
@@ -61,9 +62,11 @@ def scores() -> dict[str, Any]:
     return found
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
+def python(code: str) -> CompletedProcess[str]:
     """Run some code in a fresh interpreter, with the tests at hand."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HERE)
+    done = fresh.python("-c", code, cwd=HERE)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 WITHOUT = "import sys; sys.modules['numba'] = None\n"
@@ -193,6 +196,18 @@ def test_numba_can_be_started_after_its_libraries_were_loaded_without_it(compile
         "print(json.dumps([solve.newton.quick, total, t.scores()]))"
     )
     assert json.loads(found.stdout) == [True, 25.0, compiled]
+
+
+def test_numba_started_before_there_is_an_entry_leaves_their_machine_code_to_be_loaded():
+    """Workers start it first; each then compiled the solver once more, every time."""
+    precompile()
+    found = python(
+        "from dissonance import compiled; compiled.engage(); compiled._make_entries = None\n"
+        + STATE
+        + "import test_compiling as t; before = solve.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
+        "print(before, all(e.quick for e in compiled._entries.values()), type(solve.newton.now).__module__)"
+    )
+    assert found.stdout.split() == ["False", "True", "dissonance.machine_code"]
 
 
 def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path):

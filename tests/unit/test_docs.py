@@ -1,14 +1,14 @@
 """The documents: their python blocks run, the numbers they promise are printed, their links lead somewhere."""
 
 import importlib.util
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from fresh import python
 
 ROOT = Path(__file__).parents[2]
 needs_networks = pytest.mark.skipif(
@@ -60,10 +60,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path):
 @pytest.mark.parametrize("script", sorted((ROOT / "docs" / "figures").glob("*.py")), ids=lambda p: p.name)
 def test_a_figure_is_what_its_script_draws(script: Path, tmp_path: Path):
     pytest.importorskip("matplotlib")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    copy = shutil.copy(script, tmp_path)  # it draws beside itself
-    command = [sys.executable, copy]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = python(shutil.copy(script, tmp_path))  # it draws beside itself
     assert done.returncode == 0, done.stderr
     drawn = sorted(p.name for p in tmp_path.glob("*.svg"))
     assert drawn and all((script.parent / name).exists() for name in drawn)
@@ -77,9 +74,7 @@ def test_every_benchmark_is_on_the_page_of_benchmarks():
 
 
 def test_the_benchmark_runs():
-    command = [sys.executable, ROOT / "benchmarks" / "scaling.py", "--quick", "--sizes", "6", "12", "--family", "chain"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = python(ROOT / "benchmarks" / "scaling.py", "--quick", "--sizes", "6", "12", "--family", "chain")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("exponent") == 1
 
@@ -102,9 +97,7 @@ def test_the_benchmark_runs():
     ],
 )
 def test_the_other_benchmarks_run(command: list[str], printed: str):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    whole = [sys.executable, ROOT / "benchmarks" / command[0], *command[1:]]
-    done = subprocess.run(whole, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = python(ROOT / "benchmarks" / command[0], *command[1:])
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import time
 import tomllib
@@ -19,6 +18,7 @@ from dissonance.cli import checkup
 from dissonance.cli.app import run
 from dissonance.io import FORMATS
 from dissonance.solvers import SOLVERS, Newton
+from fresh import python
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -80,7 +80,7 @@ def test_an_essential_library_that_cannot_be_imported_is_no_traceback(missing: s
         f"import sys; sys.modules[{missing!r}] = None; from dissonance.cli.app import run; "
         "sys.exit(run(['doctor', '--json']))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = python("-c", program)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert any(missing in p for p in json.loads(done.stdout)["problems"])

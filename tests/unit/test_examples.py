@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import fresh
+
 if TYPE_CHECKING:
     import pandas
 
@@ -36,11 +38,11 @@ def test_three_surveys_are_reconciled_by_a_script_and_by_a_notebook_of_fifteen_l
     for text in (script.read_text(encoding="utf-8"), block):
         assert sum(1 for line in text.splitlines() if line.strip()) <= 15
     command = tmp_path / "dissonance"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dissonance "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fresh.__file__}" {fresh.server()} -m dissonance "$@"\n')
     command.chmod(0o755)
-    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(EXAMPLES.parent / "src")}
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     run = ["sh", str(script), str(tmp_path / "out")]
-    done = subprocess.run(run, capture_output=True, text=True, env=os.environ | paths, timeout=300, check=False)
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "phone disagrees most" in done.stdout and "more than chance" in done.stdout
     assert "Nobody disagrees: the beliefs fit together." in done.stdout

@@ -1,13 +1,12 @@
 """The README's commands and what it says they print."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from fresh import python
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,15 +31,7 @@ def test_the_commands_come_first():
 
 def printed_by(*arguments: str) -> list[str]:
     """The lines that `dissonance` prints, when all goes well."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dissonance", *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        cwd=ROOT,
-        timeout=900,
-        check=False,
-    )
+    done = python("-m", "dissonance", *arguments)
     assert done.returncode == 0, done.stderr
     return [words(line) for line in done.stdout.splitlines()]
 
@@ -100,14 +91,7 @@ OPTION = r"--[a-z][a-z-]*"
 
 @pytest.mark.parametrize("command", ["score", "resolve", "query", "report"])
 def test_the_options_the_documents_list_are_those_there_are(command: str):
-    done = subprocess.run(
-        [sys.executable, "-m", "dissonance", command, "--help"],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=True,
-    )
-    there = set(re.findall(OPTION, done.stdout)) - EVERYWHERE
+    there = set(re.findall(OPTION, "\n".join(printed_by(command, "--help")))) - EVERYWHERE
     usage = re.search(rf"^    dissonance {command} MODEL\.\.\. (.*)$", README, re.MULTILINE)
     assert usage is not None and set(re.findall(OPTION, usage[1])) <= there
     page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
@@ -123,15 +107,7 @@ def test_the_model_the_readme_writes_is_scored_resolved_drawn_and_converted(tmp_
     assert [c.split()[0] for c in commands] == ["score", "resolve", "score", "draw", "convert"]
     (tmp_path / "rain.json").write_text(model)
     program = "import sys; from dissonance.cli.app import run; sys.exit(max(run(c.split()) for c in sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *commands],
-        capture_output=True,
-        encoding="utf-8",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT / "src")},
-        cwd=tmp_path,
-        timeout=120,
-        check=False,
-    )
+    done = python("-c", program, *commands, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     first, last = (float(x) for x in re.findall(r"^Inconsistency: (\S+) nats$", done.stdout, re.MULTILINE))
     assert last < 1e-3 * first

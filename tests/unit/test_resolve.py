@@ -17,6 +17,7 @@ import pytest
 from dissonance import Control, inconsistency, lir
 from dissonance.cli.app import run
 from dissonance.io import load
+from fresh import python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMOKING = str(EXAMPLES / "smoking.json")
@@ -161,8 +162,8 @@ def test_what_is_consistent_has_nothing_to_resolve(resolved, tmp_path: Path):
 
 
 def test_a_model_on_standard_input(tmp_path: Path):
-    command = [sys.executable, "-m", "dissonance", "resolve", "-", "--out", str(tmp_path / "r.json"), "--steps", "2"]
-    done = subprocess.run(command, input=Path(SMOKING).read_bytes(), capture_output=True, timeout=120, check=False)
+    words = ["resolve", "-", "--out", str(tmp_path / "r.json"), "--steps", "2"]
+    done = python("-m", "dissonance", *words, text=Path(SMOKING).read_text())
     assert done.returncode == 0, done.stderr
     assert load(tmp_path / "r.json")[0]["survey"]
 
@@ -189,7 +190,7 @@ def test_an_interrupted_run_goes_on(resolved, tmp_path: Path):
         assert process.returncode == 130
         assert b"--resume goes on" in said
         assert not other.exists()
-    again = subprocess.run([*command, "--json"], capture_output=True, timeout=120, check=True)
+    again = python(*command[1:], "--json")
     assert other.read_bytes() == expected
     assert json.loads(again.stdout)["final"] == whole["final"]
     assert not checkpoint.exists()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -19,6 +17,7 @@ from dissonance.estimators import (
     NaiveBayesMixture,
     NotFittedError,
 )
+from fresh import python
 
 try:
     from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -165,5 +164,5 @@ def test_scikit_learn_is_not_needed():
         "try: GaussianMixture().means_\n"
         "except ValueError as e: print(e)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code)
     assert done.stdout.splitlines() == ["[0]", "this GaussianMixture is not fitted yet: call fit(X) first."]

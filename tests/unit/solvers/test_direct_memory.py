@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from math import inf
 
@@ -13,6 +12,7 @@ from dissonance import PDG, Arc, Attention, SizeError, Variable, inconsistency
 from dissonance.distributions.tree import Tree, single
 from dissonance.solvers import Pinned, SumProductSolver
 from dissonance.solvers.direct import message_bytes
+from fresh import python
 
 
 def rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -83,7 +83,7 @@ print(resident("VmHWM") - before, message_bytes(result.solutions[0].tree), resul
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_the_peak_is_about_what_was_announced():
-    done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, timeout=300, check=True)
+    done = python("-c", MEASURE)
     used, announced, solver = done.stdout.split()
     assert solver == "sum-product"
     assert 0.2 * int(announced) < int(used) < 1.2 * int(announced) + 100 * 2**20

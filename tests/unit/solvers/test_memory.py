@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from fresh import python
 
 MEASURE = """
 import numpy as np
@@ -41,7 +42,7 @@ print(resident("VmHWM") - before, int(result.stats["memory"]), result.converged)
 @pytest.mark.parametrize(("height", "width", "gamma"), [(4, 150, 0.0), (6, 12, 0.5)])
 def test_the_peak_is_at_most_what_was_announced(height: int, width: int, gamma: float) -> None:
     code = MEASURE.format(height=height, width=width, gamma=gamma)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    done = python("-c", code)
     used, announced, converged = done.stdout.split()
     assert converged == "True"
     assert int(used) <= int(announced) + 100 * 2**20, (

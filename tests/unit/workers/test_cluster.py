@@ -37,13 +37,13 @@ from dissonance.workers.cluster import Cluster, LostWorkError, Tls, to_cluster
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
-WORKERS = 4
+WORKERS = 3
 TRACED = ("local_lower", "local_upper", "global_lower", "tv_theta", "newton_steps")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Generator[Cluster, None, None]:
-    """Four workers; the last test of this file retires some."""
+    """Workers; the last test of this file retires some."""
     with to_cluster(f"local:{WORKERS}") as found:
         yield found
 
