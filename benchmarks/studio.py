@@ -2,9 +2,12 @@
 
 OMP_NUM_THREADS=1 python benchmarks/studio.py                       smoking.json, then networks of 37 and 200 variables
 OMP_NUM_THREADS=1 python benchmarks/studio.py MODEL... --repeats 50
+OMP_NUM_THREADS=1 python benchmarks/studio.py --browser             the same in Chromium, as a person waits for it
 
 `first` is the time to the first answer of its kind, `again` the median of those with another beta, which is what a
-slider waits for, `CPU` the processor time that the first answer took.
+slider waits for, `CPU` the processor time that the first answer took. `--browser` (playwright and Chromium) opens the
+file from the list of files and waits for the picture, for the score and its blame, and for a new one after a beta is
+typed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,6 +29,8 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 PARENTS = 3
+READY = ".gauge:not(.stale)"
+"""What the page has once the score is that of what is there."""
 
 
 def network(variables: int, seed: int = 0) -> dict[str, Any]:
@@ -83,10 +89,46 @@ def timed(studio: Studio, action: str, model: dict[str, Any], repeats: int) -> t
     return first, spent, statistics.median(again)
 
 
+def watched(studio: Studio, models: dict[str, dict[str, Any]], folder: Path) -> None:
+    """Print how long a person waits: from the click on a file to its picture and to its score, and for a new score."""
+    from playwright.sync_api import sync_playwright  # pyright: ignore[reportMissingImports]
+
+    print("| model | picture (s) | score and blame (s) | another beta (s) |")
+    print("|---|---|---|---|")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, model in models.items():
+            (folder / "model.json").write_text(json.dumps(model))
+            page = browser.new_page(viewport={"width": 1360, "height": 860})
+            page.set_default_timeout(120_000)
+            page.goto(f"{studio.home}/?token={studio.token}")
+            page.locator(READY).wait_for()
+            page.get_by_role("button", name="Open", exact=True).click()
+            file = page.get_by_role("dialog").get_by_role("button", name="model.json")
+            file.wait_for()
+            began = time.perf_counter()
+            file.click()
+            last, arc = model["variables"][-1]["name"], model["arcs"][-1]["name"]
+            page.locator(f'g.variable[data-name="{last}"]').wait_for()
+            page.locator(".canvas:not(.waiting)").wait_for()
+            picture = time.perf_counter() - began
+            page.locator(f'.blame-row[data-arc="{arc}"]').wait_for()
+            page.locator(READY).wait_for()
+            score = time.perf_counter() - began
+            page.locator(f'.blame-row[data-arc="{arc}"]').click()
+            began = time.perf_counter()
+            page.get_by_label("β confidence", exact=True).fill("1.5")
+            page.locator(READY).wait_for()
+            print(f"| {name} | {picture:.2f} | {score:.2f} | {time.perf_counter() - began:.2f} |", flush=True)
+            page.close()
+        browser.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path, help="files of ours (JSON)")
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--browser", action="store_true", help="time what a person waits for, in Chromium")
     options = parser.parse_args()
     models = {p.name: json.loads(p.read_text()) for p in options.models}
     if not models:
@@ -100,6 +142,9 @@ def main() -> None:
             studio.ask("hello")
             print(f"the first answer after {time.perf_counter() - began:.2f} s")
             studio.ask("run", model=next(iter(models.values())), steps=1)  # it waits for the compiled solver
+            if options.browser:
+                watched(studio, models, Path(folder))
+                return
             print("| model | score, first (ms) | CPU | again | picture, first (ms) | CPU | again |")
             print("|---|---|---|---|---|---|---|")
             for name, model in models.items():

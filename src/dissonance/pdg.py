@@ -46,7 +46,10 @@ class PDG:
         known: dict[str, Variable] = {}
         for v in (*variables, *(v for a in arcs for v in a.scope)):
             if (other := known.setdefault(v.name, v)) is not v and other != v:
-                raise DissonanceError(f"variable {v.name!r} has two domains: {other.domain} and {v.domain}.")
+                raise DissonanceError(
+                    f"variable {v.name!r} has two domains: {other.domain} and {v.domain}. PDG().add(...) aligns the "
+                    "labels of tables; Arc.from_table(..., variables=[...]) reads one with a variable that is known."
+                )
         by_name: dict[str, Arc] = {}
         for a in arcs:
             if by_name.setdefault(a.name, a) is not a:
@@ -124,7 +127,8 @@ class PDG:
         """These beliefs and one more, from a table with labels; the options are those of `Arc.from_table`.
 
         Its labels are those of the variables that are known already, in any order. A value that is new is added to a
-        variable, unless it reads like a misspelled one; tables that did not know it give it probability 0.
+        variable; tables that did not know it give it probability 0. One that reads like a known value is an error,
+        unless the variable was declared with both: `PDG(variables=[Variable(...)])`.
 
         >>> pdg = PDG().add("press", {"yes": 0.3, "no": 0.7}, of="Rain")
         >>> pdg = pdg.add("radio", {"no": 0.5, "yes": 0.5}, of="Rain")

@@ -139,6 +139,23 @@ def test_a_box_is_dragged_and_comes_back(page: Any) -> None:
     settled(page)
 
 
+def test_the_picture_is_zoomed_by_buttons_and_by_the_wheel_and_fitted_again(page: Any) -> None:
+    def until(test: str, than: float) -> float:
+        """How wide a box is, once it is as wide as that."""
+        wide = "document.querySelector('g.variable[data-name=Tar] rect').getBoundingClientRect().width"
+        page.wait_for_function(f"than => {test.format(wide)}", arg=than)
+        return page.evaluate(f"() => {wide}")
+
+    fitted = until("{} > than", 0)
+    page.get_by_role("button", name="Zoom in").click()
+    closer = until("{} > than", 1.2 * fitted)
+    page.locator("svg.graph").hover()
+    page.mouse.wheel(0, 400)
+    until("{} < than", 0.9 * closer)
+    page.get_by_role("button", name="Fit the picture").click()
+    until("Math.abs({} - than) < 1", fitted)
+
+
 def test_the_picture_is_walked_by_keys(page: Any) -> None:
     page.locator("g.thing[tabindex='0']").focus()
     seen = set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -53,13 +55,25 @@ class Independent(CPD):
         index = tuple(torch.as_tensor(v, dtype=torch.long) for v in (*sources, *targets))
         return self.log_table()[index]
 
-    @torch.no_grad()
     def project(self, joint: Tensor) -> None:
         """p_k <- mu(T_k), each table by itself."""
+        self.match(self.expectations(joint))
+
+    def expectations(self, joint: Tensor) -> Tensor:
+        """mu(T_k) of every table, one after the other."""
         sizes = [t.table_shape for t in self.parts]
         table = joint.sum(0).reshape([n for s in sizes for n in s])
+        found: list[Tensor] = []
         at = 0
-        for t, s in zip(self.parts, sizes, strict=True):
+        for s in sizes:
             others = [i for i in range(table.dim()) if not at <= i < at + len(s)]
-            t.project((table.sum(others) if others else table).reshape(1, -1))
+            found.append((table.sum(others) if others else table).reshape(1, -1))
             at += len(s)
+        return torch.cat(found, 1)
+
+    def match(self, expectations: Tensor, share: float = 1.0) -> None:
+        """p_k <- p_k + share (mu(T_k) - p_k), each learnable table by itself: its probabilities are mean parameters."""
+        sizes = [math.prod(t.table_shape) for t in self.parts]
+        for t, mean in zip(self.parts, expectations.split(sizes, 1), strict=True):
+            if any(True for _ in t.parameters()):
+                t.match(mean, share)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Collection, Hashable, Sequence
 from difflib import get_close_matches
 
 import torch
@@ -21,8 +22,9 @@ log = logging.getLogger("dissonance")
 def merged(pdgs: Sequence[PDG]) -> PDG:
     """All arcs together. Values are told by their labels: those of the first PDG in their order, then new ones.
 
-    A new value that reads like a misspelling of one that is missing is an error. A table that does not have a value
-    gives it probability 0 if it is about it, which is noted; given it, it says nothing, which is an error.
+    A new value that reads like one that is known is an error, as are two sets of values that share none: where they are
+    meant, the first PDG declares the variable with all its values. A table that does not have a value gives it
+    probability 0 if it is about it, which is noted; given it, it says nothing, which is an error.
     """
     known: dict[str, Variable] = {}
     for pdg in pdgs:
@@ -40,16 +42,43 @@ def _union(old: Variable, new: Variable, pdg: PDG) -> Variable:
     if not odd:
         return old
     there = {str(x) for x in new.finite.labels}
-    missing = [str(x) for x in old.finite.labels if str(x) not in there]
     for x in odd:
-        folded = {m.casefold().strip(): m for m in missing}
-        near = get_close_matches(str(x).casefold().strip(), folded, n=1, cutoff=0.75)
-        if near:
-            arc = next((a.name for a in pdg.arcs if new in a.scope), "")
-            raise DissonanceError(
-                f"arc {arc!r}: {old.name!r} has no value {x!r} elsewhere. Did you mean {folded[near[0]]!r}?"
-            )
+        if near := _near(str(x), [str(y) for y in old.finite.labels], there):
+            raise _odd_label(old, new, pdg, f"has no value {x!r} elsewhere. Did you mean {near!r}?")
+    if len(odd) == new.size:
+        here, others = _listed(odd), _listed(old.finite.labels)
+        raise _odd_label(old, new, pdg, f"shares no value with others: {here} here, {others} there.")
     return Variable(old.name, (*old.finite.labels, *odd))
+
+
+def _near(label: str, known: Sequence[str], there: Collection[str]) -> str | None:
+    """The known label that this one seems to be: the same but for case and spaces, or a misspelled one.
+
+    Only labels that are not `there` beside it can be misspelled, and those with other digits are not: 2019 is not 2021.
+    """
+    plain = {_plain(y): y for y in reversed(known)}
+    if _plain(label) in plain:
+        return plain[_plain(label)]
+    digits = re.findall(r"\d", label)
+    missing = {p: y for p, y in plain.items() if y not in there and re.findall(r"\d", y) == digits}
+    close = get_close_matches(_plain(label), missing, n=1, cutoff=0.75)
+    return missing[close[0]] if close else None
+
+
+def _plain(label: str) -> str:
+    return " ".join(label.casefold().split())
+
+
+def _listed(labels: Sequence[Hashable]) -> str:
+    return ", ".join(map(str, labels[:6])) + (", ..." if len(labels) > 6 else "")
+
+
+def _odd_label(old: Variable, new: Variable, pdg: PDG, what: str) -> DissonanceError:
+    arc = next((a.name for a in pdg.arcs if new in a.scope), "")
+    return DissonanceError(
+        f"arc {arc!r}: {old.name!r} {what} If they are different values, declare "
+        f"{old.name!r} with all of them first: PDG(variables=[Variable(...)]), or a JSON file before the others."
+    )
 
 
 def _places(v: Variable) -> dict[Hashable, int]:
@@ -65,22 +94,28 @@ def _on(known: dict[str, Variable], arc: Arc) -> Arc:
     table, counts = arc.cpd.table().detach(), arc.counts
     for axis, (old, new) in enumerate(zip(arc.scope, scope, strict=True)):
         if old != new:
-            source = axis < len(arc.sources)
-            table = _moved(arc, old, new, table, axis, source)
-            counts = None if counts is None else _moved(arc, old, new, counts, axis, source)
+            places = _places(new)
+            at = [places[x] if x in places else places[str(x)] for x in old.finite.labels]
+            _check_lacking(arc, new, [x for i, x in enumerate(new.finite.labels) if i not in at], axis)
+            table = _moved(table, at, new.size, axis)
+            counts = None if counts is None else _moved(counts, at, new.size, axis)
     sources, targets = scope[: len(arc.sources)], scope[len(arc.sources) :]
     cpd = SoftmaxTable(table) if any(True for _ in arc.cpd.parameters()) else Table(table)
     return Arc(arc.name, sources, targets, cpd, beta=arc.beta, counts=counts)
 
 
-def _moved(arc: Arc, old: Variable, new: Variable, table: Tensor, axis: int, source: bool) -> Tensor:
-    """The table with an axis in the order of the merged values."""
-    places = _places(new)
-    at = [places[x] if x in places else places[str(x)] for x in old.finite.labels]
-    if lacking := [x for i, x in enumerate(new.finite.labels) if i not in at]:
-        if source:
-            raise DissonanceError(f"{arc} says nothing about {new.name}={lacking[0]}, which others mention.")
-        log.warning("%s: %s=%s is not among its values and has probability 0 in it.", arc.name, new.name, lacking[0])
+def _check_lacking(arc: Arc, v: Variable, lacking: Sequence[Hashable], axis: int) -> None:
+    """Values that the table does not have: given them it says nothing; else they are impossible in it."""
+    if lacking and axis < len(arc.sources):
+        raise DissonanceError(f"{arc} says nothing about {v.name}={lacking[0]}, which others mention.")
+    if lacking:
+        log.warning(
+            "%s: %s=%s is not among its values and has probability 0 in it.", arc.name, v.name, _listed(lacking)
+        )
+
+
+def _moved(table: Tensor, at: list[int], size: int, axis: int) -> Tensor:
+    """The table with an axis of another size, on which its entries are at these places."""
     shape = [*table.shape]
-    shape[axis] = new.size
+    shape[axis] = size
     return torch.zeros(shape, dtype=table.dtype).index_copy_(axis, torch.tensor(at), table)

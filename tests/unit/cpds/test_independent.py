@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, inconsistency
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    CapabilityError,
+    Control,
+    SoftmaxTable,
+    Table,
+    Variable,
+    inconsistency,
+    lir,
+)
 from dissonance.cpds import Independent
 
 X, Y, Z = Variable("X", 2), Variable("Y", 3), Variable("Z", 2)
@@ -32,6 +43,20 @@ def test_projecting_sets_each_table_to_its_marginal():
     joint = mu.reshape(2, 3, 2)
     assert q.table().tolist() == pytest.approx(joint.sum((0, 2)).tolist())
     assert r.table().tolist() == pytest.approx(joint.sum((0, 1)).tolist())
+
+
+def test_the_natural_flow_takes_a_share_of_the_way_to_the_marginals_and_never_overshoots():
+    """Steps through the Fisher matrix would jump from .9 to beyond .1, and away for ever."""
+    pdg = PDG(
+        Arc("p", (), (X, Z), Independent(SoftmaxTable([0.9, 0.1]), Table([0.3, 0.7]))),
+        Arc("q", (), (X, Z), [[0.48, 0.02], [0.02, 0.48]]),
+    )
+    attention = Attention.only({"p": 1.0, "q": math.inf})
+    run = lir(pdg, steps=3, attention=attention, control=Control({"p": 1.0}), progress=False)
+    p = run.pdg["p"].cpd.table().detach()
+    assert p.sum(1)[0].item() == pytest.approx(0.5 + 0.4 * math.exp(-3))
+    assert p.sum(0).tolist() == pytest.approx([0.3, 0.7])
+    assert run.trace.column("global_upper") == sorted(run.trace.column("global_upper"), reverse=True)
 
 
 def test_a_hard_independent_arc_leaves_no_coupling_free():

@@ -141,6 +141,37 @@ def test_adding_aligns_labels_and_merges_domains(caplog: pytest.LogCaptureFixtur
         asked.add("c", {"no": 0.5, "yes": 0.3, "snow": 0.2}, of="Rain")
 
 
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"yes": 0.2, "Yes": 0.1, "no": 0.7}, "no value 'Yes' elsewhere. Did you mean 'yes'?"),
+        ({"yes ": 0.3, "no": 0.7}, "no value 'yes ' elsewhere. Did you mean 'yes'?"),
+        ({"yess": 0.3, "no": 0.7}, "no value 'yess' elsewhere. Did you mean 'yes'?"),
+        ({"No": 0.7, "Yes": 0.3}, "no value 'No' elsewhere. Did you mean 'no'?"),
+        ({"y": 0.3, "n": 0.7}, "shares no value with others: y, n here, yes, no there."),
+    ],
+)
+def test_a_label_that_is_near_a_known_one_is_an_error_unless_it_was_declared(table: dict[str, float], said: str):
+    first = {"yes": 0.2, "no": 0.8}
+    with pytest.raises(DissonanceError) as error:
+        PDG().add("a", first, of="Rain").add("b", table, of="Rain")
+    assert said in str(error.value)
+    assert "declare 'Rain' with all of them first: PDG(variables=[Variable(...)])" in str(error.value)
+    rain = Variable("Rain", (*first, *(x for x in table if x not in first)))
+    declared = PDG(variables=[rain]).add("a", first, of="Rain").add("b", table, of="Rain")
+    assert declared["b"].cpd.table().tolist() == [table.get(str(x), 0.0) for x in rain.finite.labels]
+
+
+def test_labels_that_differ_in_their_digits_are_different_values():
+    years = PDG().add("a", {"2019": 0.5, "2020": 0.5}, of="Year").add("b", {"2020": 0.5, "2021": 0.5}, of="Year")
+    assert years.variable("Year").finite.labels == ("2019", "2020", "2021")
+
+
+def test_a_value_that_a_table_lacks_is_said_once(caplog: pytest.LogCaptureFixture):
+    PDG().add("a", {"yes": 30, "no": 90}, of="Rain").add("b", {"yes": 0.2, "no": 0.5, "snow": 0.3}, of="Rain")
+    assert caplog.text.count("Rain=snow") == 1
+
+
 def test_two_samples_compromise_at_the_geometric_mean_and_not_at_the_pool():
     small = Arc.from_table("small", {"no": 160, "yes": 40}, of="X")
     large = Arc.from_table("large", {"no": 990, "yes": 10}, of="X")
