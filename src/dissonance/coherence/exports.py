@@ -194,7 +194,7 @@ class Exports:
 
 def _rows(words: str) -> Iterator[tuple[dict[str, str], int]]:
     """The rows of CSV, and their lines."""
-    reader = csv.DictReader(io.StringIO(words))
+    reader = csv.DictReader(io.StringIO(words, newline=None))
     try:
         for row in reader:
             yield {k.strip(): v or "" for k, v in row.items() if isinstance(k, str)}, reader.line_num

@@ -79,6 +79,7 @@ def load_books(sources: Iterable[files.Source], group: str = "set") -> list[Book
         book.beliefs.append(belief)
         book.places.append(place)
 
+    sources = list(sources)
     for source in sources:
         content, where = files.read(source)
         if is_tuples(content):
@@ -98,6 +99,8 @@ def load_books(sources: Iterable[files.Source], group: str = "set") -> list[Book
             add(row.cells.get("set", ""), _belief(row.cells), f"{where}:{row.line}")
         except DissonanceError as error:
             raise FormatError(one_line(f"{where}:{row.line}: {error}"), row.line) from None
+    if not books:
+        raise FormatError(one_line(f"{', '.join(map(str, sources))}: no forecasts are in there."))
     common = books.get("")
     if common is not None and len(books) > 1 and all(b.is_fact for b in common.beliefs):
         del books[""]
@@ -176,7 +179,7 @@ def _keys(header: Sequence[str], group: str) -> list[str]:
 
 
 def _from_csv(words: str, delimiter: str, group: str) -> list[Line]:
-    reader = csv.reader(io.StringIO(words), delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(io.StringIO(words, newline=None), delimiter=delimiter, skipinitialspace=True)
     found: list[Line] = []
     keys: list[str] = []
     line = 1
@@ -259,7 +262,8 @@ def _number(cell: str) -> float:
     try:
         found = float(cell.removesuffix("%")) / (100 if cell.endswith("%") else 1)
     except ValueError:
-        raise FormatError(f"{cell!r} is not a number.") from None
+        hint = "; the decimal point is a point" if cell.replace(",", "").removesuffix("%").isdecimal() else ""
+        raise FormatError(f"{cell!r} is not a number{hint}.") from None
     if math.isnan(found):
         raise FormatError(f"{cell!r} is not a number.")
     return found
