@@ -1,7 +1,7 @@
 """Beliefs about events, in Python and in the text form: one a line, `#` begins a comment.
 
 Rain -> Wet                           a fact
-P(Rain & ~Wind | Autumn) = 0.3 @ 2    a probability, with the confidence beta = 2
+P(Rain & ~Wind | Autumn) = 0.3 @ 2    a probability (also 30%), with the confidence beta = 2
 farmer: P(Rain) = 0.3 +- 0.05         a name; a standard error s is the confidence p(1-p)/s^2
 P(Wind | Rain) in [0.2, 0.4]          a range; also >= 0.2 and <= 0.4
 P(Rain) >= P(Wind)                    a comparison
@@ -167,12 +167,12 @@ def _part(tokens: Tokens) -> str:
 def _value(tokens: Tokens, sign: str) -> float | tuple[float, float]:
     """A probability, or the range that a sign makes of one."""
     if sign != "in":
-        p = tokens.number("a probability")
+        p = tokens.probability()
         return p if sign == "=" else (p, 1.0) if sign == ">=" else (0.0, p)
     tokens.expect("[")
-    low = tokens.number("a probability")
+    low = tokens.probability()
     tokens.expect(",")
-    high = tokens.number("a probability")
+    high = tokens.probability()
     tokens.expect("]")
     return low, high
 

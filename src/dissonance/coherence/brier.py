@@ -32,13 +32,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Projected:
-    """P books: bounds (P,), mu(s,t) of the arcs (P, entries), beta mu(G) (mu(E|G) - p)^2 of each belief (P, B), and
-    what the bet on each wins (P, B, 2), if it does not hold and if it does."""
+    """P books: bounds (P,), mu(s,t) of the arcs (P, entries), and what the bet on each belief wins, if it does not hold
+    and if it does, (P, B, 2)."""
 
     lower: Floats
     upper: Floats
     joint: Floats
-    contribution: Floats
     gain: Floats
 
 
@@ -97,8 +96,7 @@ class Projection:
         lam = np.stack([y[self._entry[x]] for x in (self.no, self.yes)], -1)  # of hard beliefs
         mean = (1 - p) * lam[:, 0] + p * lam[:, 1]
         gain = np.where(hard[:, None], mean[:, None] - lam, gain) if lower > 0 else np.zeros_like(gain)
-        by_belief = np.add.reduceat(off, self.starts), np.minimum.reduceat(gain, self.starts)
-        return np.array(lower), np.array(upper), joint, *by_belief
+        return np.array(lower), np.array(upper), joint, np.minimum.reduceat(gain, self.starts)
 
     @cached_property
     def _cones(self) -> tuple[Any, Any, Any, list[Any]]:

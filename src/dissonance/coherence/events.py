@@ -158,10 +158,7 @@ def parsed(text: str) -> Event:
 plain=True),), allowed=frozenset({0}))), allowed=frozenset({2}))
     """
     tokens = Tokens(text)
-    try:
-        found = expression(tokens)
-    except RecursionError:
-        raise DissonanceError("an expression is nested too deeply to be read.") from None
+    found = expression(tokens)
     if tokens.kind != "end":
         raise tokens.unexpected("an operator (and, or, ->, ...) or the end")
     return found
@@ -169,6 +166,13 @@ plain=True),), allowed=frozenset({0}))), allowed=frozenset({2}))
 
 def expression(tokens: Tokens) -> Event:
     """A whole expression; what follows it is left."""
+    try:
+        return _expression(tokens)
+    except RecursionError:
+        raise DissonanceError("an expression is nested too deeply to be read.") from None
+
+
+def _expression(tokens: Tokens) -> Event:
     left = _implication(tokens)
     while tokens.take("<->"):
         left = Count((left, _implication(tokens)), SAME)
@@ -201,7 +205,7 @@ def _one(tokens: Tokens) -> Event:
     if tokens.take("not"):
         return negation(_one(tokens))
     if tokens.take("("):
-        found = expression(tokens)
+        found = _expression(tokens)
         tokens.expect(")")
         return found
     if tokens.kind == "how many":
@@ -229,9 +233,9 @@ def _counted(tokens: Tokens) -> Event:
     """exactly 1 of A, B, C; the list may stand in parentheses."""
     how, number = tokens.counted()
     closed = tokens.take("(")
-    parts = [expression(tokens)]
+    parts = [_expression(tokens)]
     while tokens.take(","):
-        parts.append(expression(tokens))
+        parts.append(_expression(tokens))
     if closed:
         tokens.expect(")")
     n = len(parts)

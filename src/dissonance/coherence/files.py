@@ -14,6 +14,7 @@ import msgspec
 
 from dissonance.coherence.beliefs import Belief, BeliefError, read_lines
 from dissonance.coherence.book import Coherence, coherences, record
+from dissonance.coherence.exports import Exports
 from dissonance.coherence.tuples import is_tuples, tuple_lines
 from dissonance.errors import ClusterError, DissonanceError, FormatError, one_line, suggest
 from dissonance.io import files
@@ -71,20 +72,35 @@ def load_books(sources: Iterable[files.Source], group: str = "set") -> list[Book
     with the group `model`, all sets of one forecaster are one book.
     """
     books: dict[str, Book] = {}
+    exports = Exports()
+
+    def add(name: str, belief: Belief, place: str) -> None:
+        book = books.setdefault(name, Book(name))
+        book.beliefs.append(belief)
+        book.places.append(place)
+
+    sources = list(sources)
     for source in sources:
         content, where = files.read(source)
         if is_tuples(content):
             lines = tuple_lines(content, where, group)
         else:
             try:
-                lines = _lines(text(content), str(source), group)
+                lines = _lines(text(content), str(source), group, exports, where)
             except DissonanceError as error:
                 line = getattr(error, "line", None)
                 raise FormatError(one_line(f"{where if line is None else f'{where}:{line}'}: {error}"), line) from None
         for name, belief, line in lines:
-            book = books.setdefault(name, Book(name))
-            book.beliefs.append(belief)
-            book.places.append(f"{where}:{line}")
+            add(name, belief, f"{where}:{line}")
+    for where, row in exports.rows():
+        if group != "set":
+            raise FormatError(f"{where}: an export has a book for every forecaster; it has no column {group!r}.")
+        try:
+            add(row.cells.get("set", ""), _belief(row.cells), f"{where}:{row.line}")
+        except DissonanceError as error:
+            raise FormatError(one_line(f"{where}:{row.line}: {error}"), row.line) from None
+    if not books:
+        raise FormatError(one_line(f"{', '.join(map(str, sources))}: no forecasts are in there."))
     common = books.get("")
     if common is not None and len(books) > 1 and all(b.is_fact for b in common.beliefs):
         del books[""]
@@ -127,14 +143,17 @@ Line = tuple[str, Belief, int]
 """The set, the belief, and the line of the file."""
 
 
-def _lines(content: bytes, name: str, group: str) -> list[Line]:
+def _lines(content: bytes, name: str, group: str, exports: Exports, where: str) -> list[Line]:
     suffix = Path(name.removesuffix(".gz")).suffix.lower()
     start = content.lstrip()[:1]
     if suffix == ".json" or (suffix not in (".csv", ".tsv", ".txt") and start in (b"[", b"{")):
-        return _from_json(content, group)
+        held: Any = decode(content, Any)
+        return [] if exports.read_json(held, where) else _from_json(content, held, group)
     words = content.decode()
     first = next((x for x in words.splitlines() if x.strip()), "")
     if suffix in (".csv", ".tsv") or _is_header(first):
+        if exports.read_csv(words, where):
+            return []
         return _from_csv(words, "\t" if "\t" in first else ";" if ";" in first else ",", group)
     return [("", b, i) for i, b in read_lines(words)]
 
@@ -160,7 +179,7 @@ def _keys(header: Sequence[str], group: str) -> list[str]:
 
 
 def _from_csv(words: str, delimiter: str, group: str) -> list[Line]:
-    reader = csv.reader(io.StringIO(words), delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(io.StringIO(words, newline=None), delimiter=delimiter, skipinitialspace=True)
     found: list[Line] = []
     keys: list[str] = []
     line = 1
@@ -183,8 +202,7 @@ def _from_csv(words: str, delimiter: str, group: str) -> list[Line]:
     return found
 
 
-def _from_json(content: bytes, group: str) -> list[Line]:
-    held: Any = decode(content, Any)
+def _from_json(content: bytes, held: Any, group: str) -> list[Line]:
     path: tuple[str, ...] = ()
     if isinstance(held, dict) and "beliefs" in held:
         held, path = held["beliefs"], ("beliefs",)
@@ -244,7 +262,8 @@ def _number(cell: str) -> float:
     try:
         found = float(cell.removesuffix("%")) / (100 if cell.endswith("%") else 1)
     except ValueError:
-        raise FormatError(f"{cell!r} is not a number.") from None
+        hint = "; the decimal point is a point" if cell.replace(",", "").removesuffix("%").isdecimal() else ""
+        raise FormatError(f"{cell!r} is not a number{hint}.") from None
     if math.isnan(found):
         raise FormatError(f"{cell!r} is not a number.")
     return found

@@ -146,7 +146,7 @@ class Graph:
         """A wide event: its parts are counted one after another, as far as it matters how many there were."""
         parts = [self.literal(p) for p in event.parts]
         left, states = len(parts), [event.allowed]  # how many more parts must hold
-        before: Variable | None = None
+        before, whole = None, text_of(event)
         for k, part in enumerate(parts):
             left -= 1
             after: list[frozenset[int]] = []
@@ -156,7 +156,7 @@ class Graph:
                 if rest not in after:
                     after.append(rest)
                 at.append(after.index(rest))
-            so_far = f"{text_of(event)} [{k + 1}]" if left else text_of(event)
+            so_far = f"{whole} [{k + 1}]" if left else whole
             hits = np.isin(np.arange(part.variable.size), list(part.places)).astype(np.int64)
             moves = np.array(at).reshape(len(states), 2)[:, hits]  # (states, values)
             scope = (part.variable,) if before is None else (before, part.variable)

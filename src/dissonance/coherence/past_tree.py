@@ -10,8 +10,9 @@ import numpy as np
 
 from dissonance.attended import Attended
 from dissonance.coherence.beliefs import BeliefError
+from dissonance.coherence.brier_bounds import SquaredBracketing
 from dissonance.coherence.facts import component, hard_facts
-from dissonance.coherence.graph import Graph
+from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.solvers import Bounds
 from dissonance.solvers.bounds.solver import BoundsSolution, Bracketing
 from dissonance.solvers.bounds.terms import Floats
@@ -27,22 +28,42 @@ class Bracket(NamedTuple):
     gain: Floats
 
 
-def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds) -> Bracket:
+def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds, score: str = "log") -> Bracket:
     """The bracket of one of many books, when the solver stops."""
-    held = [h.arc for h in graph.held]
+    held, facts = [h.arc for h in graph.held], hard_facts(graph)
     log_p, beta = arcs.log_p[book], arcs.beta[book]
     shapes = [tuple(v.size for v in a.scope) for a in held]
     at = np.cumsum([0] + [math.prod(s) for s in shapes])
-    said = [Attended(a, log_p[at[i] : at[i + 1]].reshape(shapes[i]), float(beta[i]), 0.0) for i, a in enumerate(held)]
+    tables = [log_p[at[i] : at[i + 1]].reshape(s) for i, s in enumerate(shapes)]
+    if score == "brier":  # a probability of 0 is no more than a number
+        tables = [t if b == math.inf else _open(t, h) for t, h, b in zip(tables, graph.held, beta, strict=True)]
     # what is certain, and silent, of a conditional is 0 in log_p; the rest of such a row is impossible
-    said = [_silenced(x, h.silent) for x, h in zip(said, graph.held, strict=True)]
-    run = Bracketing(solver, component(graph, [*hard_facts(graph), *said]))
+    said = [
+        _silenced(Attended(h.arc, t, float(b), 0.0), h.silent) for h, t, b in zip(graph.held, tables, beta, strict=True)
+    ]
+    whole = component(graph, [*facts, *said])
+    if score == "brier":
+        p = [np.zeros(0)] * len(facts) + [np.exp(log_p[at[i] : at[i + 1]]) for i in range(len(held))]
+        run = SquaredBracketing(solver, whole, p)
+    else:
+        run = Bracketing(solver, whole)
     _check(graph, run)
     found = solver.narrowed(run)
     if found.lower == math.inf:
         return Bracket(math.inf, math.inf, np.full(len(log_p), math.nan), np.full(len(log_p), math.nan))
     assert isinstance(found, BoundsSolution)
+    if isinstance(run, SquaredBracketing):
+        wins = run.wins()
+        gain = [wins.get(a.name, np.zeros(a.log_p.size)) for a in said]
+        return Bracket(found.lower, found.upper, _joint(found, said), np.concatenate(gain))
     return Bracket(found.lower, found.upper, _joint(found, said), _gains(found, said))
+
+
+def _open(log_p: Floats, held: HeldBelief) -> Floats:
+    """The table with both of its entries possible."""
+    found = log_p.copy().ravel()
+    found[[*held.yes, *held.no]] = -math.log(2)
+    return found.reshape(log_p.shape)
 
 
 def _silenced(arc: Attended, silent: Sequence[int]) -> Attended:

@@ -198,8 +198,7 @@ class Template:
         """The same for the quadratic score; a probability of 0 is no more than a number there."""
         no, yes, _ = self._places
         found = Projection(self.stack.possible((*group[:2], "")), no, yes).solve(a)
-        coherent = self._reconciled(a, found.joint)[0]
-        return Gains(found.lower, found.upper, coherent, found.contribution, found.gain)
+        return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, "brier"), found.gain)
 
     def _solve(self, group: Group, a: Arcs) -> Gains:
         s = self.stack.structure(group)
@@ -223,14 +222,11 @@ class Template:
 
     def _bracket(self, a: Arcs, score: str, seconds: float) -> Gains:
         """Books that no tree fits, one after another."""
-        tree = self.stack.tree
-        if score != "log":
-            check_bytes(tree, BYTES_PER_CELL * tree.cells, self.solver.budget, "the book", "Take the log score.")
         solver = Bounds(seconds=seconds)
-        found = [book_bracket(self.graph, a, k, solver) for k in range(len(a.beta))]
+        found = [book_bracket(self.graph, a, k, solver, score) for k in range(len(a.beta))]
         lower, upper, joint, gain = (np.array(x) for x in zip(*found, strict=True))
         gain = np.where((lower > 0)[:, None, None], self._of_beliefs(gain), 0.0)
-        return Gains(lower, upper, *self._reconciled(a, joint), gain)
+        return Gains(lower, upper, *self._reconciled(a, joint, score), gain)
 
     def _narrow(self, group: Group, s: Structure, a: Arcs) -> Gains:
         """Large books, one after another, on few of their cells."""
@@ -256,8 +252,9 @@ class Template:
                     mine[k] = theirs[0]
                 at[k] = outcome.at[0]
 
-    def _reconciled(self, a: Arcs, joint: Floats) -> tuple[Floats, Floats]:
-        """mu(event | given) of each belief, its own probability where mu(given) is 0; and beta KL, both (P, B)."""
+    def _reconciled(self, a: Arcs, joint: Floats, score: str = "log") -> tuple[Floats, Floats]:
+        """mu(event | given) of each belief, its own probability where mu(given) is 0; and beta KL, or beta times the
+        squared error, both (P, B)."""
         no, yes, _ = self._places
         ends = [0, 1]
         m = np.stack([joint[:, no[:, ends]], joint[:, yes[:, ends]]], -1)  # (P, B, ends, 2)
@@ -266,12 +263,14 @@ class Template:
         mass = m.sum(-1, keepdims=True)
         q = np.divide(m, mass, out=np.exp(logs), where=mass > TINY)
         with np.errstate(divide="ignore", invalid="ignore"):
-            kl = np.where(m > 0, m * (np.log(q) - logs), 0.0).sum((-1, -2))
+            off = np.where(m > 0, m * (np.log(q) - logs), 0.0).sum((-1, -2))
+            if score == "brier":
+                off = (mass[..., 0] * (q[..., 1] - np.exp(logs[..., 1])) ** 2).sum(-1)
             total = m.sum(2)
             event = total[..., 1] / total.sum(-1)
         beta = np.where(np.isinf(a.beta), 0.0, a.beta)
         own = np.exp(a.log_p[:, yes]).mean(-1)
-        return np.where(total.sum(-1) > TINY, event, own), np.maximum(0.0, beta * kl)
+        return np.where(total.sum(-1) > TINY, event, own), np.maximum(0.0, beta * off)
 
     def _gains(self, s: Structure, a: Arcs, at: Floats) -> Floats:
         """What the bet on each belief wins, (P, B, 2): beta log(q/p), for q whose rows sum to 1."""

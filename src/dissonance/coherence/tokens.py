@@ -14,13 +14,18 @@ _SAME = {
 }
 _SIGNS = {"and", "or", "xor", "not", "in"}
 
+LONGEST = 100_000
+"""Characters of a belief or an expression."""
+
+_SPACE = re.compile(r"\s*")
+
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<counted>(?:(?P<how>exactly|at\ least|at\ most)\s+(?P<number>\w+)|(?P<some>none|all|any|one))\s+of\b)
     | (?P<quoted>"[^"]*"|'[^']*')
     | (?P<real>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
     | (?P<word>\w[\w.']*)
-    | (?P<sign><->|<=>|->|=>|!=|==|>=|<=|\+-|\+/-|&&|\|\||[-≥≤±~!&|^=<>(){},@:\[\]])
+    | (?P<sign><->|<=>|->|=>|!=|==|>=|<=|\+-|\+/-|&&|\|\||[-≥≤±~!&|^=<>(){},@:%\[\]])
     )""",
     re.VERBOSE,
 )
@@ -31,6 +36,8 @@ class Tokens:
     `start`, and the one before it stops at `stop`."""
 
     def __init__(self, text: str) -> None:
+        if len(text) > LONGEST:
+            raise DissonanceError(f"a belief has {len(text)} characters; {LONGEST} are the most that is read.")
         self.text, self.at, self.start, self.stop = text, 0, 0, 0
         self.now, self.kind = "", ""
         self._match: re.Match[str] | None = None
@@ -38,14 +45,14 @@ class Tokens:
 
     def advance(self) -> None:
         """Go on to the next one."""
-        rest = self.text[self.at :]
-        self.stop, self.start = self.at, self.at + len(rest) - len(rest.lstrip())
-        if not rest.strip():
+        space = _SPACE.match(self.text, self.at)
+        self.stop, self.start = self.at, self.at if space is None else space.end()
+        if self.start == len(self.text):
             self.now, self.kind, self._match = "", "end", None
             return
         found = self._match = _TOKEN.match(self.text, self.at)
         if found is None:
-            raise DissonanceError(f"cannot read {rest.strip()[:20]!r} in {self.text!r}.")
+            raise DissonanceError(f"cannot read {self.text[self.start : self.start + 20]!r} in {self.text!r}.")
         self.at = found.end()
         kind = found.lastgroup if found["counted"] is None else "how many"
         word = found[0].strip()
@@ -79,6 +86,11 @@ class Tokens:
             raise DissonanceError(f"a name is empty in {self.text!r}.")
         self.advance()
         return found
+
+    def probability(self) -> float:
+        """A number, or one in percent."""
+        found = self.number("a probability")
+        return found / 100 if self.take("%") else found
 
     def number(self, what: str) -> float:
         """A number."""

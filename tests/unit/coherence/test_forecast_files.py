@@ -63,6 +63,15 @@ def test_the_text_form_is_a_file_too_and_a_list_may_be_named_in_json(tmp_path: P
     assert one(tmp_path / "c.json", '{"beliefs": ["P(A) = 0.5"]}').beliefs == [Belief("A", 0.5)]
 
 
+def test_percent_and_the_line_ends_of_other_systems_are_read(tmp_path: Path):
+    said = [Belief("A", 0.3), Belief("A", (0.1, 0.2))]
+    assert one(tmp_path / "a.txt", "P(A) = 30%\nP(A) in [10%, 20%]").beliefs == said
+    for end in ("\r\n", "\r"):
+        content = end.join(["\ufeffbelief;p;low;high", "A;0.3", "A;;0.1;0.2"])
+        (tmp_path / "a.csv").write_bytes(content.encode())
+        assert load_books([tmp_path / "a.csv"])[0].beliefs == said
+
+
 def test_sets_are_apart_and_facts_without_a_set_hold_in_all(tmp_path: Path):
     table = written(tmp_path / "a.csv", "who,belief,p\nx,A,0.9\ny,A,0.3\nx,B,0.2\ny,B,0.2\n")
     facts = written(tmp_path / "facts.txt", "A -> B")
@@ -95,6 +104,13 @@ def test_questions_of_platforms_are_events_by_whatever_text_they_have(tmp_path: 
         ("a.csv", "belief,given,p\nA,,0.5\nA,B and not B,0.5\n", "a.csv:3: P(A | B and not B) = 0.5 is about nothing"),
         ("a.csv", "set,belief,p\nx,W=a,0.5\nx,\"W in {b, c}\",\n", "a.csv:2: no value W=a. Known: b, c."),
         ("a.csv", "", "a.csv: is empty"),
+        ("a.csv", "belief,p\n", "a.csv: no forecasts are in there"),
+        ("a.csv", "belief;p\nA;0,3\n", "a.csv:2: '0,3' is not a number; the decimal point is a point"),
+        ("a.csv", "belief,p,p\nA,0.3,0.4\n", "a.csv:1: two columns mean 'p'"),
+        ("a.csv", "belief,p,beta\nA,0.3,-1\n", "a.csv:2: the confidence in 'A' is -1; it must not be negative"),
+        ("a.txt", f"P({'A and ' * 10**5}B) = 0.3", "a.txt:1: a belief has 600010 characters; 100000 are the most"),
+        ("a.txt", f"P({'(' * 10**4}A) = 0.3", "a.txt:1: an expression is nested too deeply to be read"),
+        ("a.txt", "P(A) = 130%", "a.txt:1: the probability of 'A' is 1.3"),
         ("a.json", '[{"belief": "A", "p": 0.5},\n{"belief": "A", "q": 0.5}]', "a.json:2: unknown key 'q'"),
         ("a.json", '[{"belief": "A", "p": 0.5},\n 3]', "a.json:2: beliefs[1] is not an object"),
         ("a.json", '["P(A) = 2"]', "a.json:1: the probability of 'A' is 2"),

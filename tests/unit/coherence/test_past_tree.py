@@ -8,14 +8,20 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dissonance import coherence
 from dissonance.cli.app import run
 from dissonance.coherence.beliefs import BeliefError, as_beliefs
+from dissonance.coherence.events import truth
 from dissonance.coherence.facts import contradictory
+from dissonance.coherence.past_tree import book_bracket
+from dissonance.coherence.template import Template
+from dissonance.solvers import Bounds
 
 SINGLE = [f"P(x{i}) = 0.15" for i in range(8)]
 TANGLED = [*SINGLE, *(f"P(x{i} and x{j}) = {0.2 + 0.05 * ((i + j) % 5)}" for i in range(40) for j in range(i))]
@@ -77,11 +83,43 @@ def test_ctrl_c_keeps_the_best_bracket(book: Path):
     assert found["lower"] >= low * (1 - 1e-5) and found["upper"] <= high * (1 + 1e-5)
 
 
-def test_the_brier_score_is_refused_in_one_line(book: Path, capsys: pytest.CaptureFixture[str]):
-    assert run(["coherence", str(book), "--score", "brier"]) == 2
-    printed = capsys.readouterr()
-    assert "treewidth" in printed.err and "Take the log score." in printed.err
-    assert printed.err.count("\n") == 1 and printed.out == ""
+def test_the_brier_score_has_brackets_too(book: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["coherence", str(book), "--score", "brier", "--seconds", "0", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["sets"]
+    assert found["bracket"] and found["inconsistency"] is None and 0 < found["lower"] < found["upper"]
+    assert sum(b["contribution"] for b in found["beliefs"]) == pytest.approx(found["upper"], rel=1e-9)
+
+
+MIXED = [
+    *("P(A) = 0.7", "P(B | A) = 0.9 @ 2", "P(A and B) = 0.2", "P(not A) = 0.6", "P(B) in [0.1, 0.2]", "P(C) = 0"),
+    *("P(C or A) = 0.3", "P(B or C | not A) = 1", "P(A -> C) >= 0.9 @ 3", "B -> not D", "P(D) = 0.95"),
+]
+"""Beliefs about the same event, conditions, ranges, probabilities of 0 and 1, a fact."""
+
+
+@pytest.mark.parametrize("score", ["log", "brier"])
+def test_brackets_hold_the_exact_value_and_their_bets_win_the_lower_end_in_every_world(score: str):
+    said = MIXED if score == "brier" else [b for b in MIXED if not b.endswith(("= 0", "= 1"))]
+    template = Template(said)
+    low, high = ([[getattr(b, end) for b in template.beliefs]] for end in ("low", "high"))
+    exact = template.solve(low, high, score=score)
+    assert exact.converged.all() and exact.lower[0] > 0.3
+    solver = Bounds(seconds=0.5, tol=1e-3)
+    found = book_bracket(template.graph, template.arcs(low, high), 0, solver, score)
+    assert found.lower <= exact.upper[0] and found.upper >= exact.lower[0]
+    assert found.upper - found.lower < 0.02 * found.upper
+    at = np.cumsum([0] + [h.arc.cpd.log_table().numel() for h in template.graph.held])[:-1]
+    for world in product((False, True), repeat=4):
+        values = dict(zip("ABCD", world, strict=True))
+        if values["B"] and values["D"]:
+            continue
+        seen = {k: np.array(["yes" if v else "no"], dtype=object) for k, v in values.items()}
+        won = 0.0
+        for i, b in enumerate(template.beliefs):
+            if b.source is None or truth(b.source, seen)[0][0]:
+                ends = template.graph.held[i].yes if truth(b.target, seen)[0][0] else template.graph.held[i].no
+                won += min(found.gain[at[i] + e] for e in ends)
+        assert won >= found.lower - 1e-9
 
 
 @pytest.mark.parametrize(

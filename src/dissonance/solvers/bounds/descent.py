@@ -31,11 +31,14 @@ AT_ONCE = 10_000_000
 class StateDescent:
     """States that go down: `states` (variables, N) of the variables that are not made of others."""
 
-    def __init__(self, sampler: Sampler, states: States, generator: np.random.Generator) -> None:
+    def __init__(
+        self, sampler: Sampler, states: States, generator: np.random.Generator, tally: CellTally | None = None
+    ) -> None:
         self.sampler, self.states, self.generator = sampler, states, generator
-        self.tally = CellTally(sampler, states)
+        self.tally = CellTally(sampler, states) if tally is None else tally
         self.blocks = Blocks.of(sampler, self.tally)
         self.sizes = np.array(sampler.sizes, dtype=np.int64)
+        self.temperature = TEMPERATURE
 
     def round(self, deadline: float = np.inf) -> None:
         """Move all blocks and some forests of every state, or those that there is time for, in place."""
@@ -65,7 +68,7 @@ class StateDescent:
     @property
     def _chances(self) -> tuple[float, float, int]:
         """The temperature, what a broken rule costs, and a seed."""
-        return TEMPERATURE * self.sampler.scale, self.tally.broken, int(self.generator.integers(2**31))
+        return self.temperature * self.sampler.scale, self.tally.broken, int(self.generator.integers(2**31))
 
     def double(self) -> None:
         """Each state twice: the same mu, which can be finer from now on."""

@@ -59,13 +59,13 @@ class RelaxedDual:
         r = self.r
         log_q = self._log_q(x)
         costs = self._costs(x, log_q)
-        least, share = (costs, None) if self.alone else _softmin(costs, r.entry_at, self.of_entry, eps)
+        least, share = (costs, None) if self.alone else softmin(costs, r.entry_at, self.of_entry, eps)
         scaled = r.log_p - least / r.beta[self.of_row]
         top = np.maximum.reduceat(scaled, r.row_at)
         part = np.exp(scaled - top[self.of_row])
         total = np.add.reduceat(part, r.row_at)
         values = -r.beta * (top + np.log(total))
-        worst, weight = _softmin(values, r.region_at, self.of_region, eps)
+        worst, weight = softmin(values, r.region_at, self.of_region, eps)
         mass = (weight / total)[self.of_row] * part
         if share is not None:
             mass = mass[self.of_entry] * share
@@ -154,7 +154,7 @@ class RelaxedDual:
         return found.x, int(found.nit)
 
 
-def _softmin(values: Floats, at: Ints, group: Ints, eps: float) -> tuple[Floats, Floats]:
+def softmin(values: Floats, at: Ints, group: Ints, eps: float) -> tuple[Floats, Floats]:
     """-eps log sum e^(-value/eps) of each group, and the share of each value."""
     low = np.minimum.reduceat(values, at)
     part = np.exp((low[group] - values) / eps)

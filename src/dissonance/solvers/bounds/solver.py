@@ -227,6 +227,16 @@ class Bracketing:
             if self.close or self.late or patience < 0:
                 return
 
+    def _dual(self) -> RelaxedDual:
+        return RelaxedDual(self.regions)
+
+    def _descent(self, sampler: Sampler, states: States) -> StateDescent:
+        return StateDescent(sampler, states, self.generator)
+
+    def _cost(self, sampler: Sampler, states: States) -> float:
+        """The cost of mu = 1/N at each of N states."""
+        return sampler.prices(sampler.counts(states))[0] / states.shape[1]
+
     def _relaxed(self, seconds: float) -> Iterator[tuple[float, float]]:
         """Brackets with lower bounds by regions that multipliers make agree."""
         if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
@@ -236,7 +246,7 @@ class Bracketing:
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
         while not self.regions.empty:
-            dual = RelaxedDual(self.regions)
+            dual = self._dual()
             x = dual.start if x is None else x
             while True:
                 x = self._raise(dual, x, eps, self.began + 0.7 * seconds if self.drawn else math.inf)
@@ -289,7 +299,7 @@ class Bracketing:
         if self.descent is None:
             first = SpanningOrder(sampler, dual.smoothed(x, eps)[2]).states(FEWEST, self.generator)
             self._prove(sampler, sampler.possible(first))
-            self.descent = StateDescent(sampler, first, self.generator)
+            self.descent = self._descent(sampler, first)
         down, size = self.descent, len(sampler.base)
         most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
         deadline = self.began + self.seconds + 0.3 * max(0.0, self.solver.seconds - self.seconds)
@@ -309,7 +319,7 @@ class Bracketing:
         count = states.shape[1]
         if not count:
             return math.inf
-        value = sampler.prices(sampler.counts(states))[0] / count
+        value = self._cost(sampler, states)
         weights = float(self.component.beta[~self.component.hard].sum())
         value += self.component.rounding + 16 * EPS * (abs(value) + weights)
         if value < self.upper:
@@ -321,18 +331,6 @@ class Bracketing:
         component = self.component
         lower = max(0.0, self.lower - component.rounding)
         upper = max(lower, self.upper)
-        log_q: dict[str, Floats] = {}
-        if self.searched is not None:
-            log_q = {component.arcs[a].name: self.searched[k] for k in self.searched for a in self.terms.terms[k].arcs}
-        elif self.dual is not None:
-            values, term, entry = self.dual.bets(self.best)
-            tables = [np.full(len(t.log_p), -math.inf) for t in self.terms.terms]
-            at = np.cumsum([0] + [len(t) for t in tables])
-            flat = np.concatenate(tables) if tables else np.zeros(0)
-            flat[at[term] + entry] = values
-            for k, t in enumerate(self.terms.terms):
-                for a in t.arcs:
-                    log_q[component.arcs[a].name] = flat[at[k] : at[k + 1]]
         return BoundsSolution(
             component,
             lower,
@@ -342,5 +340,23 @@ class Bracketing:
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
             states=None if self.states is None else JointStates(component.variables, *self.states),
-            log_q=log_q,
+            log_q=self._log_q(),
         )
+
+    def _log_q(self) -> dict[str, Floats]:
+        """What the lower bound bets on, arc by arc."""
+        log_q: dict[str, Floats] = {}
+        if self.searched is not None:
+            log_q = {
+                self.component.arcs[a].name: self.searched[k] for k in self.searched for a in self.terms.terms[k].arcs
+            }
+        elif self.dual is not None:
+            values, term, entry = self.dual.bets(self.best)
+            tables = [np.full(len(t.log_p), -math.inf) for t in self.terms.terms]
+            at = np.cumsum([0] + [len(t) for t in tables])
+            flat = np.concatenate(tables) if tables else np.zeros(0)
+            flat[at[term] + entry] = values
+            for k, t in enumerate(self.terms.terms):
+                for a in t.arcs:
+                    log_q[self.component.arcs[a].name] = flat[at[k] : at[k + 1]]
+        return log_q

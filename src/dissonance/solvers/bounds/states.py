@@ -172,13 +172,18 @@ class Sampler:
         count_cells(states, *self.tables.where, found)
         return found.astype(np.float64)
 
+    def masses(self, counts: Floats) -> Floats:
+        """How often each entry of each soft term occurs."""
+        cell, entry, row, _, _ = self._entries
+        return np.bincount(entry, counts[cell], len(row))
+
     def prices(self, counts: Floats, prior: float = 0.0) -> tuple[float, Floats]:
         """The incompatibility of the distribution with these counts, and beta log mu/p of all cells, added up over
         terms; `prior` is added to every count of an entry."""
         cell, entry, row, beta, log_p = self._entries
         if not len(row):
             return 0.0, np.zeros(len(counts))
-        mass = np.bincount(entry, counts[cell], len(row)) + prior
+        mass = self.masses(counts) + prior
         total = np.bincount(row, mass)[row]
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(mass > 0, beta * (np.log(mass / total) - log_p), 0.0)

@@ -3,7 +3,9 @@
     F = 1/N sum_a beta sum_(s,t) n(s,t) [ log n(s,t) - log n(s) - log p(t|s) ],      n: how many states are there
 
 is the incompatibility of mu = 1/N at each state. Where a state goes from one entry to another only these two rows
-change, so that F is known exactly, state by state, while states move.
+change, so that F is known exactly, state by state, while states move. Rows may cost a squared error instead:
+
+    F = 1/N sum_a [ beta (n(1) - p n)^2 / n + c n ],      n = n(0) + n(1): states at either entry of the row
 """
 
 from __future__ import annotations
@@ -39,8 +41,34 @@ def count_entries(
 
 
 @compiled
+def square(ones: int, total: int, p: float) -> float:
+    """(n(1) - p n)^2 / n, 0 without any"""
+    return (ones - p * total) ** 2 / total if total > 0 else 0.0
+
+
+@compiled
+def price_square(first: int, last: int, total: int, count: Ints, tables: Floats, prices: Floats) -> None:
+    """The same for squared errors. `tables`: beta, p, c, whether an entry is 1, and whether each state is at one of the
+    two: n is the same for all then, and what is at 0 has no price."""
+    ones = 0
+    for e in range(first, last):
+        if tables[3, e] == 1:
+            ones += count[e]
+    for e in range(first, last):
+        beta, p, c, kind = tables[0, e], tables[1, e], tables[2, e], int(tables[3, e])
+        moves = 0 if tables[4, e] == 1 else 1
+        more = square(ones + kind, total + moves, p) - square(ones, total, p)
+        less = square(ones, total, p) - square(ones - kind, total - moves, p)
+        prices[0, e] = c * moves + beta * more
+        prices[1, e] = c * moves + beta * less
+
+
+@compiled
 def price_row(first: int, last: int, total: int, count: Ints, step: Floats, tables: Floats, prices: Floats) -> None:
     """What one more state at each entry of a row costs (`prices` 0), and what one that is there costs (1)."""
+    if len(tables) > 2:
+        price_square(first, last, total, count, tables, prices)  # pyright: ignore[reportArgumentType]
+        return
     for e in range(first, last):
         beta, log_p = tables[0, e], tables[1, e]
         prices[0, e] = beta * (step[count[e]] - step[total] - log_p)
@@ -96,9 +124,13 @@ class CellTally:
         self._entry, self._row = np.concatenate(entries), np.concatenate(rows)
         self._row_at = np.searchsorted(self._row, np.arange(count + 1))
         # an impossible entry has no cell: what it would cost does not matter
-        self._numbers = np.nan_to_num(np.concatenate(numbers, axis=1), neginf=0.0)
+        self._numbers = self._tables(np.nan_to_num(np.concatenate(numbers, axis=1), neginf=0.0))
         self.broken = PRICE * float(self._numbers[0].max(initial=1.0))
         self.count(states)
+
+    def _tables(self, numbers: Floats) -> Floats:
+        """What prices are made of: beta and log p of every entry."""
+        return numbers
 
     def count(self, states: States) -> None:
         """Begin anew with these states."""

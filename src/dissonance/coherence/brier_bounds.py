@@ -1,0 +1,213 @@
+"""The quadratic score where no junction tree fits: a bracket, by the regions and the joint states of `solvers/bounds/`.
+
+    minimise   sum_a beta_a (m - p s)^2 / s,     m = mu(E, G), s = mu(G)
+
+From below: m^2/s >= 2 q m - q^2 s for any q, so that a belief costs at least the mean of what its bet wins, beta ((p -
+v)^2 - (q - v)^2) where G holds. That is linear in mu, and concave in q for each world; with multipliers that make
+regions agree,
+
+    D = sum_r min over cells x of r of [ multipliers at x + sum of what the bets at r win at x ]
+
+is at most the least cost, and concave in multipliers and q together. From above: joint states, 1/N at each, which are
+moved to where they cost less; their marginals are counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from dissonance.problem import EPS, Component
+from dissonance.solvers import Bounds
+from dissonance.solvers.bounds.descent import StateDescent
+from dissonance.solvers.bounds.dual import GIVEN_UP, RelaxedDual, softmin
+from dissonance.solvers.bounds.regions import Regions
+from dissonance.solvers.bounds.solver import Bracketing
+from dissonance.solvers.bounds.states import Sampler, States
+from dissonance.solvers.bounds.tally import CellTally
+from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms
+
+TEMPERATURE = 1e-4
+"""At which states move, times a large beta: squared errors differ by less than logarithms do."""
+
+TYPICAL = 0.1
+"""A large squared error."""
+
+
+class SquaredErrors(NamedTuple):
+    """Beliefs about the same event given the same, as one: beta (m - p s)^2 / s + c s, by row of the tables of terms.
+
+    `zero` and `one`: its two entries among those of all soft terms; `always`: there is no condition, s = 1.
+    """
+
+    term: Ints
+    zero: Ints
+    one: Ints
+    beta: Floats
+    p: Floats
+    c: Floats
+    always: Ints
+    entries: int
+
+    @classmethod
+    def of(cls, terms: Terms, tables: Sequence[Floats], beta: Floats) -> SquaredErrors:
+        """Those of all soft terms; `tables` (entries,) and `beta`: of the arcs of the component."""
+        found, used = [], 0
+        for k, t in enumerate(terms.terms):
+            if t.kind != SOFT:
+                continue
+            open_ = np.isfinite(t.log_p).reshape(-1, t.width)
+            weight = beta[list(t.arcs)]
+            for row in np.flatnonzero(open_.sum(1) == 2).tolist():
+                zero, one = (row * t.width + np.flatnonzero(open_[row])).tolist()
+                said = np.array([tables[a][one] for a in t.arcs])
+                whole = weight.sum()
+                p = weight @ said / whole
+                found.append((k, used + zero, used + one, whole, p, weight @ (said - p) ** 2, len(open_) == 1))
+            used += len(t.log_p)
+        columns = list(zip(*found, strict=True)) or [()] * 7
+        ints, floats = (np.int64,) * 3, (np.float64,) * 3
+        return cls(*(np.array(x, dtype=d) for x, d in zip(columns, (*ints, *floats, np.int64), strict=True)), used)
+
+    def cost(self, zeros: Floats, ones: Floats) -> float:
+        """The cost of masses at the two entries."""
+        s = zeros + ones
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.where(s > 0, (ones - self.p * s) ** 2 / s, 0.0)
+        return math.fsum(self.beta * off + self.c * s)
+
+    def wins(self, q: Floats) -> tuple[Floats, Floats]:
+        """What bets at q win at the two entries, c included."""
+        return self.beta * (self.p**2 - q**2) + self.c, self.beta * ((1 - self.p) ** 2 - (1 - q) ** 2) + self.c
+
+
+class SquaredDual(RelaxedDual):
+    """D at x: multipliers, then q."""
+
+    def __init__(self, regions: Regions, errors: SquaredErrors, terms: Terms) -> None:
+        super().__init__(regions)
+        self.errors, self.size = errors, self.count + len(errors.p)
+        self.at = regions.entry_at[regions.row_at[regions.region_at]]
+        number = {s: i for i, s in enumerate(regions.scopes)}
+        place = np.full(int(regions.dense_at[-1]), -1, dtype=np.int64)
+        place[regions.dense_at[regions.cell_region] + regions.cell] = np.arange(len(regions.cell))
+        which = np.full((2, errors.entries), -1, dtype=np.int64)
+        which[0, errors.zero] = which[1, errors.one] = np.arange(len(errors.p))
+        cells: list[list[Ints]] = [[], []]
+        rows: list[list[Ints]] = [[], []]
+        used = 0
+        for t in (t for t in terms.terms if t.kind == SOFT):
+            here = place[regions.dense_at[number[t.scope]] + np.arange(len(t.entry))]
+            for v in (0, 1):
+                row = np.where((here >= 0) & (t.entry >= 0), which[v, used + t.entry], -1)
+                cells[v].append(here[row >= 0])
+                rows[v].append(row[row >= 0])
+            used += len(t.log_p)
+        self.zeros, self.ones = (
+            sparse.csr_matrix(
+                (np.ones(sum(map(len, r))), (np.concatenate(c), np.concatenate(r))), (len(regions.cell), len(errors.p))
+            )
+            for c, r in zip(cells, rows, strict=True)
+        )
+        self.zeros_back, self.ones_back = self.zeros.T.tocsr(), self.ones.T.tocsr()
+
+    @property
+    def start(self) -> Floats:
+        """No multipliers, and no bets: q = p."""
+        return np.concatenate([np.zeros(self.count), self.errors.p])
+
+    def _won(self, x: Floats) -> Floats:
+        zero, one = self.errors.wins(x[self.count :])
+        return self.r.ties @ x[: self.count] + self.zeros @ zero + self.ones @ one
+
+    def smoothed(self, x: Floats, eps: float) -> tuple[float, Floats, Floats]:
+        """D with minima smoothed, its gradient, and the mass of cells that it is."""
+        least, mass = softmin(self._won(x), self.at, self.r.cell_region, eps)
+        q, beta = x[self.count :], self.errors.beta
+        slope = 2 * beta * ((1 - q) * (self.ones_back @ mass) - q * (self.zeros_back @ mass))
+        return float(least.sum()), np.concatenate([self.back @ mass, slope]), mass
+
+    def certified(self, x: Floats) -> float:
+        """D, less what rounding may have added."""
+        r, e = self.r, self.errors
+        found = np.minimum.reduceat(self._won(x), self.at)
+        most = 4 * e.beta * (1 + x[self.count :] ** 2) + e.c
+        size = abs(r.ties) @ np.abs(x[: self.count]) + self.zeros @ most + self.ones @ most
+        spread = float(np.maximum.reduceat(size, self.at).sum())
+        given_up = GIVEN_UP * float(np.abs(x[r.hard]).sum()) if len(r.hard) else 0.0
+        return math.fsum(found) - 32 * EPS * spread - given_up
+
+
+class SquaredTally(CellTally):
+    """Joint states, counted; what one more or one less costs in squared errors."""
+
+    def __init__(self, sampler: Sampler, states: States, errors: SquaredErrors) -> None:
+        self.errors = errors
+        super().__init__(sampler, states)
+
+    def _tables(self, numbers: Floats) -> Floats:
+        e, found = self.errors, np.zeros((5, self.errors.entries))
+        for v, entry in ((0, e.zero), (1, e.one)):
+            found[:, entry] = np.stack([e.beta, e.p, e.c, np.full(len(e.p), v), e.always])
+        return found
+
+
+class SquaredBracketing(Bracketing):
+    """The brackets of a book; `tables` and `beta`: what the arcs of the component really say, and how strongly."""
+
+    def __init__(self, solver: Bounds, component: Component, tables: Sequence[Floats]) -> None:
+        super().__init__(solver, component)
+        self.tables = tables
+
+    @cached_property
+    def errors(self) -> SquaredErrors:
+        """The beliefs."""
+        return SquaredErrors.of(self.terms, self.tables, self.component.beta)
+
+    @cached_property
+    def scale(self) -> float:
+        """A typical cost of a world: squared errors are small."""
+        return TYPICAL * float(np.median(self.errors.beta)) if len(self.errors.beta) else 1.0
+
+    @cached_property
+    def searchable(self) -> bool:
+        """Never: the search prices the log score."""
+        return False
+
+    def _dual(self) -> SquaredDual:
+        return SquaredDual(self.regions, self.errors, self.terms)
+
+    def _descent(self, sampler: Sampler, states: States) -> StateDescent:
+        found = StateDescent(sampler, states, self.generator, SquaredTally(sampler, states, self.errors))
+        found.temperature = TEMPERATURE
+        return found
+
+    def _cost(self, sampler: Sampler, states: States) -> float:
+        masses = sampler.masses(sampler.counts(states)) / states.shape[1]
+        return self.errors.cost(masses[self.errors.zero], masses[self.errors.one])
+
+    def _log_q(self) -> dict[str, Floats]:
+        return {}
+
+    def wins(self) -> dict[str, Floats]:
+        """By arc, what the bet on it that the lower bound is made of wins at every entry of its table."""
+        e, found = self.errors, {}
+        if self.dual is None:
+            return found
+        q = np.full(e.entries, math.nan)
+        q[e.one] = self.best[self.dual.count :]
+        q[e.zero] = 1 - q[e.one]
+        used = 0
+        for t in (t for t in self.terms.terms if t.kind == SOFT):
+            mine = q[used : used + len(t.log_p)]
+            used += len(t.log_p)
+            other = 1 - mine
+            for a in t.arcs:
+                won = (1 - self.tables[a]) ** 2 - other**2
+                found[self.component.arcs[a].name] = self.component.beta[a] * np.where(np.isnan(mine), 0.0, won)
+        return found
