@@ -15,25 +15,28 @@ from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG
 from dissonance.solvers.base import QUICK
 from dissonance.solvers.bounds.columnar_dual import ColumnDual
-from dissonance.solvers.bounds.columnar_states import CHAINS, ColumnStates
+from dissonance.solvers.bounds.columnar_states import ColumnStates
 from dissonance.solvers.bounds.terms import Floats
 
 _log = logging.getLogger(__name__)
 
-TEMPERATURES = 0.1, 0.01, 0.001
+TEMPERATURES = 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001
 """At which minima are smoothed, times a typical beta."""
 
-STEPS = 40
+STEPS = 25
 """Steps of L-BFGS at each."""
 
-RATE, FITS, BETWEEN = 0.1, 6, 2
-"""Steps of the model of the states before they are kept, their size over a typical beta, and the sweeps between two."""
+BELIEVED = 0.01
+"""The temperature down to which joint states are drawn from what the dual believes: below it rows get mass or none."""
 
-LOWER = 0.5
-"""The part of the time that goes to the lower bound."""
+BEFORE = 8
+"""Sweeps over all variables before states are counted."""
+
+BELIEFS, LOWER = 0.35, 0.5
+"""The part of the time after which beliefs, and then the lower bound, are as good as they get."""
 
 FEWEST = 4
-"""Sweeps whose states are kept, at least."""
+"""Sweeps whose states are counted, at least."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +79,29 @@ def bracket(
     tables = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns] if log_p is None else log_p
     dual = ColumnDual(pdg, tables, weights)
     scale = float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
-    lower, x, share = 0.0, np.zeros(dual.size), np.zeros(0)
-    for t in TEMPERATURES:
-        x = dual.raised(x, t * scale, STEPS, began + LOWER * seconds)
-        lower = max(lower, dual.certified(x))
-        share = dual.smoothed(x, t * scale)[2]
-        _tell(began, lower, math.inf)
-        if time.perf_counter() - began > LOWER * seconds:
-            break
     states = ColumnStates(dual, seed)
-    states.believe(share)
-    seen = np.zeros(0)
-    for k in range(FITS):
-        states.draw(BETWEEN)
-        seen = states.counts() + (0.5 * seen if len(seen) else 0.0)
-        states.fit(seen, RATE / scale / (1 + k / FITS))
-    best, upper, kept = np.zeros(0), math.inf, 0
-    counts, sweeps = np.zeros(len(states.logs)), 0
+    lower, x = 0.0, np.zeros(dual.size)
+    for t in TEMPERATURES:
+        deadline = began + (BELIEFS if t >= BELIEVED else LOWER) * seconds
+        x = dual.raised(x, t * scale, STEPS, deadline)
+        lower = max(lower, dual.certified(x))
+        if t == TEMPERATURES[0] or (t >= BELIEVED and time.perf_counter() < deadline):
+            states.believe(dual.smoothed(x, t * scale)[2])
+        _tell(began, lower, math.inf)
+    states.draw(BEFORE)
+    counts, upper, kept, sweeps = np.zeros(0), math.inf, 0, 0
     while sweeps < FEWEST or time.perf_counter() - began < seconds:
-        states.draw(1)
-        counts += states.counts()
+        states.count(1)
         sweeps += 1
         if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
-            value = states.incompatibility(counts, CHAINS * sweeps)
-            if value < upper:
-                best, upper, kept = counts.copy(), value, CHAINS * sweeps
+            now = states.counts()
+            value = states.incompatibility(now, states.drawn)
+            if value < upper or not kept:
+                counts, upper, kept = now, value, states.drawn
             _tell(began, lower, upper)
             if upper - lower <= tol * max(1.0, upper):
                 break
-    found = (best, kept) if kept else (counts, CHAINS * sweeps)
-    contributions = _contributions(pdg, dual, states, *found)
+    contributions = _contributions(pdg, dual, states, counts, kept)
     return ColumnBracket(lower, max(lower, upper), kept, time.perf_counter() - began, contributions)
 
 
@@ -120,7 +116,7 @@ def _contributions(
 ) -> tuple[Floats, ...]:
     """beta KL of every arc at the empirical distribution."""
     found = [np.zeros(len(c)) for c in pdg.columns]
-    costs = states.prices(counts)[0]
+    costs = states.prices(counts)
     for c, cost in zip(dual.arcs, costs, strict=False):
         found[c.which][c.rows] = cost.sum((1, 2)) / total
     mass = counts[states.values_at :] / total
