@@ -4,6 +4,7 @@
     python benchmarks/sweep.py size --arcs 100000 --neighbourhood closed --sweeps 3
     python benchmarks/sweep.py size --device cuda              # the same on a GPU, beside the compiled code
     python benchmarks/sweep.py neighbourhoods --arcs 20000     # nats resolved a second on a grid, at random, on a chain
+    python benchmarks/sweep.py bracket --arcs 1000000 --seconds 80   # bounds of the whole before and after a sweep
 
 `size` prints CPU and wall seconds, the most memory the process had, and the exponent of the time of the first sweep in
 the number of arcs. `neighbourhoods` sweeps with each neighbourhood until 99 % and 99.99 % are resolved, laying out
@@ -26,7 +27,7 @@ from dissonance.columns import Column, ColumnarPDG
 from dissonance.lir.sweep.neighbourhoods import NEIGHBOURHOODS, batches
 from dissonance.lir.sweep.on_device import DeviceTables
 from dissonance.lir.sweep.sweeping import Sweeps, SweepTables
-from dissonance.solvers import Newton
+from dissonance.solvers import Newton, bracket
 
 Ints = npt.NDArray[np.int64]
 TOL = 1e-7
@@ -77,6 +78,27 @@ def sweeps_of(pdg: ColumnarPDG, neighbourhood: str, device: str | None = None) -
     tables = SweepTables.of(pdg, every, every)
     placed = tables if device is None else DeviceTables.of_host(tables, device)
     return Sweeps(pdg, placed, batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL)
+
+
+def bounded(arcs: int, neighbourhood: str, seconds: float, chi: float) -> None:
+    """The whole between bounds, before and after a sweep."""
+    pdg = graph("random", arcs)
+    every = np.ones(len(pdg))
+    tables = SweepTables.of(pdg, every, chi * every)
+    print(f"{len(pdg)} arcs, {neighbourhood}, chi = {chi:g}")
+    for when in ("before", "after"):
+        began, clock = time.process_time(), time.perf_counter()
+        found = bracket(pdg, seconds=seconds, tol=0.0, log_p=tables.log_p)
+        print(
+            f"{when} a sweep between {found.lower:.1f} and {found.upper:.1f} nats, {100 * found.gap:.3g} % apart, "
+            f"{found.states} states; {time.process_time() - began:.1f} s of CPU time, "
+            f"{time.perf_counter() - clock:.1f} s by the clock; {memory():.2f} GiB",
+            flush=True,
+        )
+        if when == "before":
+            clock = time.perf_counter()
+            Sweeps(pdg, tables, batches(pdg, every > 0, neighbourhood), Newton(tol=TOL), TOL).sweep()
+            print(f"laid out and swept in {time.perf_counter() - clock:.1f} s by the clock", flush=True)
 
 
 def memory() -> float:
@@ -164,11 +186,13 @@ def whole(pdg: ColumnarPDG, sweeps: Sweeps) -> str:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["size", "neighbourhoods"])
+    parser.add_argument("what", choices=["size", "neighbourhoods", "bracket"])
     parser.add_argument("--arcs", type=int, nargs="+")
     parser.add_argument("--neighbourhood", default="edge", choices=list(NEIGHBOURHOODS))
     parser.add_argument("--sweeps", type=int, help="3 by default, 60 at most for neighbourhoods")
     parser.add_argument("--device", help="where torch sweeps, such as cuda; beside the compiled code")
+    parser.add_argument("--seconds", type=float, default=80.0, help="for a bracket")
+    parser.add_argument("--chi", type=float, default=1.0, help="how far the sweep between two brackets moves tables")
     options = parser.parse_args()
     torch.set_num_threads(1)
     sweeps_of(graph("random", 5000), "edge").sweep()  # everything is imported and compiled
@@ -177,6 +201,8 @@ def main() -> None:
     if options.what == "size":
         for device in dict.fromkeys((None, options.device)):
             size(options.arcs or [10_000, 100_000, 1_000_000], options.neighbourhood, options.sweeps or 3, device)
+    elif options.what == "bracket":
+        bounded((options.arcs or [1_000_000])[0], options.neighbourhood, options.seconds, options.chi)
     else:
         neighbourhoods((options.arcs or [20_000])[0], options.sweeps or 60)
 

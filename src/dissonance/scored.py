@@ -8,15 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from dissonance.chance import Chance
+from dissonance.columns import ColumnarPDG
 from dissonance.focus import Attention
 from dissonance.inconsistency import BlameRow, Inconsistency, inconsistency
 from dissonance.jsonable import json_number
 from dissonance.pdg import PDG
 from dissonance.scores import CellRow
-from dissonance.solvers import Solver
+from dissonance.solvers import ColumnBracket, Solver, bracket
+from dissonance.solvers.bounds.columnar import tangled
 from dissonance.variables import Variable
 from dissonance.verdict import MOST_ARCS, verdict
 
@@ -80,6 +84,67 @@ def scored(
     best = marginals(result)
     cells = result.by_cell(top) if best is not None and top != 0 else []
     return Scored(result, rows, cells, best, verdict(result, rows), seconds)
+
+
+MOST_RECORDS = 100_000
+"""Arcs that are written as JSON if there are very many, those most to blame first."""
+
+
+@dataclass(frozen=True)
+class ScoredColumns:
+    """Very many beliefs in columns, that no junction tree is near: a bracket, and blame at the mu of its upper bound.
+    An object is made for the arcs that are shown, and for no other."""
+
+    pdg: ColumnarPDG
+    beta: npt.NDArray[np.float64]
+    found: ColumnBracket
+
+    def rows(self, most: int) -> list[BlameRow]:
+        """The arcs most to blame, the first before."""
+        costs = np.concatenate(self.found.contributions)
+        order = np.argsort(-costs, kind="stable")[:most].tolist()
+        names = [self.pdg.arc(i).name for i in order]
+        weights, nats = self.beta[order].tolist(), costs[order].tolist()
+        kls = [c / b if b else math.nan for b, c in zip(weights, nats, strict=True)]
+        return [BlameRow(*row, None) for row in zip(names, weights, kls, nats, strict=True)]
+
+    @property
+    def verdict(self) -> str:
+        """Which belief costs most."""
+        (first,) = self.rows(1)
+        share = f"{first.contribution:.4g} of the {self.found.upper:.6g} nats of the compromise that was found"
+        return f"Of {len(self.pdg):,} beliefs {self.pdg[first.name]} costs most: {share}."
+
+    def record(self, unit: str = "nats", size: float = 1.0) -> dict[str, Any]:
+        """As JSON has it, in a unit of so many nats: the keys of `Scored`, without cells and marginals."""
+        return {
+            "inconsistency": None,
+            "lower": json_number(self.found.lower / size),
+            "upper": json_number(self.found.upper / size),
+            "unit": unit,
+            "gamma": 0.0,
+            "converged": False,
+            "bracket": True,
+            "solver": "bounds",
+            "arcs": [_blame(r, size) for r in self.rows(MOST_RECORDS)],
+            "arcs_left_out": max(0, len(self.pdg) - MOST_RECORDS),
+            "marginals": None,
+            "seconds": self.found.seconds,
+            "verdict": self.verdict,
+            "cells": [],
+        }
+
+
+def scored_columns(pdg: PDG, attention: Attention, seconds: float) -> ScoredColumns | None:
+    """Score very many beliefs in columns; None if `scored` is for them: they are few or not in columns, a junction tree
+    may fit, or the attention asks for something that `bracket` has not."""
+    if not isinstance(pdg, ColumnarPDG) or attention.gamma or attention.varying or not tangled(pdg):
+        return None
+    attention.check(pdg)
+    beta = np.fromiter((attention.beta.get(n, 0.0) for n in pdg.arc_names), np.float64, len(pdg))
+    if not ((beta >= 0) & (beta < math.inf)).all():
+        return None
+    return ScoredColumns(pdg, beta, bracket(pdg, beta, seconds=seconds))
 
 
 def marginals(result: Inconsistency) -> Marginals | None:

@@ -21,6 +21,7 @@ from dissonance.cli.app import run
 from dissonance.io import FORMATS
 from dissonance.lir import FLOWS, NAMES
 from dissonance.lir.refocus import SWEEP
+from dissonance.lir.sweep.run import ORDERS
 from dissonance.solvers import SOLVERS
 from fresh import python
 
@@ -242,6 +243,7 @@ def test_the_names_offered_are_those_there_are():
     assert set(completion.SOLVERS) == set(SOLVERS)
     assert set(completion.REFOCUS) == {*NAMES, SWEEP}
     assert set(completion.FLOWS) == set(FLOWS)
+    assert set(completion.ORDERS) == set(ORDERS)
     assert set(completion.FORMATS) == set(FORMATS)
 
 

@@ -14,6 +14,7 @@ SOLVERS = (
 )  # fmt: skip
 REFOCUS = ("uniform", "partial", "hub", "smooth", "greedy", "surprisal", "learned", "sweep")
 NEIGHBOURHOODS = ("edge", "star", "closed", "blocks")
+ORDERS = ("colours", "asynchronous")
 FLOWS = ("natural", "adam", "sgd", "ode", "dopri5", "lsoda", "rk4", "euler", "step", "full")
 FORMATS = ("json", "bif", "xmlbif", "uai", "csv", "npz", "replicate")
 THEMES = ("auto", "light", "dark")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.cluster import ClusterAddress, ClusterTls, workers
-from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, REFOCUS, SOLVERS, arc_names, arcs, one_of
+from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, ORDERS, REFOCUS, SOLVERS, arc_names, arcs, one_of
 from dissonance.cli.output import (
     InterruptedRunError,
     TableColumn,
@@ -91,6 +91,16 @@ def resolve(
             help=f"With --refocus sweep, how often each focus is visited, {SWEEPS} times by default.",
             metavar="N",
             min=0,
+            show_default=False,
+        ),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="With --refocus sweep: colours (the default), or asynchronous: no focus waits for another, and the "
+            "result depends on the number of threads.",
+            metavar="NAME",
+            autocompletion=one_of(ORDERS),
             show_default=False,
         ),
     ] = None,
@@ -177,13 +187,13 @@ def resolve(
     given = read_models(models, gamma, pseudocount)
     chosen = attended(given, trust, attend, without)
     if schedule is None:
-        order, focus = refocus, _focus(chosen, control or (), keep or (), move or ())
+        chooses, focus = refocus, _focus(chosen, control or (), keep or (), move or ())
     else:
         said = {"--refocus": refocus != "uniform", "--control": control, "--keep": keep, "--move": move}
-        order = _scheduled(schedule, chosen, models, [option for option, there in said.items() if there])
-        focus = _of_schedule(chosen, order)
+        chooses = _scheduled(schedule, chosen, models, [option for option, there in said.items() if there])
+        focus = _of_schedule(chosen, chooses)
     place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
-    how = resolving.Resolving(order, flow, steps, seed, solver, neighbourhood, sweeps, bounds)
+    how = resolving.Resolving(chooses, flow, steps, seed, solver, neighbourhood, sweeps, bounds, order)
     checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
     with locked(lock, out):
         if not resume:

@@ -19,6 +19,7 @@ from dissonance.errors import DissonanceError
 if TYPE_CHECKING:
     from dissonance.chance import Chance
     from dissonance.inconsistency import Inconsistency
+    from dissonance.scored import ScoredColumns
     from dissonance.solvers import Solver
     from dissonance.workers.cluster import Cluster
 
@@ -74,12 +75,18 @@ def score(
 ) -> None:
     """Say how inconsistent the beliefs of MODEL are, of one file or of several, and which are to blame."""
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
-    from dissonance.scored import scored
+    from dissonance.scored import scored, scored_columns
 
     if chance is None and (cluster or cluster_tls):
         raise DissonanceError("--cluster is for the replicates of --chance.")
     sources = read_models(models, gamma, pseudocount, trust, attend, without)
     chosen = _timed(solver, seconds)
+    limit = getattr(chosen, "seconds", None) if solver in ("auto", "bounds") else None
+    if limit is not None and (many := scored_columns(sources.pdg, sources.focus.attention, limit)) is not None:
+        if saved or chance is not None:
+            raise DissonanceError("--saved and --chance are for fewer beliefs: no solver sees the whole of these.")
+        _show_columns(many, unit, as_json)
+        return
     with progress("who is to blame") as shown:
         found = scored(sources.pdg, sources.focus.attention, solver=chosen, saved=saved, top=top, progress=shown)
     if chance is not None:
@@ -92,6 +99,18 @@ def score(
         from dissonance.cli.scored import show_scored
 
         show_scored(found, unit)
+
+
+def _show_columns(found: ScoredColumns, unit: Unit, as_json: bool) -> None:
+    """Very many beliefs: a bracket, and who is to blame."""
+    gap = f"{100 * found.found.gap:.2g} % apart"
+    log.warning("a bracket, not a value: no junction tree fits (%s; more time narrows it).", gap)
+    if as_json:
+        write_json(found.record(unit.value, unit.size))
+    else:
+        from dissonance.cli.scored import show_columns
+
+        show_columns(found, unit)
 
 
 def _timed(name: str, seconds: float | None) -> Solver:

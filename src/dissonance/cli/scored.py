@@ -10,15 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from dissonance.cli.output import TableColumn, as_text, as_texts, console, fitted_table
+from dissonance.scored import MOST_RECORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from dissonance.arc import Arc
     from dissonance.chance import Chance
     from dissonance.cli.score import Unit
     from dissonance.inconsistency import BlameRow, Inconsistency
-    from dissonance.scored import Marginals, Scored
+    from dissonance.scored import Marginals, Scored, ScoredColumns
     from dissonance.scores import CellRow
 
 MAX_ARCS = 40
@@ -34,7 +37,10 @@ def show_scored(scored: Scored, unit: Unit) -> None:
     if result.upper > -math.inf:
         out.print(as_text(scored.verdict))
     if scored.rows:
-        out.print(_heading("Who is to blame", f"in {unit}"), _blame(result, scored.rows, unit))
+        ranked = sorted(scored.rows, key=_blameworthiness, reverse=True)
+        table = _blame({a.name: a for a in result.pdg.arcs}, ranked[:MAX_ARCS], unit)
+        _count(table, len(ranked) - MAX_ARCS, "arc")
+        out.print(_heading("Who is to blame", f"in {unit}"), table)
     if scored.chance is not None:
         _is_it_chance(out, scored.chance, unit)
     costly = [c for c in scored.cells if c.contribution > 1e-9]
@@ -42,6 +48,19 @@ def show_scored(scored: Scored, unit: Unit) -> None:
         out.print(_heading("Where", f"the cells that cost most, in {unit}"), _where(costly, unit))
     if scored.marginals:
         out.print(_heading("The best compromise", "marginal probabilities"), _compromise(result, scored.marginals))
+
+
+def show_columns(scored: ScoredColumns, unit: Unit) -> None:
+    """Print the bracket of very many beliefs, and those most to blame."""
+    out, found = console(), scored.found
+    bounds = f"between {_shown(found.lower, unit)} and {_shown(found.upper, unit)}"
+    out.print(Text(f"Inconsistency: {bounds} {unit}", style="bold").append("   (NOT converged)", style="red"))
+    out.print(Text(f"solver bounds, gamma 0, {found.states} joint states, {found.seconds:.3g} s"))
+    out.print(as_text(scored.verdict))
+    rows = scored.rows(MAX_ARCS)
+    table = _blame({r.name: scored.pdg[r.name] for r in rows}, rows, unit)
+    _count(table, len(scored.pdg) - MAX_ARCS, "arc", f"--json has the {MOST_RECORDS:,} most to blame")
+    out.print(_heading("Who is to blame", f"in {unit}"), table)
 
 
 def _is_it_chance(out: Console, found: Chance, unit: Unit) -> None:
@@ -109,20 +128,17 @@ def _bounds(result: Inconsistency, unit: Unit) -> str:
     return f"certified between {result.lower / unit.size:.9g} and {result.upper / unit.size:.9g}; "
 
 
-def _blame(result: Inconsistency, rows: list[BlameRow], unit: Unit) -> Table:
-    """The arcs, the most to blame first."""
+def _blame(arcs: Mapping[str, Arc], rows: list[BlameRow], unit: Unit) -> Table:
+    """These arcs, in this order."""
     columns = [TableColumn("arc", number=False), TableColumn("belief", number=False, needed=False)]
     columns += [TableColumn("beta", needed=False), TableColumn("divergence", needed=False)]
     columns += [TableColumn("contribution"), TableColumn("saved if dropped", needed=False)]
-    ranked, arcs = sorted(rows, key=_blameworthiness, reverse=True), {a.name: a for a in result.pdg.arcs}
     lines: list[list[str]] = []
-    for r in ranked[:MAX_ARCS]:
+    for r in rows:
         saved = math.nan if r.saved_if_dropped is None else r.saved_if_dropped
         cost = (_shown(x, unit, digits=4) for x in (r.divergence, r.contribution, saved))
         lines.append([r.name, _belief(arcs[r.name]), f"{r.beta:g}", *cost])
-    table = fitted_table(columns, lines, console())
-    _count(table, len(ranked) - MAX_ARCS, "arc")
-    return table
+    return fitted_table(columns, lines, console())
 
 
 def _blameworthiness(row: BlameRow) -> tuple[float, ...]:
@@ -163,9 +179,9 @@ def _heading(title: str, note: str) -> Text:
     return Text.assemble("\n", (title, "bold"), f", {note}")
 
 
-def _count(table: Table, left_out: int, word: str) -> None:
+def _count(table: Table, left_out: int, word: str, where: str = "--json has them all") -> None:
     if left_out > 0:
-        table.caption = f"{left_out} more {word}{'s' * (left_out > 1)} not shown; --json has them all"
+        table.caption = f"{left_out} more {word}{'s' * (left_out > 1)} not shown; {where}"
         table.caption_justify = "left"
 
 

@@ -36,6 +36,7 @@ class Resolving:
     neighbourhood: str | None = None
     sweeps: int | None = None
     bounds: float | None = None
+    order: str | None = None
 
     @property
     def sweeping(self) -> bool:
@@ -134,6 +135,7 @@ def resolve(
         flow=how.flow or ("full" if not how.sweeping and any(a.is_euclidean for a in moving.arcs) else "natural"),
         neighbourhood=how.neighbourhood,
         sweeps=how.sweeps,
+        order=how.order,
         attention=focus.attention,
         control=focus.control,
         seed=how.seed,

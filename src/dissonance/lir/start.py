@@ -156,6 +156,7 @@ def lir(
     progress: bool | None = None,
     neighbourhood: str | None = None,
     sweeps: int | None = None,
+    order: str | None = None,
     cluster: Any = None,
 ) -> Run:
     """Algorithm 1: in each of `steps` steps (20 by default) choose a focus and resolve the inconsistency it shows.
@@ -168,8 +169,10 @@ def lir(
 
     For large PDGs of tables, refocus "sweep" visits all foci of a `neighbourhood` ("edge" by default, "star", "closed",
     "blocks") in each of so many `sweeps` (10 by default), those that have no arc in common together; a row of its trace
-    is a sweep. On a `cluster` (an address as "tcp://host:8786", "local", "local:4", or a `distributed.Client`) the
-    result is the same; its `checkpoint` is a folder that all workers share.
+    is a sweep. `order`: "colours" (the default, the same result with any number of threads) or "asynchronous": no focus
+    waits for those it shares arcs with, and the result depends on the number of threads. On a `cluster` (an address as
+    "tcp://host:8786", "local", "local:4", or a `distributed.Client`) the result is the same; its `checkpoint` is a
+    folder that all workers share.
 
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, SoftmaxTable([0.2, 0.8])))
@@ -184,9 +187,9 @@ def lir(
             raise DissonanceError('refocus "sweep" takes `sweeps`, each a step for every focus, not `steps`.')
         given = {"flow": flow, "solver": solver, "attention": attention, "control": control, "seed": seed, "tol": tol}
         given |= {"trace": trace, "checkpoint": checkpoint, "callbacks": callbacks, "progress": progress}
-        return _swept(pdg, neighbourhood, sweeps, given, cluster)
-    if neighbourhood is not None or sweeps is not None or cluster is not None:
-        raise DissonanceError('`neighbourhood`, `sweeps` and `cluster` are for refocus "sweep".')
+        return _swept(pdg, neighbourhood, sweeps, order or "colours", given, cluster)
+    if any(x is not None for x in (neighbourhood, sweeps, order, cluster)):
+        raise DissonanceError('`neighbourhood`, `sweeps`, `order` and `cluster` are for refocus "sweep".')
     return lirs(
         [pdg],
         [refocus],
@@ -268,13 +271,15 @@ def lirs(
     return [found[i] for i in sorted(found)]
 
 
-def _swept(pdg: PDG, neighbourhood: str | None, sweeps: int | None, given: dict[str, Any], cluster: Any) -> Run:
+def _swept(
+    pdg: PDG, neighbourhood: str | None, sweeps: int | None, order: str, given: dict[str, Any], cluster: Any
+) -> Run:
     """A run of sweeps, with the options of `lir`."""
     began = time.perf_counter()
     count = SWEEPS if sweeps is None else sweeps
     if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DissonanceError(f"a number of sweeps is a whole number >= 0, found {count!r}.")
-    of = Sweeping.of(pdg, neighbourhood_named(neighbourhood or "edge"), given)
+    of = Sweeping.of(pdg, neighbourhood_named(neighbourhood or "edge"), given, order)
     called = _callbacks(given["callbacks"])
     where = None if given["checkpoint"] is None else os.fspath(given["checkpoint"])
     with of.placed(cluster, where) as (state, path), Bar(given["progress"], count * state.sweeps.foci) as bar:
@@ -286,7 +291,7 @@ def _swept(pdg: PDG, neighbourhood: str | None, sweeps: int | None, given: dict[
         Value(first.global_lower, first.global_upper, of.tol),
         Value(last.global_lower, last.global_upper, of.tol),
         NAN,
-        f"sweep({of.neighbourhood})",
+        f"sweep({of.neighbourhood}{', asynchronous' * (order == 'asynchronous')})",
         "natural",
         of.solver.name,
         given["seed"],

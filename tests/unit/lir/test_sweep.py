@@ -248,10 +248,30 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch):
         assert all(torch.equal(a.tables, b.tables) for a, b in zip(found[0].columns, other.columns, strict=True))
 
 
+def test_asynchronous_sweeps_resolve_as_much_and_prove_what_they_say(monkeypatch: pytest.MonkeyPatch):
+    pdg = graph(n=200)
+    monkeypatch.setattr(sweeping, "CHUNK", 5)
+    once = lir(pdg, "sweep", sweeps=8)
+    for count in (1, 3):
+        with ThreadPoolExecutor(count) as pool:
+            monkeypatch.setattr(threads, "allowed", lambda n=count: n)
+            monkeypatch.setattr(threads, "_pool", lambda pool=pool: pool)
+            run = lir(pdg, "sweep", sweeps=8, order="asynchronous")
+        assert run.refocus == "sweep(edge, asynchronous)"
+        if count == 1:  # one thread takes foci in the order of the colours
+            assert all(torch.equal(run.theta[k], x) for k, x in once.theta.items())
+        assert run.before.lower == once.before.lower  # proved of the tables before anything moves
+        assert run.trace.rows[-2].local_upper < 0.01 * run.trace.rows[0].local_upper
+        for x in run.theta.values():
+            assert torch.isfinite(x).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"steps": 3}, "takes `sweeps`"),
+        ({"order": "asynchron"}, "no order of sweeps named 'asynchron'.*asynchronous"),
+        ({"order": "asynchronous", "cluster": "local:1"}, "not for a cluster"),
         ({"neighbourhood": "edges"}, "no neighbourhood named 'edges'.*edge"),
         ({"sweeps": -1}, "whole number >= 0"),
         ({"flow": "adam"}, 'by the flow "natural"'),

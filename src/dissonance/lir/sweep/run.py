@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from dissonance.columns import ColumnarPDG
-from dissonance.errors import CapabilityError, DissonanceError, FormatError
+from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.io.fingerprint import Fingerprint
@@ -23,17 +23,17 @@ from dissonance.lir.flows import Natural, flow_named
 from dissonance.lir.setting import solver_for
 from dissonance.lir.sweep.neighbourhoods import batches
 from dissonance.lir.sweep.spread import SpreadSweeps
-from dissonance.lir.sweep.sweeping import Floats, Sweeps, SweepTables
+from dissonance.lir.sweep.sweeping import AsynchronousSweeps, Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton
-from dissonance.solvers.bounds.columnar import bracket
+from dissonance.solvers.bounds.columnar import bracket, tangled
 from dissonance.workers.cluster import Cluster, to_cluster
 
 FORMAT = "dissonance.sweep 2"
 
-MANY = 20_000
-"""Arcs from which on the whole is bounded column by column, if it is no tree."""
+ORDERS: dict[str, type[Sweeps]] = {"colours": Sweeps, "asynchronous": AsynchronousSweeps}
+"""In which order foci are visited: colour after colour, or as threads are free."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Sweeping:
     tol: float
     record: Record
     seconds: float
+    order: str = "colours"
 
     @classmethod
-    def of(cls, pdg: PDG, neighbourhood: str, given: dict[str, Any]) -> Sweeping:
+    def of(cls, pdg: PDG, neighbourhood: str, given: dict[str, Any], order: str = "colours") -> Sweeping:
         """With the options of `lir`; an error if one of them is not for sweeps."""
         if flow_named(given["flow"]) != Natural():
             raise CapabilityError('a sweep moves tables by the flow "natural", and no other.')
@@ -65,7 +66,9 @@ class Sweeping:
         attention = given["attention"]
         spelled = None if attention is None else Attention.of(attention, pdg)
         tol = solver.tol if tol is None else tol
-        return cls(pdg, neighbourhood, spelled, given["control"], solver, tol, record, seconds)
+        if order not in ORDERS:
+            raise DissonanceError(f"no order of sweeps named {order!r}.{suggest(order, ORDERS)}")
+        return cls(pdg, neighbourhood, spelled, given["control"], solver, tol, record, seconds, order)
 
     @cached_property
     def columns(self) -> ColumnarPDG:
@@ -83,6 +86,8 @@ class Sweeping:
         if cluster is None:
             yield SweepRun(self), checkpoint
             return
+        if self.order == "asynchronous":
+            raise CapabilityError('the order "asynchronous" is for the threads of one machine, not for a cluster.')
         if self.record.globally:
             raise CapabilityError("on a cluster no process has the whole: leave out Record(globally=True).")
         then = "Nothing of the run is kept: it had no checkpoint."
@@ -95,6 +100,8 @@ class Sweeping:
         """The tables to be moved: on a GPU, if the solver is to be there for so many foci."""
         if not self.solver.on_gpu(foci):
             return self.tables.copied()
+        if self.order == "asynchronous":
+            raise CapabilityError('the order "asynchronous" is for the threads of CPUs: solver=Newton(device="cpu").')
         from dissonance.lir.sweep.on_device import DeviceTables
 
         return DeviceTables.of_host(self.tables, self.solver.device or "cuda")
@@ -188,7 +195,7 @@ class SweepRun:
         given = foci, of.solver, of.tol
         if cluster is None:
             count = sum(len(b) for colour in foci for b in colour)
-            self.sweeps = Sweeps(of.columns, of.tables_for(count), *given)
+            self.sweeps = ORDERS[of.order](of.columns, of.tables_for(count), *given)
         else:
             self.sweeps = SpreadSweeps(of.columns, of.tables, *given, cluster)
         self.trace = Trace(Focus(of.attention or Attention(), of.control or Control()))
@@ -245,17 +252,11 @@ class SweepRun:
         """Bounds of the global inconsistency at these tables; of very many arcs in a tangle, without looking for a
         junction tree, which would not fit."""
         of, seconds = self.of, self.of.seconds
-        if len(of.columns) >= MANY and _tangled(of.columns):
+        if tangled(of.columns):
             found = bracket(of.columns, of.tables.beta, seconds=seconds, log_p=[x.numpy() for x in log_p])
             return found.lower, found.upper
         result = inconsistency(of.end(log_p).columns, of.attention, solver=Auto(seconds=seconds))
         return result.lower, result.upper
-
-
-def _tangled(pdg: ColumnarPDG) -> bool:
-    """Whether arcs are about many more pairs or sets of variables than there are variables: no tree is near."""
-    several = [np.sort(c.scopes, 1) for c in pdg.columns if c.scopes.shape[1] > 1]
-    return sum(len(np.unique(s, axis=0)) for s in several) > 1.25 * len(pdg.sizes)
 
 
 class KeptSweeps:
@@ -266,7 +267,8 @@ class KeptSweeps:
         self.run, self.path, of = run, path, run.of
         columns = [(c.sources, c.targets, c.tables, c.learnable) for c in of.columns.columns]
         weights = of.tables.beta, of.tables.chi
-        self.of = Fingerprint(columns, of.columns.sizes, *weights, of.neighbourhood, of.solver, of.tol, of.record).hex()
+        how = of.neighbourhood, of.order, of.solver, of.tol, of.record
+        self.of = Fingerprint(columns, of.columns.sizes, *weights, *how).hex()
         self.step = 0
         state = run.sweeps.kept(path)
         if state is None:

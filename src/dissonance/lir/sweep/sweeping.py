@@ -7,8 +7,10 @@ the same as one after another in any order, which is Algorithm 1.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +43,10 @@ Near = tuple[Floats, npt.NDArray[np.bool_]]
 """Where the solver stopped, (foci, point), and for which foci that is known, (foci,)."""
 
 WHAT = "a checkpoint"
+
+Turn = AbstractContextManager[Any]
+ALONE = nullcontext()
+"""Nobody else reads or writes these tables."""
 
 CHUNK = 4096
 """Foci that are solved and moved as one piece of work."""
@@ -231,13 +237,14 @@ class Piece:
     arcs: Any
     near: Any = None
 
-    def visit(self, tables: SweepTables, tol: float, move: bool) -> Visit:
-        """Solve, and move unless it is only to look."""
+    def visit(self, tables: SweepTables, tol: float, move: bool, turn: Turn = ALONE) -> Visit:
+        """Solve, and move unless it is only to look. `turn`: within which tables are read, and written."""
         columns, parts, xp = self.shape.columns, self.shape.parts, tables.xp
         places = [self.arcs[:, j] - int(tables.first[k]) for j, k in enumerate(columns)]
-        log_p = xp.concatenate(
-            [tables.log_p[k][r].reshape(len(r), -1) for k, r in zip(columns, places, strict=True)], 1
-        )
+        with turn:
+            log_p = xp.concatenate(
+                [tables.log_p[k][r].reshape(len(r), -1) for k, r in zip(columns, places, strict=True)], 1
+            )
         beta = tables.beta[self.arcs]
         answers, near = self.shape.solve(log_p, beta, self.near)
         if move:
@@ -248,7 +255,9 @@ class Piece:
                 chi = tables.chi[self.arcs[:, j]]
                 if chi.any():
                     before, aim = (x[:, span].reshape(-1, *shape) for x in (log_p, joint))
-                    tables.log_p[k][rows] = _flowed(xp, before, aim, chi * beta[:, j], open_)
+                    moved = _flowed(xp, before, aim, chi * beta[:, j], open_)
+                    with turn:
+                        tables.log_p[k][rows] = moved
         return Visit(tables.sum_of(answers.lower), tables.sum_of(answers.upper), int(answers.steps.sum()))
 
 
@@ -268,12 +277,12 @@ def pieces(batches: Sequence[tuple[FociShape, Any]]) -> list[Piece]:
     return [Piece(shape, arcs[i : i + shape.most]) for shape, arcs in batches for i in range(0, len(arcs), shape.most)]
 
 
-def visited(pieces: Sequence[Piece], tables: SweepTables, tol: float, move: bool) -> list[Visit]:
-    """The foci of one colour, side by side."""
+def visited(pieces: Sequence[Piece], tables: SweepTables, tol: float, move: bool, turn: Turn = ALONE) -> list[Visit]:
+    """Foci side by side: those of one colour, or all if they take turns with the tables."""
     results: list[Visit] = [Visit([], [], 0)] * len(pieces)
 
     def work(i: int) -> None:
-        results[i] = pieces[i].visit(tables, tol, move)
+        results[i] = pieces[i].visit(tables, tol, move, turn)
 
     side_by_side([lambda i=i: work(i) for i in range(len(pieces))])
     return results
@@ -358,3 +367,20 @@ class Sweeps:
         self.now = self.tables.copied()
         for piece, near in zip([p for ps in self.colours for p in ps], state["near"], strict=True):
             piece.near = None if near is None else tuple(map(self.tables.array, near))
+
+
+class AsynchronousSweeps(Sweeps):
+    """The same foci without waiting for a colour to end: a thread that is free takes the next of them.
+
+    A focus may then be solved while another one moves a table that both look at; that table is left where the later one
+    puts it. What comes out depends on the number of threads, and on which of them is faster.
+    """
+
+    def sweep(self, said: Callable[[int], None] = lambda foci: None) -> Swept:
+        """Visit every focus once; what is proved of the whole is so before anything moves."""
+        proved = self.look()
+        every = [p for pieces in self.colours for p in pieces]
+        found = Swept.of([visited(every, self.tables, self.tol, True, threading.Lock())])
+        said(self.foci)
+        self.now = self.tables.copied()
+        return replace(found, proved=proved)

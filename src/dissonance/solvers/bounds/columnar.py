@@ -15,25 +15,41 @@ from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG
 from dissonance.solvers.base import QUICK
 from dissonance.solvers.bounds.columnar_dual import ColumnDual
-from dissonance.solvers.bounds.columnar_states import CHAINS, ColumnStates
+from dissonance.solvers.bounds.columnar_states import ColumnStates
 from dissonance.solvers.bounds.terms import Floats
 
 _log = logging.getLogger(__name__)
 
-TEMPERATURES = 0.1, 0.01, 0.001
+TEMPERATURES = 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001
 """At which minima are smoothed, times a typical beta."""
 
-STEPS = 40
+STEPS = 25
 """Steps of L-BFGS at each."""
 
-RATE, FITS, BETWEEN = 0.1, 6, 2
-"""Steps of the model of the states before they are kept, their size over a typical beta, and the sweeps between two."""
+BELIEVED = 0.01
+"""The temperature down to which joint states are drawn from what the dual believes: below it rows get mass or none."""
 
-LOWER = 0.5
-"""The part of the time that goes to the lower bound."""
+BEFORE = 8
+"""Sweeps over all variables before states are counted."""
+
+BELIEFS, LOWER = 0.35, 0.5
+"""The part of the time after which beliefs, and then the lower bound, are as good as they get."""
 
 FEWEST = 4
-"""Sweeps whose states are kept, at least."""
+"""Sweeps whose states are counted, at least."""
+
+
+MANY = 20_000
+"""Arcs from which on the whole is bounded column by column, if it is no tree."""
+
+
+def tangled(pdg: ColumnarPDG) -> bool:
+    """Whether there are so many arcs, about so many more pairs or sets of variables than there are variables, that no
+    junction tree is near: then it is not looked for."""
+    if len(pdg) < MANY:
+        return False
+    several = [np.sort(c.scopes, 1) for c in pdg.columns if c.scopes.shape[1] > 1]
+    return sum(len(np.unique(s, axis=0)) for s in several) > 1.25 * len(pdg.sizes)
 
 
 @dataclass(frozen=True)
@@ -76,43 +92,57 @@ def bracket(
     tables = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns] if log_p is None else log_p
     dual = ColumnDual(pdg, tables, weights)
     scale = float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
-    lower, x, share = 0.0, np.zeros(dual.size), np.zeros(0)
-    for t in TEMPERATURES:
-        x = dual.raised(x, t * scale, STEPS, began + LOWER * seconds)
-        lower = max(lower, dual.certified(x))
-        share = dual.smoothed(x, t * scale)[2]
-        _tell(began, lower, math.inf)
-        if time.perf_counter() - began > LOWER * seconds:
-            break
-    states = ColumnStates(dual, seed)
-    states.believe(share)
-    seen = np.zeros(0)
-    for k in range(FITS):
-        states.draw(BETWEEN)
-        seen = states.counts() + (0.5 * seen if len(seen) else 0.0)
-        states.fit(seen, RATE / scale / (1 + k / FITS))
-    best, upper, kept = np.zeros(0), math.inf, 0
-    counts, sweeps = np.zeros(len(states.logs)), 0
-    while sweeps < FEWEST or time.perf_counter() - began < seconds:
-        states.draw(1)
-        counts += states.counts()
-        sweeps += 1
-        if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
-            value = states.incompatibility(counts, CHAINS * sweeps)
-            if value < upper:
-                best, upper, kept = counts.copy(), value, CHAINS * sweeps
-            _tell(began, lower, upper)
-            if upper - lower <= tol * max(1.0, upper):
-                break
-    found = (best, kept) if kept else (counts, CHAINS * sweeps)
-    contributions = _contributions(pdg, dual, states, *found)
-    return ColumnBracket(lower, max(lower, upper), kept, time.perf_counter() - began, contributions)
+    run = _Narrowing(dual, ColumnStates(dual, seed), scale, began, seconds)
+    try:
+        run.believe()
+        run.count(tol)
+    except KeyboardInterrupt:
+        if not run.kept:
+            raise
+        _log.warning("interrupted after %.3g s: the best bounds so far are kept.", time.perf_counter() - began)
+    contributions = _contributions(pdg, dual, run.states, run.counts, run.kept)
+    took = time.perf_counter() - began
+    return ColumnBracket(run.lower, max(run.lower, run.upper), run.kept, took, contributions)
 
 
-def _tell(began: float, lower: float, upper: float) -> None:
-    seconds = time.perf_counter() - began
-    if seconds > QUICK:
-        _log.info("between %.6g and %.6g after %.3g s", lower, upper, seconds)
+class _Narrowing:
+    """The bounds so far, and the counts of the joint states that attain the upper one."""
+
+    def __init__(self, dual: ColumnDual, states: ColumnStates, scale: float, began: float, seconds: float) -> None:
+        self.dual, self.states, self.scale, self.began, self.seconds = dual, states, scale, began, seconds
+        self.lower, self.upper, self.kept, self.counts = 0.0, math.inf, 0, np.zeros(0)
+
+    def believe(self) -> None:
+        """Raise the lower bound; joint states are drawn from what the dual believes on the way."""
+        x = np.zeros(self.dual.size)
+        for t in TEMPERATURES:
+            deadline = self.began + (BELIEFS if t >= BELIEVED else LOWER) * self.seconds
+            x = self.dual.raised(x, t * self.scale, STEPS, deadline)
+            self.lower = max(self.lower, self.dual.certified(x))
+            if t == TEMPERATURES[0] or (t >= BELIEVED and time.perf_counter() < deadline):
+                self.states.believe(self.dual.smoothed(x, t * self.scale)[2])
+            self._tell()
+
+    def count(self, tol: float) -> None:
+        """Lower the upper bound, until there is no more time or the gap is small."""
+        self.states.draw(BEFORE)
+        sweeps = 0
+        while sweeps < FEWEST or time.perf_counter() - self.began < self.seconds:
+            self.states.count(1)
+            sweeps += 1
+            if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
+                counts = self.states.counts()
+                value = self.states.incompatibility(counts, self.states.drawn)
+                if value < self.upper or not self.kept:
+                    self.counts, self.upper, self.kept = counts, value, self.states.drawn
+                self._tell()
+                if self.upper - self.lower <= tol * max(1.0, self.upper):
+                    break
+
+    def _tell(self) -> None:
+        seconds = time.perf_counter() - self.began
+        if seconds > QUICK:
+            _log.info("between %.6g and %.6g after %.3g s", self.lower, self.upper, seconds)
 
 
 def _contributions(
@@ -120,7 +150,7 @@ def _contributions(
 ) -> tuple[Floats, ...]:
     """beta KL of every arc at the empirical distribution."""
     found = [np.zeros(len(c)) for c in pdg.columns]
-    costs = states.prices(counts)[0]
+    costs = states.prices(counts)
     for c, cost in zip(dual.arcs, costs, strict=False):
         found[c.which][c.rows] = cost.sum((1, 2)) / total
     mass = counts[states.values_at :] / total

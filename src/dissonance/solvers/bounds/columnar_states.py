@@ -1,8 +1,8 @@
 """The upper bound of arcs in columns: chains of joint states, counted as they go; nothing is made for an arc.
 
-The chains are those of `states.py`: Gibbs sampling of prod_a b_a^k_a prod_v b_v^k_v, with k_a = 1 over how many arcs
-are about the same variables, and k_v = 1 - sum of k_a over the arcs about v and others. Counts of all states drawn so
-far are the marginals of their empirical distribution.
+Gibbs sampling of prod_a b_a^k_a prod_v b_v^k_v, where b is what the dual believes, k_a = 1 over how many arcs are about
+the same variables, and k_v = 1 - sum of k_a over the arcs about v and others. Counts of all states drawn so far are the
+marginals of their empirical distribution.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import numpy as np
 from dissonance.compiled import expect
 from dissonance.problem import EPS
 from dissonance.solvers.bounds.columnar_dual import ColumnDual
-from dissonance.solvers.bounds.gibbs import FORBIDDEN, KNOWN, LEAST_BELIEF, sweep
+from dissonance.solvers.bounds.gibbs import FORBIDDEN, KNOWN, LEAST_BELIEF, Surroundings, sweep, tabulate
 from dissonance.solvers.bounds.states import SECONDS, States, count_cells
 from dissonance.solvers.bounds.terms import Floats, Ints
 from dissonance.solvers.convex.threads import side_by_side
 
 CHAINS, PIECES = 256, 2
 """Chains in all, and the pieces of them that go side by side: the same whatever the number of threads."""
-
-PRIOR = 0.1
-"""What is added to each count when a slope is computed from few."""
 
 
 class ColumnStates:
@@ -42,10 +39,14 @@ class ColumnStates:
         self.table_at: Ints = np.concatenate([[0], np.cumsum(np.concatenate([*cells, sizes]))]).astype(np.int64)
         self.values_at = int(self.table_at[sum(arcs)])
         self.of_table: Ints = np.repeat(np.arange(len(lengths)), lengths)
-        self.blocks = self._blocks()
+        self.where = self.scope_at, self.scope, self.stride, self.table_at
+        self.near = self._surroundings()
         self.states = self._start()
         self.weight = self._weights(sum(arcs), lengths)
         self.logs = np.zeros(int(self.table_at[-1]))
+        self.chances = np.zeros(int(self.near.chance_at[-1]), dtype=np.uint32)
+        self.seen = [np.zeros(len(self.logs), dtype=np.int64) for _ in self.states]
+        self.drawn = 0
 
     def _weights(self, arcs: int, lengths: Ints) -> Floats:
         """k of each table."""
@@ -69,21 +70,14 @@ class ColumnStates:
         found[arcs:] -= np.bincount(self.scope[:used], found[self.of_table[:used]], len(self.dual.sizes))
         return found
 
-    def _blocks(self) -> tuple[Ints, ...]:
-        """Every variable by itself: its values, the tables it is in, and how far apart its values lie there."""
+    def _surroundings(self) -> Surroundings:
+        """Of every variable: the tables it is in, how far apart its values lie there, the variables around it."""
         sizes, count = self.dual.sizes, len(self.dual.sizes)
         order = np.argsort(self.scope, kind="stable")
-        touch = self.of_table[order]
-        touch_at = np.searchsorted(self.scope[order], np.arange(count + 1))
-        own = np.arange(count)
-        values = np.arange(int(sizes.sum())) - np.repeat(self.dual.value_at[:-1], sizes)
-        wide = sizes[self.scope[order]]
-        within = np.arange(int(wide.sum())) - np.repeat(np.cumsum(wide) - wide, wide)
-        shifts = within * np.repeat(self.stride[order], wide)
-        shift_at = np.concatenate([[0], np.cumsum(wide)])[touch_at]
+        touch_at, touch = np.searchsorted(self.scope[order], np.arange(count + 1)), self.of_table[order]
         around_at, around, stride, known = self._around(touch_at, touch)
-        block = np.arange(count + 1), own, self.dual.value_at[:-1], values, sizes
-        return *block, touch_at, touch, shift_at, shifts, known, around_at, around, stride
+        chance_at = np.concatenate([[0], np.cumsum(known * (sizes - 1))])
+        return Surroundings(sizes, touch_at, touch, self.stride[order], known, around_at, around, stride, chance_at)
 
     def _around(self, touch_at: Ints, touch: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """The variables around each, where they have few states together."""
@@ -115,54 +109,53 @@ class ColumnStates:
         weight = np.repeat(self.weight, np.diff(self.table_at))
         possible = np.concatenate([*(c.log_p.ravel() for c in self.dual.arcs), self.dual.own_log]) > -math.inf
         self.logs = np.where(possible, weight * np.log(np.maximum(flat, LEAST_BELIEF)), FORBIDDEN)
+        expect(SECONDS * len(self.chances))
+        tabulate(self.near, self.where, self.logs, self.chances)
 
     def draw(self, sweeps: int) -> None:
         """So many sweeps over all variables."""
+        self._go(sweeps, False)
+
+    def count(self, sweeps: int) -> None:
+        """The same, and all states on the way are counted."""
+        self._go(sweeps, True)
+        self.drawn += CHAINS * sweeps
+
+    def _go(self, sweeps: int, count: bool) -> None:
         expect(SECONDS * sweeps * CHAINS * len(self.dual.sizes))
-        where = self.scope_at, self.scope, self.stride, self.table_at
-        for _ in range(sweeps):
-            seeds = self.generator.integers(1, 2**40, PIECES).tolist()
+        seeds = self.generator.integers(1, 2**32, (PIECES, sweeps)).tolist()
 
-            def one(i: int, seeds: list[int] = seeds) -> None:
-                sweep(self.states[i], *self.blocks, *where, self.logs, seeds[i])  # pyright: ignore[reportCallIssue]
+        def one(i: int) -> None:
+            for seed in seeds[i]:
+                sweep(self.states[i], self.near, self.where, self.logs, self.chances, seed)
+                if count:
+                    count_cells(self.states[i], *self.where, self.seen[i])
 
-            side_by_side([lambda i=i: one(i) for i in range(PIECES)])
+        side_by_side([lambda i=i: one(i) for i in range(PIECES)])
 
     def counts(self) -> Floats:
-        """How often each cell is seen in the chains as they are."""
-        expect(SECONDS * CHAINS * len(self.scope_at))
-        found = [np.zeros(int(self.table_at[-1]), dtype=np.int64) for _ in self.states]
-        where = self.scope_at, self.scope, self.stride, self.table_at
-        side_by_side([lambda i=i: count_cells(self.states[i], *where, found[i]) for i in range(PIECES)])
-        return np.sum(found, axis=0).astype(np.float64)
+        """How often each cell was seen in the states that were counted."""
+        return np.sum(self.seen, axis=0).astype(np.float64)
 
-    def prices(self, counts: Floats, prior: float = 0.0) -> tuple[list[Floats], Floats]:
-        """beta mu(s,t) log mu/p of all entries, column by column, then of all values of all variables; and beta log
-        mu/p alone in the order of the tables."""
-        costs, gains, at, d = [], [], 0, self.dual
+    def prices(self, counts: Floats) -> list[Floats]:
+        """beta n(s,t) log (n(t|s)/p) of all entries, column by column, then of all values of all variables."""
+        found, at, d = [], 0, self.dual
         with np.errstate(divide="ignore", invalid="ignore"):
             for c in d.arcs:
-                mass = counts[at : at + c.log_p.size].reshape(c.log_p.shape) + prior
+                mass = counts[at : at + c.log_p.size].reshape(c.log_p.shape)
                 at += c.log_p.size
                 gain = c.beta[:, None, None] * (np.log(mass / mass.sum(-1, keepdims=True)) - c.log_p)
-                costs.append(np.where(mass > 0, mass * gain, 0.0))
-                gains.append(np.where(mass > 0, gain, 0.0).ravel())
-            mass = counts[at:] + prior
+                found.append(np.where(mass > 0, mass * gain, 0.0))
+            mass = counts[at:]
             total = np.add.reduceat(mass, d.value_at[:-1])[d.variable]
             beta = d.own_beta[d.variable]
             gain = np.where(beta > 0, beta * (np.log(mass / total) - d.own_log), 0.0)
-            costs.append(np.where(mass > 0, mass * gain, 0.0))
-            gains.append(np.where(mass > 0, gain, 0.0))
-        return costs, np.concatenate(gains)
-
-    def fit(self, counts: Floats, rate: float) -> None:
-        """One step of mirror descent: see `model.py`."""
-        gain = self.prices(counts, PRIOR)[1]
-        self.logs = np.maximum(self.logs - rate * np.where(np.isfinite(gain), gain, 0.0), FORBIDDEN)
+            found.append(np.where(mass > 0, mass * gain, 0.0))
+        return found
 
     def incompatibility(self, counts: Floats, states: int) -> float:
         """That of the empirical distribution with these counts, and what rounding may have taken from it."""
-        costs = self.prices(counts)[0]
+        costs = self.prices(counts)
         if not all(np.isfinite(c).all() for c in costs):
             return math.inf
         value = math.fsum(float(c.sum()) for c in costs) / states

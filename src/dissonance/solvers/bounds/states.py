@@ -25,16 +25,30 @@ States = npt.NDArray[Any]
 SECONDS = 2e-5
 """What drawing a value takes, roughly, if it is interpreted."""
 
+FEW = 8
+"""Cells of a table up to which each is counted by itself."""
+
 
 @compiled
 def count_cells(states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, found: Ints) -> None:
     """How often every cell of every table occurs, added to `found`."""
+    cell = np.empty(states.shape[1], dtype=np.int32)
     for r in range(len(scope_at) - 1):
-        for n in range(states.shape[1]):
-            cell = table_at[r]
-            for i in range(scope_at[r], scope_at[r + 1]):
-                cell += stride[i] * np.int64(states[scope[i], n])
-            found[cell] += 1
+        cell[:] = 0
+        for i in range(scope_at[r], scope_at[r + 1]):
+            values, step = states[scope[i]], np.int32(stride[i])
+            for n in range(len(cell)):
+                cell[n] += step * np.int32(values[n])
+        first, cells = table_at[r], table_at[r + 1] - table_at[r]
+        if cells > FEW:
+            for n in range(len(cell)):
+                found[first + cell[n]] += 1
+        else:  # these loops become vector instructions
+            for k in range(cells):
+                times = np.int32(0)
+                for n in range(len(cell)):
+                    times += np.int32(cell[n] == k)
+                found[first + k] += times
 
 
 @compiled

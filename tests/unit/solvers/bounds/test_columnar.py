@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from dissonance import PDG, CapabilityError, inconsistency, lir
+from dissonance.cli.app import run as main
 from dissonance.columns import Column, ColumnarPDG
+from dissonance.io import save
 from dissonance.lir.sweep import run as sweeps
 from dissonance.lir.trace import Record
+from dissonance.solvers.bounds import columnar
 from dissonance.solvers.bounds.columnar import bracket
 from dissonance.solvers.bounds.columnar_dual import ColumnDual
 
@@ -81,7 +86,7 @@ def test_hard_arcs_are_refused():
 
 
 def test_a_sweep_over_a_tangle_is_bounded_from_above_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sweeps, "MANY", 100)
+    monkeypatch.setattr(columnar, "MANY", 100)
     rng, n = np.random.default_rng(0), 60
     pairs = np.array([rng.choice(n, 2, replace=False) for _ in range(2 * n)])
     pdg = PDG.from_columns(
@@ -94,3 +99,28 @@ def test_a_sweep_over_a_tangle_is_bounded_from_above_where_that_is_asked_for(mon
         assert 0 <= row.global_lower <= row.global_upper < math.inf
     assert run.after.upper < 0.5 * run.before.lower
     assert run.before.is_bracket and str(run.before).startswith("between ")
+
+
+def test_score_answers_very_many_beliefs_with_a_bracket_and_makes_arcs_only_to_show_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(columnar, "MANY", 100)
+    monkeypatch.setattr(ColumnarPDG, "arcs", property(lambda pdg: pytest.fail("all arcs were made")))
+    rng, n = np.random.default_rng(0), 60
+    pairs = np.array([rng.choice(n, 2, replace=False) for _ in range(2 * n)])
+    pdg = PDG.from_columns(
+        Column([], np.arange(n), rng.dirichlet([2, 2], n)),
+        Column(pairs[:, 0], pairs[:, 1], rng.dirichlet([2, 2], (2 * n, 2))),
+    )
+    save(tmp_path / "big.npz", pdg)
+    assert main(["score", str(tmp_path / "big.npz"), "--seconds", "0.5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bracket"] is True and found["inconsistency"] is None and 0 < found["lower"] < found["upper"]
+    costs = [row["contribution"] for row in found["arcs"]]
+    assert costs == sorted(costs, reverse=True) and sum(costs) == pytest.approx(found["upper"], abs=1e-6)
+    assert len(costs) == 3 * n and found["arcs_left_out"] == 0
+    assert main(["score", str(tmp_path / "big.npz"), "--seconds", "0.5"]) == 0
+    shown = capsys.readouterr()
+    assert "between" in shown.out and "costs most" in shown.out and "a bracket, not a value" in shown.err
+    assert "140 more arcs not shown" in shown.out
+    assert main(["score", str(tmp_path / "big.npz"), "--saved"]) == 2
