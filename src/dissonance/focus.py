@@ -316,9 +316,9 @@ class Focus:
         for key, value in self.context.items():
             if not isinstance(value, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DissonanceError(f"context[{key!r}] must be a tensor, found {value!r}.")
-            if not any(key.startswith(f"{a.name}.") and key in a.held.buffers for a in pdg.arcs):
-                buffers = [b for a in pdg.arcs for b in a.held.buffers]
-                raise DissonanceError(f"context has {key!r}, which is no arc's buffer to fill.{suggest(key, buffers)}")
+            if key not in pdg.buffers:
+                near = suggest(key, sorted(pdg.buffers))
+                raise DissonanceError(f"context has {key!r}, which is no arc's buffer to fill.{near}")
 
 
 @dataclass(frozen=True)

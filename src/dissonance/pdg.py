@@ -96,6 +96,11 @@ class PDG:
                 found.setdefault(name, []).append(a)
         return found
 
+    @cached_property
+    def buffers(self) -> frozenset[str]:
+        """What a focus may put other values in the place of: "arc.buffer" for each buffer of a cpd."""
+        return frozenset(key for a in self.arcs for key in a.held.buffers)
+
     def __contains__(self, name: object) -> bool:
         return name in self.__dict__["_arc"]
 

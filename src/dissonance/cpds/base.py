@@ -36,6 +36,7 @@ class CPD(nn.Module):
     - `linear_gaussian()`: A, b and Sigma, if p(t|s) = N(A s + b, Sigma);
     - `normal(sources)`: the mean and covariance of the targets, if they are Gaussian given the sources;
     - `draw(sources, count, generator)`: values of the targets to average over (`drawn.py`);
+    - `listed()`: the same of points without sources;
     - `project(joint)`: sets theta to the argmin of E_mu[-log p], in closed form, for mu(S, T) as `mu.rows` has it;
     - `expectations(joint)` and `match(expectations, share)`: the same in two parts, for arcs that share parameters;
     - `approach(own, joint, rate)`: the natural gradient flow while mu stands still.
@@ -72,6 +73,11 @@ class CPD(nn.Module):
         """Whether the family answers a method of this protocol that not every family answers."""
         return getattr(cls, method) is not getattr(CPD, method)
 
+    @property
+    def is_normal(self) -> bool:
+        """Whether the targets are Gaussian given the sources, whatever these are."""
+        return self.can("normal") or self.can("linear_gaussian")
+
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """This cpd fitted to an arc's variables, or an error that says why it does not fit."""
         return self
@@ -102,6 +108,10 @@ class CPD(nn.Module):
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
         """Values of the targets to average over: samples, or all there are."""
         raise CapabilityError(f"{type(self).__name__} cannot be drawn from.")
+
+    def listed(self) -> tuple[Values, Tensor]:
+        """All values of the targets, (k, ...) each, and how much each counts, (k,): of points without sources."""
+        raise CapabilityError(f"{type(self).__name__} does not list its values.")
 
     @staticmethod
     def log_rows(theta: Tensor) -> Tensor:

@@ -87,17 +87,22 @@ class Data(CPD):
         """Not defined."""
         raise CapabilityError("rows of data are points and have no density.")
 
-    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
-        """All rows."""
+    def listed(self) -> tuple[Values, Tensor]:
+        """All rows, equally likely."""
         rows = self.rows
         dtype = next((r.dtype for r in rows if r.is_floating_point()), None)
-        return Drawn(tuple([r.unsqueeze(0) for r in rows]), _equal_weights(rows[0].shape[0], dtype, rows[0].device))
+        return rows, _equal_weights(rows[0].shape[0], dtype, rows[0].device)
+
+    def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:
+        """All rows."""
+        rows, weights = self.listed()
+        return Drawn(tuple([r.unsqueeze(0) for r in rows]), weights.unsqueeze(0))
 
 
 @lru_cache(maxsize=16)
 def _equal_weights(size: int, dtype: torch.dtype | None, device: torch.device) -> Tensor:
-    """1/size for each of so many rows, (1, size): never written to."""
-    return torch.full((1, size), 1 / size, dtype=dtype, device=device)
+    """1/size for each of so many rows: never written to."""
+    return torch.full((size,), 1 / size, dtype=dtype, device=device)
 
 
 class Distributed(CPD):
@@ -342,8 +347,22 @@ def concatenated(values: Sequence[Tensor]) -> Tensor:
     return values[0] if len(values) == 1 else torch.cat([v if v.dim() > 1 else v[:, None] for v in values], -1)
 
 
+def _first_parameter(f: nn.Module) -> Tensor | None:
+    """The first that `f.parameters()` would list, found without listing them."""
+    known = f.__dict__
+    for own in known["_parameters"].values():
+        if own is not None:
+            return own
+    for part in known["_modules"].values():
+        found = None if part is None else _first_parameter(part)
+        if found is not None:
+            return found
+    return None
+
+
 def applied(f: nn.Module, values: Sequence[Tensor]) -> Tensor:
     """What a module makes of values of several variables laid end to end: real numbers in its own precision."""
     x = concatenated(values)
-    own = next(f.parameters(), x)
+    own = _first_parameter(f)
+    own = x if own is None else own
     return f(x.to(own.dtype) if own.dtype != x.dtype and x.is_floating_point() and own.is_floating_point() else x)

@@ -33,6 +33,11 @@ class Explicit(CPD):
         """The cpd whose parameters became a variable."""
         return self._inner[0]
 
+    @property
+    def is_normal(self) -> bool:
+        """Whether the inner cpd's targets are Gaussian given its sources."""
+        return self.inner.is_normal
+
     def theta(self, value: Tensor) -> dict[str, Tensor]:
         """The parameters that a value of Theta stands for."""
         if self.settings is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from sys import getrefcount
+from collections.abc import Mapping
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
@@ -39,8 +38,9 @@ class Held(Generic[Module]):
             self.parts.append((part, (parameters, buffers)))
         self.keys = tuple(dict.fromkeys(key for _, names in self.parts for keys in names for key in keys.values()))
         self.buffers = tuple(key for _, (_, keys) in self.parts for key in keys.values())  # no parameters
-        self._idle: list[_Copy] = []
         self._copied = [(part, names) for part, names in self.parts if part is module or _leads_to_tensors(part)]
+        self._methods = any(MethodType in map(type, part.__dict__.values()) for part, _ in self._copied)
+        self._known: tuple[list[dict[str, Any]], list[dict[str, int | nn.Module | None]]] = [], []
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -60,78 +60,45 @@ class Held(Generic[Module]):
         """The module with theta in the place of what it holds; itself if theta has nothing of it.
 
         As `torch.func.functional_call` does it, without changing the module for as long as the call takes: other
-        threads may be using it. Parts that hold nothing are shared.
-        """
-        return _Copy(self.module, self._copied).at(theta) if self.any_in(theta) else self.module
-
-    def call(self, theta: Mapping[str, Tensor], method: str, *arguments: object) -> Any:
-        """What a method of the module returns at theta.
-
-        The copy is used again if nobody refers to it any more: what draws or differentiates later may.
+        threads may be using it. In all else the copy is what the module is now; parts that hold nothing are shared.
         """
         if not self.any_in(theta):
-            return getattr(self.module, method)(*arguments)
-        try:
-            copy = self._idle.pop()
-        except IndexError:
-            copy = _Copy(self.module, self._copied)
-        found = getattr(copy.at(theta), method)(*arguments)
-        if copy.emptied():
-            self._idle.append(copy)
-        return found
+            return self.module
+        copies: list[Any] = [object.__new__(type(part)) for part, _ in self._copied]
+        for copy, (part, names), children in zip(copies, self._copied, self._children(), strict=True):
+            own, state = part.__dict__, copy.__dict__
+            state.update(own)
+            state["_modules"] = {n: copies[m] if type(m) is int else m for n, m in children.items()}
+            for kind, keys in zip(KINDS, names, strict=True):
+                held = state[kind] = own[kind].copy()
+                for name, key in keys.items():
+                    if key in theta:
+                        held[name] = theta[key]
+        if self._methods:
+            self._rebind(copies)
+        return copies[0]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": []}
+    def call(self, theta: Mapping[str, Tensor], method: str, *arguments: object) -> Any:
+        """What a method of the module returns at theta."""
+        return getattr(self.at(theta), method)(*arguments)
 
+    def _children(self) -> list[dict[str, int | nn.Module | None]]:
+        """The children of every part that is copied: the number of a part, or a module that is shared."""
+        now = [part.__dict__["_modules"] for part, _ in self._copied]
+        known, children = self._known
+        if known != now:
+            number = {id(part): i for i, (part, _) in enumerate(self._copied)}
+            children = [{n: number.get(id(_plain(m)), m) for n, m in x.items()} for x in now]
+            self._known = [dict(x) for x in now], children
+        return children
 
-class _Copy:
-    """A module of which the parts that lead to tensors are copied, to hold others; one thread uses it at a time."""
-
-    def __init__(self, module: nn.Module, parts: Sequence[tuple[nn.Module, tuple[Names, Names]]]) -> None:
-        self._copies = {id(part): object.__new__(type(part)) for part, _ in parts}
-        self.module = self._copies[id(module)]
-        self._parts = [(part.__dict__, names, self._copies[id(part)].__dict__) for part, names in parts]
-        self._methods = [own for own, _, _ in self._parts if MethodType in map(type, own.values())]
-        self._children: list[dict[str, Any]] = []
-        self._references: list[int] = []
-
-    def at(self, theta: Mapping[str, Tensor]) -> Any:
-        """The module with theta in the place of what it holds, in all else as it is now."""
-        children = [own["_modules"] for own, _, _ in self._parts]
-        if self._children != children:
-            self._children = [dict(x) for x in children]
-            self._copied = [{n: self._copies.get(id(_plain(m)), m) for n, m in x.items()} for x in children]
-            self._references = []
-        for (own, names, state), modules in zip(self._parts, self._copied, strict=True):
-            state.update(own)  # it may train no more, say
-            state["_modules"] = modules
-            state["_parameters"] = _replaced(own["_parameters"], names[0], theta)
-            state["_buffers"] = _replaced(own["_buffers"], names[1], theta)
-        for own, _, state in self._parts if self._methods else ():
-            for name, value in own.items():
-                if type(value) is MethodType and id(value.__self__) in self._copies:  # of a part, not of its copy
-                    state[name] = MethodType(value.__func__, self._copies[id(value.__self__)])
-        self._references = self._references or [*map(getrefcount, self._copies.values())]
-        return self.module
-
-    def emptied(self) -> bool:
-        """Let go of the tensors it was given; not if somebody still refers to a part of it, or has changed one."""
-        if self._methods or [*map(getrefcount, self._copies.values())] != self._references:
-            return False
-        for own, _, state in self._parts:
-            if len(own) != len(state):
-                return False
-            state["_parameters"], state["_buffers"] = own["_parameters"], own["_buffers"]
-        return True
-
-
-def _replaced(held: dict[str, Any], keys: Names, theta: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What is held, by name, with the values that theta has for it."""
-    found = held.copy()
-    for name, key in keys.items():
-        if key in theta:
-            found[name] = theta[key]
-    return found
+    def _rebind(self, copies: list[nn.Module]) -> None:
+        """Methods that a part keeps as values are those of the copies."""
+        copy_of = {id(part): copy for (part, _), copy in zip(self._copied, copies, strict=True)}
+        for copy in copies:
+            for name, value in copy.__dict__.items():
+                if type(value) is MethodType and id(value.__self__) in copy_of:
+                    copy.__dict__[name] = MethodType(value.__func__, copy_of[id(value.__self__)])
 
 
 def _leads_to_tensors(module: nn.Module) -> bool:

@@ -80,14 +80,19 @@ class LatentModel(Estimator, ABC):
         x = self._read(X)
         p = self._start(x, np.random.default_rng(self.random_state))
         row = p.variable(ROW)
-        self._possible(believed(p, row))
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         instance = em(p, row, weights=weights, batches=self.batches, chi=self.chi)
         settled = [Settled(self.tol)] if self.batches == 1 else []
-        run = instance.run(2 * self.max_iter, callbacks=settled, trace=Record(globally=False))
-        self.fitted_ = instance.read(run)
-        self.n_features_in_ = self._columns(x)
-        self.lower_bounds_ = self.fitted_.bounds[1::2]
+        try:
+            run = instance.run(2 * self.max_iter, callbacks=settled, trace=Record(globally=False))
+        except DissonanceError:
+            self._possible(believed(p, row))  # says which row it is, if it is one
+            raise
+        fitted = instance.read(run)
+        bounds = fitted.bounds[1::2]
+        if not np.isfinite(bounds).all():
+            self._possible(believed(p, row))
+        self.fitted_, self.lower_bounds_, self.n_features_in_ = fitted, bounds, self._columns(x)
         self.n_iter_ = run.steps // 2
         self.converged_ = bool(settled) and settled[0](run.steps, [run.trace])
         return self

@@ -63,7 +63,7 @@ def refuse_infinite(state: Algorithm, foci: Sequence[Focus], local: Local) -> No
     blame."""
     if not state.parameters.drawn or local.first is None:  # tables may be infinite
         return
-    for k, upper in enumerate(local.first[1].tolist()):
+    for k, upper in enumerate(local.first[1]):
         if not math.isfinite(upper):
             refuse_nonfinite(state)
             theta = {**state.parameters.of(k, state.theta), **foci[k].context}

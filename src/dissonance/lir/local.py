@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.parameters import Parameters, Stacked
+
+Bounds = tuple[list[float], list[float]]
+"""The lower bounds of P runs, and the upper ones."""
 
 MASS = 1e-9
 """Rows with less mass mu(s) than this say nothing about p(T|s)."""
@@ -38,6 +42,12 @@ class StackedControl:
         return max((float(self.narrow[key].max()) for key in self.free), default=0.0)
 
     @cached_property
+    def number(self) -> float | None:
+        """chi of all that a single run may move, if it is one number."""
+        numbers = {x if isinstance(x, float) else None for own in self.each for x in own.values()}
+        return numbers.pop() if len(self.each) == len(numbers) == 1 else None
+
+    @cached_property
     def each(self) -> tuple[dict[str, float | Tensor], ...]:
         """chi of each run by itself for what it may move: a number where it is one."""
         runs = range(len(next(iter(self.chi.values()))))
@@ -51,7 +61,7 @@ class Local:
 
     Where mu proves the inconsistency to be below `tol`, the gradient is 0: what is left of it is the solver's noise,
     and optimisers that ignore scale would turn it into large moves. `steps` and `solves` (P,) count the effort; `first`
-    are the bounds of the first solve: where theta was before a flow moved it.
+    are the bounds of the first solve, run by run: where theta was before a flow moved it.
     """
 
     parameters: Parameters
@@ -61,7 +71,7 @@ class Local:
     tol: float = 1e-7
     solves: Tensor | int = 0
     steps: Tensor | int = 0
-    first: tuple[Tensor, Tensor] | None = None
+    first: Bounds | None = None
 
     @cached_property
     def full(self) -> list[tuple[Tensor, Tensor]]:
@@ -83,15 +93,17 @@ class Local:
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
         """The inconsistency at theta, under this focus or another attention."""
-        with torch.enable_grad():  # an integrator may have switched it off
+        with (
+            nullcontext() if torch.is_grad_enabled() else torch.enable_grad()
+        ):  # an integrator may have switched it off
             found = self.inner.solve(theta, self.attention if attention is None else attention)
         self.solves = self.solves + 1
         self.steps = self.steps + found.steps
         if attention is None and self.first is None:
-            self.first = found.lower, found.upper
+            self.first = found.bounds
         return found
 
-    def solve_once(self, theta: Stacked) -> tuple[Tensor, Tensor]:
+    def solve_once(self, theta: Stacked) -> Bounds:
         """The bounds of the first solve; at theta if nothing was solved yet, as nothing could move."""
         if self.first is None:
             self.solve(theta)
@@ -155,8 +167,7 @@ class Local:
         self.steps = self.steps + torch.tensor([int(one.steps) for one in each])
         firsts = [one.first for one in each if one.first is not None]
         if self.first is None and len(firsts) == len(each):
-            lower, upper = zip(*firsts, strict=True)
-            self.first = torch.cat(lower), torch.cat(upper)
+            self.first = [x for lower, _ in firsts for x in lower], [x for _, upper in firsts for x in upper]
 
 
 def narrow(chi: Tensor) -> Tensor:

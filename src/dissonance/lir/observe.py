@@ -18,7 +18,7 @@ from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
 from dissonance.lir.part import Part
 from dissonance.lir.setting import Setting
-from dissonance.lir.trace import BLANK, Row, Trace
+from dissonance.lir.trace import BLANK, Trace
 
 
 class Observer:
@@ -61,20 +61,26 @@ class Observer:
             if keep:
                 trace.snapshots[step] = {key: v.clone() for key, v in trace.theta.items()}
 
-    def rows(
+    def complete(
         self, traces: Sequence[Trace], focus: StackedFocus, local: Local, moved: Movement, seconds: float
-    ) -> list[Row]:
-        """The rows that were begun, with what the step has done."""
-        count, names = len(traces), ("local_lower", "local_upper", "solves", "steps", "projected", "residual")
-        columns = (*(local.first or ()), local.solves, local.steps, moved.projected, moved.residual)
-        each = [_every(x, count) for x in columns]
-        found: list[Row] = []
+    ) -> None:
+        """Complete the rows that were begun with what the step has done, and add them to the traces."""
+        count = len(traces)
+        lower, upper = local.first or ([math.nan] * count,) * 2
+        effort = (local.solves, local.steps, moved.projected, moved.residual)
+        solves, steps, projected, residual = (_every(x, count) for x in effort)
         for k, trace in enumerate(traces):
-            mine = {name: column[k] for name, column in zip(names, each, strict=True)}
-            steps = trace.now.newton_steps + mine.pop("steps")
-            spent = {"newton_steps": steps, "seconds": seconds / count}
-            found.append(trace.now.updated({**focus.said[k], **mine, **spent}))
-        return found
+            done = {
+                **focus.said[k],
+                "local_lower": lower[k],
+                "local_upper": upper[k],
+                "solves": solves[k],
+                "newton_steps": trace.now.newton_steps + steps[k],
+                "projected": projected[k],
+                "residual": residual[k],
+                "seconds": seconds / count,
+            }
+            trace.rows.append(trace.now.updated(done))
 
     @cached_property
     def attention(self) -> Attentions:
@@ -90,7 +96,7 @@ class Observer:
             now = inner.compromise(theta, self.attention)
             self.start = self.start or now
             columns["tv_mu"] = now.distance(self.start)
-        found: dict[str, list[Any]] = {name: column.tolist() for name, column in columns.items()}
+        found: dict[str, list[Any]] = {name: _every(column, len(self.attention)) for name, column in columns.items()}
         if self.parameters.tabular and not self.attention.varying:
             found["blame"], found["surprisal"] = (self._named(x) for x in self._blame(theta, solved))
         return [{name: column[k] for name, column in found.items()} for k in range(len(solved.upper))]
@@ -122,5 +128,7 @@ class Observer:
 
 def _every(x: Any, count: int) -> list[Any]:
     """A number for each of so many runs, of one for all or (P,)."""
-    found = x.tolist() if isinstance(x, Tensor) else x
+    if not isinstance(x, Tensor):
+        return [x] * count
+    found = x.tolist()
     return found if isinstance(found, list) and len(found) == count else [found] * count

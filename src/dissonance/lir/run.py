@@ -24,18 +24,16 @@ Callback = Callable[[int, Sequence[Trace]], bool | None]
 class Algorithm:
     """The state of P runs of LIR: theta, the step, the traces so far, and what the inner solver remembers.
 
-    `whole`: the inner problem of all arcs, if anything has asked for it. `moved`: the parameters that the last step may
-    have moved.
+    `whole`: the inner problem of all arcs, once it was asked for. `moved`: what the last step may have moved.
     """
-
-    whole: Inner | None
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.parameters = setting, setting.parameters
         self.theta, self.step, self.interrupted = dict(self.parameters.theta0), 0, False
         self.moved: Sequence[str] = tuple(self.theta)
         self.flow, self.foci = begin(setting.flow), Foci(self.parameters)
-        self.parts, self.whole = FocusParts(setting, self.flow), None
+        self.parts = FocusParts(setting, self.flow)
+        self.whole: Inner | None = None
         self.generators = [torch.Generator().manual_seed(seed) for seed in setting.seeds]
         self.traces, self.observer = [Trace(setting.base) for _ in setting.seeds], Observer(setting)
 
@@ -77,16 +75,6 @@ class Algorithm:
         """phi, chi <- REFOCUS();  theta <- exp_theta{ -chi . grad <<phi . M(theta)>> }."""
         began = time.perf_counter()
         foci = stepping.refocus(self)
-        part = self.parts.of(foci[0])
-        focus, local, moved = stepping.on_all(self, foci) if part is None else stepping.on_part(self, foci, part)
-        rows = self.observer.rows(self.traces, focus, local, moved, time.perf_counter() - began)
-        if part is None:
-            self.observer.forget()
-            self.theta, self.moved = moved.theta, tuple(moved.theta)
-        else:
-            self.observer.follow(part, part.theta(self.theta), moved.theta)
-            self.theta.update({part.key_of[own]: x for own, x in moved.theta.items()})
-            self.moved = tuple(part.key_of.values())
+        focus, local, moved = stepping.flow(self, foci)
         self.step += 1
-        for trace, row in zip(self.traces, rows, strict=True):
-            trace.rows.append(row)
+        self.observer.complete(self.traces, focus, local, moved, time.perf_counter() - began)

@@ -24,7 +24,22 @@ def refocus(state: Algorithm) -> list[Focus]:
     return [guards.refocused(state, *each) for each in asked]
 
 
-def on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
+def flow(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
+    """Move theta under these foci, in view of all arcs or, where they are few, of those in focus alone."""
+    part = state.parts.of(foci[0])
+    if part is None:
+        found = _on_all(state, foci)
+        state.observer.forget()
+        state.theta, state.moved = found[2].theta, tuple(found[2].theta)
+        return found
+    found = _on_part(state, foci, part)
+    state.observer.follow(part, part.theta(state.theta), found[2].theta)
+    state.theta.update({part.key_of[own]: x for own, x in found[2].theta.items()})
+    state.moved = tuple(part.key_of.values())
+    return found
+
+
+def _on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
     """A step in view of all arcs."""
     focus = state.foci.stack(foci)
     guards.surround(state, foci, focus)
@@ -40,12 +55,12 @@ def on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local
     return focus, local, moved
 
 
-def on_part(state: Algorithm, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
+def _on_part(state: Algorithm, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
     """A step that looks at nothing but the arcs in focus."""
     focus, before = part.foci.stack(foci), part.theta(state.theta)
     local = Local(part.parameters, part.inner(), focus.attention, focus.reach, state.setting.tol)
     moved = exp(local, before, state.flow)
     lower, upper = local.solve_once(before)
-    outside = focus.attention.gamma * (state.parts.settings - part.settings)
-    local.first = lower - outside, upper - outside
+    outside = float(focus.attention.gamma) * (state.parts.settings - part.settings)
+    local.first = [x - outside for x in lower], [x - outside for x in upper]
     return focus, local, moved

@@ -44,7 +44,7 @@ DOT_LENGTH = 4096
 """Up to so many samples are averaged by a dot product, which is fast; for more its rounding error is too large."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Estimate:
     """A value (a scalar that depends on theta), the samples of mu it is an average over, the scores of these that it
     adds up, each with its weight, and whether an infinite or constant entropy of points was left out.
@@ -153,7 +153,8 @@ class Plan:
             generator = torch.Generator().manual_seed(generator) if self.random else UNASKED
         mu, scores, units = self._draw(theta, count, generator)
         seen = _Seen(self._by_name, mu, theta)
-        weights: dict[Names, float | Tensor] = dict(self.weights)
+        counted, constant = self._counted
+        weights: dict[Names, float | Tensor] | None = None
         parts: list[tuple[float, Tensor]] = []
         for a in self.soft:
             if a.varying is None:
@@ -161,21 +162,42 @@ class Plan:
                 continue
             weight = a.beta * seen.weight(a)
             parts.append((1.0, weight * seen.surprisal(a.name)))
+            weights = weights or dict(self.weights)
             for names, part in ((frozenset(a.scope), -weight), (frozenset(a.sources), weight)):
                 weights[names] = weights.get(names, 0.0) + part
-        constant = 0.0
-        for names, weight in weights.items():
-            if not names or (isinstance(weight, Tensor) and bool((weight == 0).all())):
-                continue
-            for x in self._log_mu(self.entropies[names], mu, scores, theta, tables):
+        if weights is not None:
+            counted, constant = self._count(weights, mu)
+        for weight, entropy in counted:
+            for x in self._log_mu(entropy, mu, scores, theta, tables):
                 parts.append((1.0, -weight * x) if isinstance(weight, Tensor) else (-weight, x))
-            if self.entropies[names].left_out:
-                constant += float((mu.weights * weight).detach().sum()) if isinstance(weight, Tensor) else weight
         total: Tensor | None = None
         for weight, x in parts:
             total = (x if weight == 1.0 else weight * x) if total is None else total.add(x, alpha=weight)
         value = torch.zeros((), dtype=mu.weights.dtype) if total is None else _average(mu.weights, total)
         return Estimate(value, mu, parts, units, constant != 0)
+
+    @cached_property
+    def _counted(self) -> tuple[Sequence[tuple[float | Tensor, Entropy]], float]:
+        """What `_count` says of the weights that do not depend on the sample."""
+        return self._count(self.weights, None)
+
+    def _count(
+        self, weights: Mapping[Names, float | Tensor], mu: Samples | None
+    ) -> tuple[Sequence[tuple[float | Tensor, Entropy]], float]:
+        """The entropies that take something to compute, with their weights, and the weight of those of points, which
+        are left out."""
+        counted: list[tuple[float | Tensor, Entropy]] = []
+        constant = 0.0
+        for names, weight in weights.items():
+            if not names or (isinstance(weight, Tensor) and bool((weight == 0).all())):
+                continue
+            entropy = self.entropies[names]
+            if entropy.refused or entropy.finite or entropy.makers:
+                counted.append((weight, entropy))
+            if entropy.left_out:
+                of_samples = isinstance(weight, Tensor) and mu is not None
+                constant += float((mu.weights * weight).detach().sum()) if of_samples else float(weight)
+        return counted, constant
 
     @torch.no_grad()
     def divergences(self, found: Estimate) -> dict[str, float]:
@@ -233,6 +255,10 @@ class Plan:
         weights: Tensor | None = None
         units: Units | None = None
         for a in self.makers:
+            if weights is None and a.arc.cpd.can("listed"):  # before all others: there is nothing to repeat
+                listed, weights = a.arc.call("listed", theta)
+                values.update(zip(a.targets, listed, strict=True))
+                continue
             sources = [values[n] for n in a.sources]
             rows = 1 if weights is None else weights.shape[0]
             if a.log_p.size:

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from dissonance.arc import Theta
 from dissonance.attended import Attended
-from dissonance.cpds import Explicit
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
@@ -154,17 +153,11 @@ def _about(component: Component) -> tuple[Attended, ...] | None:
     if not arcs or component.varies:
         return None
     alike = all(a.targets == arcs[0].targets and a.beta >= 0 for a in arcs)
-    gaussian = all(_normal(a) for a in arcs)
+    gaussian = all(a.arc.cpd.is_normal for a in arcs)
     if not alike or not gaussian or free != set(arcs[0].targets) or _weight(component, arcs) <= 0:
         return None
     rest = _without(component, arcs)
     return arcs if rest.arcs and rest.pinned is not None else None
-
-
-def _normal(a: Attended) -> bool:
-    """Whether it is Gaussian given its sources, whatever they are."""
-    cpd = a.arc.cpd.inner if isinstance(a.arc.cpd, Explicit) else a.arc.cpd
-    return cpd.can("normal") or cpd.can("linear_gaussian")
 
 
 def _apart(component: Component, arcs: tuple[Attended, ...]) -> list[Attended]:

@@ -219,6 +219,10 @@ NETWORK = LatentBayesianNetwork({Variable("A", ["x", "y"]): ((), None)})
             lambda: HiddenMarkovModel(2, "poisson").fit(["ab"]),
             "'categorical' or 'gaussian', found 'poisson'",
         ),
+        (
+            lambda: LatentBayesianNetwork({Variable("A", ["x", "y"]): ((), [1.0, 0.0])}).fit({"A": ["x", "y"]}),
+            "row 1 has probability 0 under the parameters",
+        ),
         (lambda: NETWORK.fit({"A": ["x", "z"]}), "row 1, A: no value 'z'"),
         (lambda: NETWORK.fit({"B": ["x"]}), "the data has a column 'B', but no variable"),
         (lambda: NETWORK.fit([["x"]]), "X: columns by name are needed"),

@@ -227,7 +227,7 @@ def _dropped(local: Local, arcs: Sequence[int], theta: Stacked) -> tuple[Solved,
         beta[runs[i], i] = 0.0
     free = local.solve(theta, replace(local.attention, beta=beta))
     # Direct solvers know small masses as well as large ones.
-    least = MASS if bool(free.steps.any()) else 0.0
+    least = MASS if bool(torch.as_tensor(free.steps).any()) else 0.0
     for i in arcs:
         arc = parameters.arcs[i]
         if not arc.cpd.saturated:

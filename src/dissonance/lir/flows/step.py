@@ -20,11 +20,10 @@ class Step:
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """One step of length chi."""
         slope, reach = local.slope(theta), local.reach
-        moved: Stacked = {}
-        for k in reach.free:
-            number = reach.each[0][k] if len(reach.each) == 1 else None
-            if isinstance(number, float):
-                moved[k] = theta[k].sub(slope[k], alpha=number)
-            else:
-                moved[k] = torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0)
+        if reach.number is not None:
+            keys = reach.free
+            after = torch._foreach_sub([theta[k] for k in keys], [slope[k] for k in keys], alpha=reach.number)
+            moved = dict(zip(keys, after, strict=True))
+        else:
+            moved = {k: torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0) for k in reach.free}
         return Movement.settled(local.parameters, theta, moved)

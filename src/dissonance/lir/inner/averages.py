@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -133,11 +133,27 @@ class Averages(Solved):
         """Draw and score."""
         self._ready, self._drawn = ready, any([one.drawn for one in ready])
         asked = zip(ready, self.thetas, self._seeds, strict=True)
-        self._found = [one.average(theta, seed) for one, theta, seed in asked]
-        lower, upper, steps, _, _ = zip(*self._found, strict=True)
-        self.upper = torch.tensor(upper, dtype=DTYPE)
-        self.lower = self.upper if lower == upper else torch.tensor(lower, dtype=DTYPE)
-        self.steps, self._fresh = torch.tensor(steps) if any(steps) else _no_steps(len(steps)), True
+        self._found, self._fresh = [one.average(theta, seed) for one, theta, seed in asked], True
+
+    @property
+    def bounds(self) -> tuple[list[float], list[float]]:
+        """The lower and the upper bounds as numbers."""
+        return [x.lower for x in self._found], [x.upper for x in self._found]
+
+    @cached_property
+    def lower(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The lower bounds."""
+        return torch.tensor([x.lower for x in self._found], dtype=DTYPE)
+
+    @cached_property
+    def upper(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The upper bounds."""
+        return torch.tensor([x.upper for x in self._found], dtype=DTYPE)
+
+    @cached_property
+    def steps(self) -> Tensor | int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The steps that solvers took, if any did."""
+        return torch.tensor([x.steps for x in self._found]) if any([x.steps for x in self._found]) else 0
 
     @property
     def drawn(self) -> bool:
@@ -173,12 +189,6 @@ class Averages(Solved):
             else:
                 self._known[keys] = {key: torch.stack([g[i] for g in each]) for i, key in enumerate(keys)}
         return self._known[keys]
-
-
-@lru_cache(maxsize=16)
-def _no_steps(runs: int) -> Tensor:
-    """0 for each of so many runs: never written to."""
-    return torch.zeros(runs, dtype=torch.long)
 
 
 def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -85,12 +85,17 @@ class Attentions:
 
 
 class Solved(ABC):
-    """The inconsistency of P runs at theta between bounds, (P,) each, mu there, and how it depends on theta; `steps`
-    (P,): those that solvers took."""
+    """The inconsistency of P runs at theta between bounds, (P,) each, mu there, and how it depends on theta; `steps`:
+    those that solvers took, (P,), or 0 if none took any."""
 
     lower: Tensor
     upper: Tensor
-    steps: Tensor
+    steps: Tensor | int
+
+    @property
+    def bounds(self) -> tuple[list[float], list[float]]:
+        """The lower and the upper bounds as numbers."""
+        return self.lower.tolist(), self.upper.tolist()
 
     @property
     def drawn(self) -> bool:
