@@ -2,8 +2,7 @@
 
 A block of rows goes through all layers of its run's network without leaving the chip. Numbers are multiplied in
 float16, which has the 11 significant bits of TF32, and summed in float32; they saturate instead of overflowing, and
-gradients are scaled by their largest entry in the run first. Weights and layers are moved a tile at a time, by the
-engine that Hopper has for it. `plain` computes the same.
+gradients are scaled by their largest entry in the run first. `plain` computes the same.
 """
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
@@ -39,56 +38,53 @@ from dissonance.gflownets.walk import Walk
 OUTPUTS = 64  # of the heads, as multiplied: with fewer columns Triton 3.6 reads beyond the weights on Hopper
 ROWS, WARPS = 64, 4  # of a block
 REGISTERS = 168  # of a thread that computes gradients: three blocks then share a multiprocessor, where it pays
-RESIDENT = 6  # blocks of a rollout for each multiprocessor
 
 
 @triton.jit
 def _rollout(
-    uniform, states, moves, length, taken, after, active, allowed,
+    uniform, states, moves, length, after, active, allowed,
     w_in, b_in, w, b, w_out, b_out,
     start, count, longest,
     EXIT: tl.constexpr, K: tl.constexpr, INPUTS: tl.constexpr, HALF: tl.constexpr, LAYERS: tl.constexpr,
     OUT: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # which trajectory a row of the block walks
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < count
     o = tl.arange(0, OUT)
     WIDTH: tl.constexpr = 2 * HALF
     b_in += run * WIDTH
     b += run * LAYERS * WIDTH
     b_out += run * OUT
+    at = (run * count + row).to(tl.int64) * longest
     state = tl.zeros([ROWS], tl.int32) + start
-    t = tl.zeros([ROWS], tl.int32)
-    on = row < count
-    going = tl.max(on.to(tl.int32), 0)
+    on = inside
+    ends = tl.zeros([ROWS], tl.int32)
+    t = 0
+    going = 1
     while going > 0:
-        left, right = first_layer(inputs(state, active, K, INPUTS), w_in, run * INPUTS, b_in, HALF)
+        left, right = first_layer(inputs(state, active, K, INPUTS), w_in, run * INPUTS, b_in, INPUTS, HALF, WIDTH)
         for k in tl.static_range(LAYERS):
-            left, right = next_layer(left, right, w, (run * LAYERS + k) * WIDTH, b + k * WIDTH, HALF)
-        z = head_logits(left, right, w_out, run * WIDTH, b_out, HALF, OUT)
+            left, right = next_layer(left, right, w, (run * LAYERS + k) * WIDTH, b + k * WIDTH, HALF, WIDTH)
+        z = head_logits(left, right, w_out, run * WIDTH, b_out, HALF, OUT, OUT)
         may = allowed_moves(allowed, state, OUT) & (o[None, :] <= EXIT)
         z = tl.where(may, z, float("-inf"))
         p = tl.exp(z - tl.max(z, 1)[:, None])
         mass = tl.cumsum(p, 1)
-        at = (run * count + row).to(tl.int64) * longest + t
-        u = tl.load(uniform + at, mask=on, other=0.0) * tl.sum(p, 1)
+        u = tl.load(uniform + at + t, mask=inside, other=0.0) * tl.sum(p, 1)
         move = tl.sum(((mass <= u[:, None]) & (o[None, :] <= EXIT)).to(tl.int32), 1)
         good = tl.sum(tl.where((o[None, :] == move[:, None]) & may, 1, 0), 1) > 0
         move = tl.where(good, move, tl.max(tl.where(may, o[None, :], 0), 1))
-        tl.store(states + at, state, mask=on)
-        tl.store(moves + at, move, mask=on)
+        tl.store(states + at + t, state, mask=on)
+        tl.store(moves + at + t, move, mask=on)
         t += 1
-        ended = on & (move == EXIT)
-        tl.store(length + run * count + row, t.to(tl.int64), mask=ended)
-        state = tl.where(ended, start, tl.load(after + state * EXIT + move, mask=on & (move != EXIT), other=0))
-        ends = ended.to(tl.int32)
-        total = tl.sum(ends, 0)
-        if total > 0:  # rows whose trajectory has ended take the next ones of the run
-            first = tl.atomic_add(taken + run, total)
-            row = tl.where(ended, first + tl.cumsum(ends, 0) - 1, row)
-            t = tl.where(ended, 0, t)
-            on = row < count
-            going = tl.max(on.to(tl.int32), 0)
+        out = on & (move == EXIT)
+        ends = tl.where(out, t, ends)
+        on = on & (move != EXIT)
+        state = tl.where(on, tl.load(after + state * EXIT + move, mask=on, other=0), state)
+        going = tl.max(on.to(tl.int32), 0)
+        going = tl.where(t < longest, going, 0)
+    tl.store(length + run * count + row, ends.to(tl.int64), mask=inside)
 
 
 @triton.jit
@@ -111,15 +107,15 @@ def _score(
     state = tl.load(states + at)
     x = inputs(state, active, K, INPUTS)
     x_out.store([first, 0], x)
-    left, right = first_layer(x, w_in, run * INPUTS, b_in + run * WIDTH, HALF)
+    left, right = first_layer(x, w_in, run * INPUTS, b_in + run * WIDTH, INPUTS, HALF, 0)
     h_out.store([first, 0], left)
     h_out.store([first, HALF], right)
     b += run * LAYERS * WIDTH
     for k in tl.static_range(LAYERS):
-        left, right = next_layer(left, right, w, (run * LAYERS + k) * WIDTH, b + k * WIDTH, HALF)
+        left, right = next_layer(left, right, w, (run * LAYERS + k) * WIDTH, b + k * WIDTH, HALF, 0)
         h_out.store([first, (k + 1) * WIDTH], left)
         h_out.store([first, (k + 1) * WIDTH + HALF], right)
-    z = head_logits(left, right, w_out, run * WIDTH, b_out + run * OUT, HALF, OUT)
+    z = head_logits(left, right, w_out, run * WIDTH, b_out + run * OUT, HALF, OUT, 0)
     tl.store(z_out + at[:, None] * COLUMNS + o[None, :], z, mask=(o < COLUMNS)[None, :])
     may = allowed_moves(allowed, state, OUT)
     move = tl.load(moves + at)
@@ -183,8 +179,9 @@ def _score_gradient(
     right = _behind(right, h_in, dh_out, db, first, LAYERS * WIDTH + HALF, HALF)
     for k in tl.static_range(LAYERS - 1, -1, -1):
         row = (run * LAYERS + k) * WIDTH
-        new_left = _behind(product(left, right, wt, row, 0, HALF), h_in, dh_out, db, first, k * WIDTH, HALF)
-        right = product(left, right, wt, row, HALF, HALF)
+        new_left = product(left, right, wt, row, 0, HALF, HALF, 0)
+        new_left = _behind(new_left, h_in, dh_out, db, first, k * WIDTH, HALF)
+        right = product(left, right, wt, row, HALF, HALF, HALF, 0)
         right = _behind(right, h_in, dh_out, db, first, k * WIDTH + HALF, HALF)
         left = new_left
 
@@ -220,16 +217,15 @@ def _power(n: int) -> int:
     return max(16, 1 << (n - 1).bit_length())
 
 
-def _weights(parts: Parts) -> tuple[Any, ...]:
-    """The network in float16, padded, a tile at a time; biases stay in float32."""
-    inputs, (width, outputs) = parts["input"].shape[1], parts["heads"].shape[1:]
-    padded = torch.nn.functional.pad
+def _weights(parts: Parts) -> tuple[Tensor, ...]:
+    """The network in float16, padded; biases stay in float32."""
+    padded, rows, outputs = torch.nn.functional.pad, parts["input"].shape[1], parts["heads"].shape[2]
     return (
-        _tiles(padded(parts["input"].half(), (0, 0, 0, _power(inputs) - inputs)), _power(inputs), width // 2),
+        padded(parts["input"].half(), (0, 0, 0, _power(rows) - rows)),
         parts["input_bias"].contiguous(),
-        _tiles(parts["hidden"].half(), width // 2, width // 2),
+        parts["hidden"].half().contiguous(),
         parts["hidden_bias"].contiguous(),
-        _tiles(padded(parts["heads"].half(), (0, OUTPUTS - outputs)), width // 2, OUTPUTS),
+        padded(parts["heads"].half(), (0, OUTPUTS - outputs)),
         padded(parts["heads_bias"], (0, OUTPUTS - outputs)),
     )
 
@@ -252,27 +248,17 @@ def _sizes(parts: Parts, walk: Walk) -> dict[str, int]:
 
 @torch.no_grad()
 def rollout(parts: Parts, walk: Walk, uniform: Tensor) -> Trajectories:
-    """`plain.rollout` in one launch, of as many blocks as the device works on at once.
-
-    A row of a block whose trajectory has ended takes the next one of its run: no row waits for the longest.
-    """
+    """`plain.rollout` in one launch: a block of trajectories walks until the last of them has ended."""
     runs, count, longest = uniform.shape
     tables = _tables(walk)
     states = torch.zeros(runs, count, longest, dtype=torch.int32, device=uniform.device)
     moves = torch.zeros_like(states)
     length = torch.zeros(runs, count, dtype=torch.int64, device=uniform.device)
-    blocks = max(1, min(-(-count // ROWS), _at_once(uniform.device) // runs))
-    taken = torch.full((runs,), blocks * ROWS, dtype=torch.int32, device=uniform.device)
-    _rollout[(blocks, runs)](
-        uniform, states, moves, length, taken, tables.after, tables.active, tables.allowed, *_weights(parts),
+    _rollout[(-(-count // ROWS), runs)](
+        uniform, states, moves, length, tables.after, tables.active, tables.allowed, *_weights(parts),
         walk.start, count, longest, EXIT=walk.exit, ROWS=ROWS, num_warps=WARPS, **_sizes(parts, walk),
     )  # fmt: skip
     return Trajectories(states, moves, length)
-
-
-def _at_once(device: torch.device) -> int:
-    """How many blocks are worked on at once."""
-    return RESIDENT * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
 class _Score(torch.autograd.Function):
@@ -282,19 +268,21 @@ class _Score(torch.autograd.Function):
     def forward(ctx: Any, walk: Walk, rows: TransitionRows, *values: Tensor) -> Tensor:
         parts = dict(zip(NAMES, values, strict=True))
         runs, count = rows.states.shape
-        tables, sizes, weights = _tables(walk), _sizes(parts, walk), _weights(parts)
+        tables, sizes = _tables(walk), _sizes(parts, walk)
+        w_in, b_in, w, b, w_out, b_out = _weights(parts)
         device, half = rows.states.device, torch.float16
-        width, layers = 2 * sizes["HALF"], sizes["LAYERS"]
+        tile, layers = sizes["HALF"], sizes["LAYERS"]
         x = torch.empty(runs, count, sizes["INPUTS"], dtype=half, device=device)
-        h = torch.empty(runs, count, layers + 1, width, dtype=half, device=device)
+        h = torch.empty(runs, count, layers + 1, 2 * tile, dtype=half, device=device)
         z = torch.empty(runs, count, COLUMNS.value, device=device)
         score = torch.empty(runs, count, device=device)
         _score[(count // ROWS, runs)](
-            rows.states, rows.moves, rows.undone, rows.real, tables.active, tables.allowed, *weights,
-            _tiles(x, ROWS, sizes["INPUTS"]), _tiles(h.flatten(2), ROWS, sizes["HALF"]), z, score,
+            rows.states, rows.moves, rows.undone, rows.real, tables.active, tables.allowed,
+            _tiles(w_in, sizes["INPUTS"], tile), b_in, _tiles(w, tile, tile), b, _tiles(w_out, tile, OUTPUTS), b_out,
+            _tiles(x, ROWS, sizes["INPUTS"]), _tiles(h.flatten(2), ROWS, tile), z, score,
             count, MOVES=walk.exit + 1, ROWS=ROWS, num_warps=WARPS, **sizes,
         )  # fmt: skip
-        ctx.save_for_backward(x, h, z, parts["hidden"], parts["heads"])
+        ctx.save_for_backward(x, h, z, w, w_out)
         ctx.given = walk, rows
         return score
 
@@ -308,13 +296,12 @@ class _Score(torch.autograd.Function):
         dz = torch.empty(runs, count, COLUMNS.value, dtype=torch.float16, device=x.device)
         dh = torch.empty_like(h)
         blocks, tile = count // ROWS, width // 2
-        wt_out = torch.nn.functional.pad(w_out.half(), (0, OUTPUTS - w_out.shape[-1])).transpose(-1, -2)
         db_out = torch.empty(runs, blocks, COLUMNS.value, device=x.device)
         db = torch.empty(runs, blocks, layers, width, device=x.device)
         _score_gradient[(blocks, runs)](
             gradient, scale, rows.states, rows.moves, rows.undone, rows.real, _tables(walk).allowed, z,
-            _tiles(h.flatten(2), ROWS, tile), _tiles(w.half().transpose(-1, -2), tile, tile),
-            _tiles(wt_out, OUTPUTS, tile), dz, _tiles(dh.flatten(2), ROWS, tile), db_out, db,
+            _tiles(h.flatten(2), ROWS, tile), _tiles(w.transpose(-1, -2), tile, tile),
+            _tiles(w_out.transpose(-1, -2), OUTPUTS, tile), dz, _tiles(dh.flatten(2), ROWS, tile), db_out, db,
             count, blocks, MOVES=walk.exit + 1, HALF=tile, LAYERS=layers - 1, OUT=OUTPUTS,
             ROWS=ROWS, num_warps=WARPS, maxnreg=REGISTERS,
         )  # fmt: skip

@@ -28,18 +28,34 @@ def bounded(x):
 
 
 @triton.jit
-def product(a, b, w, row, column, HALF: tl.constexpr):
-    """(a, b) times the columns from `column` on of the matrix that begins at a row of w."""
-    return tl.dot(b, w.load([row + HALF, column]), tl.dot(a, w.load([row, column])))
+def tile(w, row, column, HEIGHT: tl.constexpr, BREADTH: tl.constexpr, STRIDE: tl.constexpr):
+    """A tile of w, matrices one below the other: by its descriptor, or by a pointer to rows that are STRIDE long.
+
+    Tiles by descriptor pass through no registers, which leaves more for sums; tiles by pointer can be asked for all
+    together, which matters where few blocks walk in step.
+    """
+    if STRIDE == 0:
+        found = w.load([row, column])
+    else:
+        at = (row + tl.arange(0, HEIGHT))[:, None] * STRIDE + column + tl.arange(0, BREADTH)[None, :]
+        found = tl.load(w + at)
+    return found
 
 
 @triton.jit
-def next_layer(a, b, w, row, bias, HALF: tl.constexpr):
-    """The next hidden layer, one half after the other: sums in float32 of both would not fit the registers."""
+def product(a, b, w, row, column, HALF: tl.constexpr, BREADTH: tl.constexpr, STRIDE: tl.constexpr):
+    """(a, b) times the columns from `column` on of the matrix that begins at a row of w."""
+    found = tl.dot(a, tile(w, row, column, HALF, BREADTH, STRIDE))
+    return tl.dot(b, tile(w, row + HALF, column, HALF, BREADTH, STRIDE), found)
+
+
+@triton.jit
+def next_layer(a, b, w, row, bias, HALF: tl.constexpr, STRIDE: tl.constexpr):
+    """The next hidden layer, in two halves."""
     i = tl.arange(0, HALF)
-    left = positive(product(a, b, w, row, 0, HALF) + tl.load(bias + i)[None, :])
-    right = positive(product(a, b, w, row, HALF, HALF) + tl.load(bias + HALF + i)[None, :])
-    return left, right
+    left = product(a, b, w, row, 0, HALF, HALF, STRIDE)
+    right = product(a, b, w, row, HALF, HALF, HALF, STRIDE)
+    return positive(left + tl.load(bias + i)[None, :]), positive(right + tl.load(bias + HALF + i)[None, :])
 
 
 @triton.jit
@@ -53,18 +69,18 @@ def inputs(state, active, K: tl.constexpr, INPUTS: tl.constexpr):
 
 
 @triton.jit
-def first_layer(x, w, row, bias, HALF: tl.constexpr):
+def first_layer(x, w, row, bias, INPUTS: tl.constexpr, HALF: tl.constexpr, STRIDE: tl.constexpr):
     """The first hidden layer, in two halves."""
     i = tl.arange(0, HALF)
-    left = positive(tl.dot(x, w.load([row, 0])) + tl.load(bias + i)[None, :])
-    right = positive(tl.dot(x, w.load([row, HALF])) + tl.load(bias + HALF + i)[None, :])
-    return left, right
+    left = tl.dot(x, tile(w, row, 0, INPUTS, HALF, STRIDE)) + tl.load(bias + i)[None, :]
+    right = tl.dot(x, tile(w, row, HALF, INPUTS, HALF, STRIDE)) + tl.load(bias + HALF + i)[None, :]
+    return positive(left), positive(right)
 
 
 @triton.jit
-def head_logits(a, b, w, row, bias, HALF: tl.constexpr, OUT: tl.constexpr):
+def head_logits(a, b, w, row, bias, HALF: tl.constexpr, OUT: tl.constexpr, STRIDE: tl.constexpr):
     """Logits of P_F and P_B."""
-    return product(a, b, w, row, 0, HALF) + tl.load(bias + tl.arange(0, OUT))[None, :]
+    return product(a, b, w, row, 0, HALF, OUT, STRIDE) + tl.load(bias + tl.arange(0, OUT))[None, :]
 
 
 @triton.jit

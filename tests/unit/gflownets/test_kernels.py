@@ -33,7 +33,7 @@ def test_a_rollout_in_one_launch_walks_like_the_plain_one(dags, depth: int):
     walk = Walk.of(dags, DEVICE)
     shape = PolicyShape.of(dags[0], width=32, depth=depth)
     parts = shape.split(shape.fresh([0, 1]).to(DEVICE) * 2)
-    numbers = uniform(2, 150, walk.longest)  # more than the rows of a block, which take the next ones
+    numbers = uniform(2, 150, walk.longest)  # more than one block, and not a multiple of it
     expected, found = plain.rollout(parts, walk, numbers), kernels.rollout(parts, walk, numbers)
     assert torch.equal(found.length, expected.length)
     real = torch.arange(walk.longest, device=DEVICE) < expected.length.unsqueeze(-1)
