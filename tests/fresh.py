@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 def python(

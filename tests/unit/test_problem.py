@@ -203,10 +203,10 @@ def clique(n: int) -> PDG:
 def test_a_fifty_variable_clique_is_refused_quickly_and_without_memory(solver: str):
     pdg = clique(50)
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SizeError, match=r"treewidth 49.*1\.13e\+15 table cells.*PiB.*beta to 0.*budget"):
         inconsistency(pdg, solver=solver)
-    seconds, (_, peak) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert seconds < 10
     assert peak < 64 * 2**20

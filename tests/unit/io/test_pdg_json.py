@@ -221,9 +221,9 @@ def test_a_wrong_variable_is_refused_by_name(path: Path, variable: dict[str, Any
 
 @pytest.mark.parametrize("size", [10**7, 10**12, 10**30])
 def test_a_huge_size_is_refused_before_any_label_is_made(path: Path, size: int):
-    began = time.perf_counter()
+    began = time.process_time()
     assert f"variable 'X' has size {size}" in refusal(path, with_variable(name="X", size=size))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_many_large_sizes_are_refused_together(path: Path):

@@ -206,10 +206,10 @@ def test_a_grid_of_a_hundred_variables_takes_seconds():
                     name, A = f"{i},{j}-{k},{h}", 0.5 * rng.normal()
                     arcs.append(Arc(name, grid[i][j], grid[k][h], LinearGaussian(A, rng.normal(), 0.5)))
     pdg = PDG(*arcs)
-    began = time.perf_counter()
+    began = time.process_time()
     found = inconsistency(pdg, Attention.uniform(pdg, gamma=0.3))
     assert found.converged
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_large_vectors_in_closed_form():

@@ -59,7 +59,7 @@ def alive(process: int) -> bool:
 
 def ended(processes: list[int]) -> bool:
     """Whether all of them end, soon."""
-    for _ in range(100):
+    for _ in range(600):
         if not any(map(alive, processes)):
             return True
         time.sleep(0.1)

@@ -175,14 +175,18 @@ def test_a_run_that_cannot_be_is_an_event_of_its_stream(page: Page):
     assert "Did you mean 'uniform'" in last["error"]
 
 
-def test_a_killed_worker_is_a_message_and_a_new_worker(page: Page):
+def test_a_killed_worker_is_a_message_and_a_new_worker(page: Page, monkeypatch: pytest.MonkeyPatch):
     assert page.do("score", model=MODEL)
     first = page.app.answers.process_id
     assert first is not None
     os.kill(first, signal.SIGSTOP)  # so that it is at work when it dies
 
+    submit, submitted = page.app.answers.submit, list[Any]()
+    monkeypatch.setattr(page.app.answers, "submit", lambda r: (submit(r), submitted.append(r)))
+
     def kill() -> None:
-        time.sleep(0.5)
+        while not submitted or not submitted[0].begun:
+            time.sleep(0.01)
         os.kill(first, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
