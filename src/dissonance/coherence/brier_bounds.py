@@ -225,6 +225,11 @@ class SquaredBracketing(Bracketing):
         """A typical cost of a world: squared errors are small."""
         return TYPICAL * float(np.median(self.errors.beta)) if len(self.errors.beta) else 1.0
 
+    @property
+    def close(self) -> bool:
+        """Whether the bounds are as close as was asked for, relative to what squared errors are."""
+        return self.upper < math.inf and self.upper - self.lower <= self.solver.tol * max(self.scale, self.upper)
+
     def _dual(self) -> SquaredDual:
         return SquaredDual(self.regions, self.errors, self.terms)
 
