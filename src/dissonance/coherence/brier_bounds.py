@@ -72,9 +72,9 @@ class SquaredErrors(NamedTuple):
                 found.append((used + zero, used + one, whole, p, weight @ (said - p) ** 2, len(open_) == 1))
             where.append((k, used, len(t.log_p)))
             used += len(t.log_p)
-        columns = list(zip(*found, strict=True)) or [()] * 6
-        kinds = *(np.int64,) * 2, *(np.float64,) * 3, np.int64
-        return cls(*(np.array(x, dtype=d) for x, d in zip(columns, kinds, strict=True)), where)
+        columns = np.array(found, dtype=np.float64).reshape(-1, 6).T
+        zero, one, always = (columns[i].astype(np.int64) for i in (0, 1, 5))
+        return cls(zero, one, columns[2], columns[3], columns[4], always, where)
 
     @property
     def entries(self) -> int:
@@ -111,8 +111,8 @@ class SquaredDual(RelaxedDual):
         place[regions.dense_at[regions.cell_region] + regions.cell] = np.arange(len(regions.cell))
         which = np.full((2, errors.entries), -1, dtype=np.int64)
         which[0, errors.zero] = which[1, errors.one] = np.arange(len(errors.p))
-        cells: list[list[Ints]] = [[], []]
-        rows: list[list[Ints]] = [[], []]
+        none = np.zeros(0, dtype=np.int64)
+        cells, rows = [[none], [none]], [[none], [none]]
         used = 0
         for t in (t for t in terms.terms if t.kind == SOFT):
             here = place[regions.dense_at[number[t.scope]] + np.arange(len(t.entry))]
@@ -250,10 +250,10 @@ class SquaredBracketing(Bracketing):
 
     def wins(self) -> dict[str, Floats]:
         """By arc, what the bet on it that the lower bound is made of wins at every entry of its table."""
-        e, found = self.errors, {}
+        found: dict[str, Floats] = {}
         if self.dual is None:
             return found
-        by_term = self.searched or e.by_term(self.best[self.dual.count :])
+        by_term = self.searched or self.errors.by_term(self.best[self.dual.count :])
         for k, mine in by_term.items():
             t = self.terms.terms[k]
             other = 1 - mine

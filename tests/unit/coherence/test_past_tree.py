@@ -180,3 +180,8 @@ def test_a_condition_that_cannot_hold_names_its_belief():
     with pytest.raises(BeliefError) as error:
         coherence([*TANGLED, "P(x3 | x1 and x2) = 0.2", "not x2"], seconds=0.0)
     assert error.value.belief == len(TANGLED)
+
+
+def test_a_book_without_a_soft_belief_has_no_squared_error():
+    found = coherence([f"P(x{i} and x{j}) = 0.2 @ inf" for i in range(40) for j in range(i)], score="brier", seconds=0.0)
+    assert found.lower == 0.0 and found.upper in (0.0, float("inf"))
