@@ -3,6 +3,7 @@
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --book BasicForecaster_gpt4o_2024-08-06
 python benchmarks/coherence.py ../shared/forecasts/tuples.jsonl.gz --tangled 10 --seconds 150 --cpu
+python benchmarks/coherence.py --dense 30 --seconds 20 --cpu
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from importlib.metadata import version
 
 import numpy as np
 
+from dissonance import coherence
 from dissonance.coherence.beliefs import Belief
 from dissonance.coherence.events import names, renamed, text_of
 from dissonance.coherence.outcomes import forecast_scores, realised, settled
 from dissonance.coherence.tuples import Sets, book, load_sets
 from dissonance.forecasts import Gains, Template
+from dissonance.solvers.bounds import solver as bounding
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.program import Program
 
@@ -159,18 +162,35 @@ def tangled(sets: list[Sets], copies: int, seed: int = 0) -> list[Belief]:
     return found
 
 
-def past_tree(beliefs: list[Belief], seconds: float) -> None:
+def dense(events: int, seconds: float) -> None:
+    """Forecasts of all pairs of events, at random: brackets of both scores, with and without a search."""
+    chance = np.random.default_rng(0)
+    said = [f"P(x{i}) = {chance.uniform(0.1, 0.9):.3f}" for i in range(events)]
+    said += [f"P(x{i} and x{j}) = {chance.uniform(0.05, 0.5):.3f}" for i in range(events) for j in range(i)]
+    for score in ("log", "brier"):
+        for name, most in (("without a search", 0), ("with one", 100)):
+            bounding.SEARCHED, began = most, time.process_time()
+            found = coherence(said, score=score, seconds=seconds)
+            apart, took = (found.upper - found.lower) / found.upper, time.process_time() - began
+            print(
+                f"{events} events, {len(said)} forecasts, {score} score, {name}: {found.lower:.4f} to "
+                f"{found.upper:.4f} {found.unit}, {apart:.2%} apart; {took:.1f} s of CPU time",
+                flush=True,
+            )
+
+
+def past_tree(beliefs: list[Belief], seconds: float, score: str) -> None:
     """A book that no junction tree fits."""
     began = time.perf_counter()
     template = Template(beliefs)
     made = time.perf_counter()
-    found = template.solve([[b.low for b in template.beliefs]], seconds=seconds)
+    found = template.solve([[b.low for b in template.beliefs]], score=score, seconds=seconds)
     solved = time.perf_counter()
     lower, upper = float(found.lower[0]), float(found.upper[0])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     size = f"{len(template)} forecasts about {len(template.graph.named)} events"
     print(
-        f"{size}, treewidth {template.stack.tree.treewidth} or so: between {lower:.2f} and {upper:.2f} nats, "
+        f"{size}, treewidth {template.stack.tree.treewidth} or so: between {lower:.2f} and {upper:.2f}, {score} score, "
         f"{(upper - lower) / upper:.2%} apart; {made - began:.0f} s to build, {solved - made:.0f} s to solve by the "
         f"clock, {time.process_time():.0f} s of CPU time in all, {memory:.2f} GiB"
     )
@@ -179,19 +199,27 @@ def past_tree(beliefs: list[Belief], seconds: float) -> None:
 def main() -> None:
     """Print the table, scores, times; or the book of one forecaster."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file")
+    parser.add_argument("file", nargs="?", help="the sets; not needed with --dense")
+    parser.add_argument("--dense", metavar="EVENTS", type=int, help="a book of all pairs of so many events")
     parser.add_argument("--book", metavar="MODEL", help="all sets of this forecaster as one book")
-    parser.add_argument("--brier", action="store_true", help="the quadratic score as well (half a minute)")
+    parser.add_argument(
+        "--brier", action="store_true", help="the quadratic score as well (half a minute); of --tangled, instead"
+    )
     parser.add_argument("--tangled", metavar="COPIES", type=int, help="that many books, joined at random")
     parser.add_argument("--seconds", type=float, default=300.0, help="how long that is narrowed")
     parser.add_argument("--cpu", action="store_true", help="seconds of CPU time: on a busy machine")
     args = parser.parse_args()
     if args.cpu:
         time.perf_counter = time.process_time
+    if args.dense:
+        dense(args.dense, args.seconds)
+        return
+    if args.file is None:
+        parser.error("which file?")
     sets = load_sets(args.file)
     if args.tangled:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
-        past_tree(tangled(sets, args.tangled), args.seconds)
+        past_tree(tangled(sets, args.tangled), args.seconds, "brier" if args.brier else "log")
         return
     if args.book:
         whole_book(sets, args.book)

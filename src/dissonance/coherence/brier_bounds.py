@@ -31,6 +31,7 @@ from dissonance.solvers.bounds.solver import Bracketing
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.tally import CellTally
 from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms
+from dissonance.solvers.bounds.worlds import STEPS, Worlds
 
 TEMPERATURE = 1e-4
 """At which states move, times a large beta: squared errors differ by less than logarithms do."""
@@ -42,22 +43,22 @@ TYPICAL = 0.1
 class SquaredErrors(NamedTuple):
     """Beliefs about the same event given the same, as one: beta (m - p s)^2 / s + c s, by row of the tables of terms.
 
-    `zero` and `one`: its two entries among those of all soft terms; `always`: there is no condition, s = 1.
+    `zero` and `one`: its two entries among those of all soft terms; `always`: there is no condition, s = 1. `soft`:
+    these terms, where the entries of each begin, and how many there are.
     """
 
-    term: Ints
     zero: Ints
     one: Ints
     beta: Floats
     p: Floats
     c: Floats
     always: Ints
-    entries: int
+    soft: list[tuple[int, int, int]]
 
     @classmethod
     def of(cls, terms: Terms, tables: Sequence[Floats], beta: Floats) -> SquaredErrors:
         """Those of all soft terms; `tables` (entries,) and `beta`: of the arcs of the component."""
-        found, used = [], 0
+        found, where, used = [], [], 0
         for k, t in enumerate(terms.terms):
             if t.kind != SOFT:
                 continue
@@ -68,11 +69,17 @@ class SquaredErrors(NamedTuple):
                 said = np.array([tables[a][one] for a in t.arcs])
                 whole = weight.sum()
                 p = weight @ said / whole
-                found.append((k, used + zero, used + one, whole, p, weight @ (said - p) ** 2, len(open_) == 1))
+                found.append((used + zero, used + one, whole, p, weight @ (said - p) ** 2, len(open_) == 1))
+            where.append((k, used, len(t.log_p)))
             used += len(t.log_p)
-        columns = list(zip(*found, strict=True)) or [()] * 7
-        ints, floats = (np.int64,) * 3, (np.float64,) * 3
-        return cls(*(np.array(x, dtype=d) for x, d in zip(columns, (*ints, *floats, np.int64), strict=True)), used)
+        columns = np.array(found, dtype=np.float64).reshape(-1, 6).T
+        zero, one, always = (columns[i].astype(np.int64) for i in (0, 1, 5))
+        return cls(zero, one, columns[2], columns[3], columns[4], always, where)
+
+    @property
+    def entries(self) -> int:
+        """How many there are in all."""
+        return sum(size for _, _, size in self.soft)
 
     def cost(self, zeros: Floats, ones: Floats) -> float:
         """The cost of masses at the two entries."""
@@ -80,6 +87,12 @@ class SquaredErrors(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.where(s > 0, (ones - self.p * s) ** 2 / s, 0.0)
         return math.fsum(self.beta * off + self.c * s)
+
+    def by_term(self, q: Floats) -> dict[int, Floats]:
+        """By soft term, q of every entry of its table: NaN where nothing is bet on."""
+        found = np.full(self.entries, math.nan)
+        found[self.zero], found[self.one] = 1 - q, q
+        return {k: found[at : at + size] for k, at, size in self.soft}
 
     def wins(self, q: Floats) -> tuple[Floats, Floats]:
         """What bets at q win at the two entries, c included."""
@@ -98,8 +111,8 @@ class SquaredDual(RelaxedDual):
         place[regions.dense_at[regions.cell_region] + regions.cell] = np.arange(len(regions.cell))
         which = np.full((2, errors.entries), -1, dtype=np.int64)
         which[0, errors.zero] = which[1, errors.one] = np.arange(len(errors.p))
-        cells: list[list[Ints]] = [[], []]
-        rows: list[list[Ints]] = [[], []]
+        none = np.zeros(0, dtype=np.int64)
+        cells, rows = [[none], [none]], [[none], [none]]
         used = 0
         for t in (t for t in terms.terms if t.kind == SOFT):
             here = place[regions.dense_at[number[t.scope]] + np.arange(len(t.entry))]
@@ -157,6 +170,44 @@ class SquaredTally(CellTally):
         return found
 
 
+class SquaredWorlds(Worlds):
+    """Joint states that are known, and the q that are best against them."""
+
+    def __init__(self, sampler: Sampler, states: States, errors: SquaredErrors) -> None:
+        super().__init__(sampler, states)
+        self.errors = errors
+
+    @property
+    def start(self) -> Floats:
+        """q = p."""
+        return self.errors.p
+
+    def bets(self, z: Floats) -> dict[int, Floats]:
+        """q, by term."""
+        return self.errors.by_term(z)
+
+    def gains(self, z: Floats) -> Floats:
+        """What the bets win at every entry."""
+        found = np.zeros(self.errors.entries)
+        found[self.errors.zero], found[self.errors.one] = self.errors.wins(z)
+        return found
+
+    def best(self, z: Floats, eps: float) -> Floats:
+        """q whose least price over the known states, smoothed, is largest."""
+        from scipy.optimize import minimize  # slow to import, and seldom needed
+
+        known, e = self.known, self.errors
+        back, first = known.T.tocsr(), np.zeros(1, dtype=np.int64)
+        one = np.zeros(known.shape[0], dtype=np.int64)
+
+        def negated(q: Floats) -> tuple[float, Floats]:
+            value, part = softmin(known @ self.gains(q), first, one, eps)
+            mass = back @ part
+            return -float(value[0]), -2 * e.beta * ((1 - q) * mass[e.one] - q * mass[e.zero])
+
+        return minimize(negated, z, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 12}).x
+
+
 class SquaredBracketing(Bracketing):
     """The brackets of a book; `tables` and `beta`: what the arcs of the component really say, and how strongly."""
 
@@ -174,10 +225,10 @@ class SquaredBracketing(Bracketing):
         """A typical cost of a world: squared errors are small."""
         return TYPICAL * float(np.median(self.errors.beta)) if len(self.errors.beta) else 1.0
 
-    @cached_property
-    def searchable(self) -> bool:
-        """Never: the search prices the log score."""
-        return False
+    @property
+    def close(self) -> bool:
+        """Whether the bounds are as close as was asked for, relative to what squared errors are."""
+        return self.upper < math.inf and self.upper - self.lower <= self.solver.tol * max(self.scale, self.upper)
 
     def _dual(self) -> SquaredDual:
         return SquaredDual(self.regions, self.errors, self.terms)
@@ -186,6 +237,9 @@ class SquaredBracketing(Bracketing):
         found = StateDescent(sampler, states, self.generator, SquaredTally(sampler, states, self.errors))
         found.temperature = TEMPERATURE
         return found
+
+    def _worlds(self, sampler: Sampler, states: States) -> Worlds:
+        return SquaredWorlds(sampler, states, self.errors)
 
     def _cost(self, sampler: Sampler, states: States) -> float:
         masses = sampler.masses(sampler.counts(states)) / states.shape[1]
@@ -196,16 +250,12 @@ class SquaredBracketing(Bracketing):
 
     def wins(self) -> dict[str, Floats]:
         """By arc, what the bet on it that the lower bound is made of wins at every entry of its table."""
-        e, found = self.errors, {}
+        found: dict[str, Floats] = {}
         if self.dual is None:
             return found
-        q = np.full(e.entries, math.nan)
-        q[e.one] = self.best[self.dual.count :]
-        q[e.zero] = 1 - q[e.one]
-        used = 0
-        for t in (t for t in self.terms.terms if t.kind == SOFT):
-            mine = q[used : used + len(t.log_p)]
-            used += len(t.log_p)
+        by_term = self.searched or self.errors.by_term(self.best[self.dual.count :])
+        for k, mine in by_term.items():
+            t = self.terms.terms[k]
             other = 1 - mine
             for a in t.arcs:
                 won = (1 - self.tables[a]) ** 2 - other**2

@@ -22,6 +22,7 @@ from dissonance.coherence.facts import contradictory
 from dissonance.coherence.past_tree import book_bracket
 from dissonance.coherence.template import Template
 from dissonance.solvers import Bounds
+from dissonance.solvers.bounds.oracle import installed
 
 SINGLE = [f"P(x{i}) = 0.15" for i in range(8)]
 TANGLED = [*SINGLE, *(f"P(x{i} and x{j}) = {0.2 + 0.05 * ((i + j) % 5)}" for i in range(40) for j in range(i))]
@@ -122,6 +123,17 @@ def test_brackets_hold_the_exact_value_and_their_bets_win_the_lower_end_in_every
         assert won >= found.lower - 1e-9
 
 
+@pytest.mark.skipif(not installed(), reason="needs pytoulbar2")
+def test_the_cheapest_world_is_searched_for_under_the_brier_score_too(monkeypatch: pytest.MonkeyPatch):
+    template = Template([f"P(x{i} xor x{j}) = 0.9" for i in range(6) for j in range(i)])
+    p = [[b.low for b in template.beliefs]]
+    exact = template.solve(p, score="brier").upper[0]  # three against three: 9 of 15 pairs differ
+    assert exact == pytest.approx(15 * (0.9 - 9 / 15) ** 2, abs=1e-6)
+    monkeypatch.setattr("dissonance.solvers.bounds.solver.helpful", lambda *_: [])  # no larger regions
+    found = book_bracket(template.graph, template.arcs(p), 0, Bounds(seconds=2.0, tol=1e-2), "brier")
+    assert 0.99 * exact <= found.lower <= exact <= found.upper
+
+
 @pytest.mark.parametrize(
     ("facts", "complaint"),
     [
@@ -168,3 +180,8 @@ def test_a_condition_that_cannot_hold_names_its_belief():
     with pytest.raises(BeliefError) as error:
         coherence([*TANGLED, "P(x3 | x1 and x2) = 0.2", "not x2"], seconds=0.0)
     assert error.value.belief == len(TANGLED)
+
+
+def test_a_book_without_a_soft_belief_has_no_squared_error():
+    found = coherence([f"P(x{i} and x{j}) = 0.2 @ inf" for i in range(40) for j in range(i)], score="brier", seconds=0.0)
+    assert found.lower == 0.0 and found.upper in (0.0, float("inf"))

@@ -216,7 +216,7 @@ class Bracketing:
     def _search(self) -> Iterator[tuple[float, float]]:
         """Lower bounds by the cheapest joint state at prices that are best against those that are known."""
         assert self.states is not None
-        worlds = Worlds(Sampler(self.terms, self.regions), self.states[1])
+        worlds = self._worlds(Sampler(self.terms, self.regions), self.states[1])
         patience = PATIENCE
         for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.solver.seconds - self.seconds))):
             patience -= 1
@@ -232,6 +232,9 @@ class Bracketing:
 
     def _descent(self, sampler: Sampler, states: States) -> StateDescent:
         return StateDescent(sampler, states, self.generator)
+
+    def _worlds(self, sampler: Sampler, states: States) -> Worlds:
+        return Worlds(sampler, states)
 
     def _cost(self, sampler: Sampler, states: States) -> float:
         """The cost of mu = 1/N at each of N states."""

@@ -71,13 +71,28 @@ class Worlds:
         with np.errstate(invalid="ignore"):
             return np.where(self.possible, self.beta * (self.log_q(z) - self.log_p), 0.0)
 
+    @property
+    def known(self) -> sparse.csr_matrix:
+        """Which entries each of the known states is at."""
+        columns = np.concatenate(self.entries)
+        rows = np.repeat(np.arange(len(self.entries)), len(self.terms))
+        return sparse.csr_matrix((np.ones(len(columns)), (rows, columns)), (len(self.entries), len(self.log_p)))
+
+    @property
+    def start(self) -> Floats:
+        """q = p."""
+        return np.where(self.possible, self.log_p, 0.0)
+
+    def bets(self, z: Floats) -> dict[int, Floats]:
+        """log q, by term."""
+        log_q = self.log_q(z)
+        return {k: log_q[self.at[i] : self.at[i + 1]] for i, k in enumerate(self.number)}
+
     def best(self, z: Floats, eps: float) -> Floats:
         """z whose least price over the known states, smoothed, is largest."""
         from scipy.optimize import minimize  # slow to import, and seldom needed
 
-        columns = np.concatenate(self.entries)
-        rows = np.repeat(np.arange(len(self.entries)), len(self.terms))
-        known = sparse.csr_matrix((np.ones(len(columns)), (rows, columns)), (len(self.entries), len(z)))
+        known = self.known
         back = known.T.tocsr()
 
         def negated(z: Floats) -> tuple[float, Floats]:
@@ -92,8 +107,8 @@ class Worlds:
         return minimize(negated, z, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 12}).x
 
     def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, dict[int, Floats]]]:
-        """Lower bounds, better or not, each with the log q, by term, that it is the price of; `seconds` a search."""
-        centre, best, eps = np.where(self.possible, self.log_p, 0.0), -math.inf, 0.1 * scale
+        """Lower bounds, better or not, each with the bets that it is the price of, by term; `seconds` a search."""
+        centre, best, eps = self.start, -math.inf, 0.1 * scale
         while True:
             z = self.best(centre, eps)
             asked = z if best == -math.inf else centre + INWARD * (z - centre)
@@ -110,5 +125,4 @@ class Worlds:
                 eps = max(0.9 * eps, 1e-5 * scale)
             if world is not None:
                 self.add(world)
-            log_q = self.log_q(asked)
-            yield bound, {k: log_q[self.at[i] : self.at[i + 1]] for i, k in enumerate(self.number)}
+            yield bound, self.bets(asked)
