@@ -9,7 +9,7 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.bounds.states import Sampler, States
-from dissonance.solvers.bounds.tally import BROKEN, CellTally, Tally, put
+from dissonance.solvers.bounds.tally import BROKEN, CellTally, EntryTally, put
 from dissonance.solvers.bounds.terms import Ints
 
 LARGEST = 64
@@ -59,7 +59,7 @@ def move_blocks(
     first: int,
     last: int,
     blocks: Blocks,
-    tally: Tally,
+    tally: EntryTally,
     temperature: float,
     broken: float,
     seed: int,

@@ -14,7 +14,7 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.bounds.states import RegionTables, States
-from dissonance.solvers.bounds.tally import BROKEN, Tally, put
+from dissonance.solvers.bounds.tally import BROKEN, EntryTally, put
 from dissonance.solvers.bounds.terms import Ints
 
 
@@ -88,7 +88,7 @@ def move_forest(
     last: int,
     sizes: Ints,
     forest: Forest,
-    tally: Tally,
+    tally: EntryTally,
     temperature: float,
     broken: float,
     seed: int,

@@ -26,7 +26,7 @@ SECONDS = 2e-5
 """What looking at a term takes, roughly, if it is interpreted."""
 
 
-class Tally(NamedTuple):
+class EntryTally(NamedTuple):
     """Where the cells of each term lie, as `RegionTables` has it; the entry at each cell, the row of each entry and the
     entries of each row; how many states are at each entry and in each row; n log n - (n-1) log (n-1); beta and log p of
     each entry (`tables`); what one more state at it costs, and what one that is there costs (`prices`)."""
@@ -46,7 +46,7 @@ class Tally(NamedTuple):
 
 
 @compiled
-def count_entries(states: States, tally: Tally) -> None:
+def count_entries(states: States, tally: EntryTally) -> None:
     """How many states are at each entry, added to its count."""
     scope_at, scope, stride = tally.scope_at, tally.scope, tally.stride
     for t in range(len(scope_at) - 1):
@@ -59,7 +59,7 @@ def count_entries(states: States, tally: Tally) -> None:
 
 
 @compiled
-def price_row(r: int, tally: Tally) -> None:
+def price_row(r: int, tally: EntryTally) -> None:
     """The prices of the entries of a row."""
     step, total = tally.step, tally.totals[r]
     for e in range(tally.row_at[r], tally.row_at[r + 1]):
@@ -70,7 +70,7 @@ def price_row(r: int, tally: Tally) -> None:
 
 
 @compiled
-def put(before: int, after: int, tally: Tally) -> None:
+def put(before: int, after: int, tally: EntryTally) -> None:
     """One state goes from an entry to another."""
     if before >= 0:
         tally.counts[before] -= 1
@@ -117,7 +117,7 @@ class CellTally:
         step, rows = np.diff(n * np.log(np.maximum(n, 1.0))), len(self._row_at) - 1
         count, total = np.zeros(len(self._row), dtype=np.int64), np.zeros(rows, dtype=np.int64)
         changing = count, total, step, self._numbers, np.zeros((2, len(self._row)))
-        self.arrays = Tally(*self.tables.where, self._entry, self._row, self._row_at, *changing)
+        self.arrays = EntryTally(*self.tables.where, self._entry, self._row, self._row_at, *changing)
         expect(SECONDS * size * len(self.tables.scope))
         count_entries(states, self.arrays)
         total += np.bincount(self._row, count, rows).astype(np.int64)
