@@ -152,7 +152,7 @@ def workers(options: argparse.Namespace) -> None:
 def kills(options: argparse.Namespace) -> None:
     """Random workers are killed at random moments."""
     pdg, rng = graph(options.graph, options.arcs), random.Random(options.seed)
-    sweeps = 2 * options.kills
+    sweeps = 3 * options.kills  # some come too late: the worker has been killed before, or the run is over
     here = lir(pdg, "sweep", neighbourhood=options.neighbourhood, sweeps=sweeps)
     killed: list[int] = []
     print(f"{options.graph}, {len(pdg)} arcs, {options.neighbourhood}, {sweeps} sweeps, {max(options.workers)} workers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import torch
 
@@ -38,6 +38,10 @@ def verdict(result: Inconsistency, rows: Sequence[BlameRow] | None = None) -> st
     blamed = sorted((r for r in known if _blame(r) > NOTHING), key=lambda r: -r.contribution)
     if not blamed:
         return "The beliefs disagree, but no single one is to blame."
+    if result.is_bracket:  # without one of them it would take as long again, and be another bracket
+        cell = _largest(cell_rows(result.mu, [result.pdg[blamed[0].name]], result.attention.beta, result.theta))
+        details = "" if cell is None else f": {_claim('it', cell)}, which makes it {_percent(cell.reconciled)}"
+        return f"{blamed[0].name} costs most in the compromise that was found{details}."
     most = max(map(_blame, blamed))
     tied = [r.name for r in blamed if _blame(r) >= most * (1 - TIED)]
     if len(blamed) == 2 == len(tied):
@@ -101,10 +105,7 @@ def _event(value: Mapping[str, Hashable], given: Mapping[str, Hashable]) -> str:
 
 
 def _furthest(result: Inconsistency, arc: Arc) -> tuple[CellRow | None, float]:
-    """The cell where the arc is furthest from what the others make of it, weighed by how probable its condition is.
-
-    Of two that are as far, the one that is claimed to be the rarer.
-    """
+    """The cell where the arc is furthest from what the others make of it, and what they make of it."""
     if not arc.has_table:
         return None, math.nan
     try:
@@ -112,8 +113,13 @@ def _furthest(result: Inconsistency, arc: Arc) -> tuple[CellRow | None, float]:
         rows = list(cell_rows(rest.mu, [arc], {arc.name: 1.0}, result.theta))
     except DissonanceError:
         return None, math.nan
-    best = max(rows, key=lambda r: (round(r.mass * abs(r.claimed - r.reconciled), 9), -r.claimed))
-    return best, best.reconciled
+    best = _largest(rows)
+    return best, math.nan if best is None else best.reconciled
+
+
+def _largest(rows: Iterable[CellRow]) -> CellRow | None:
+    """The cell that is furthest off, weighed by how probable its condition is; of two, the rarer."""
+    return max(rows, key=lambda r: (round(r.mass * abs(r.claimed - r.reconciled), 9), -r.claimed), default=None)
 
 
 def _said(event: Mapping[str, Hashable]) -> str:

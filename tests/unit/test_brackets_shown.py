@@ -41,6 +41,9 @@ def test_text_notebooks_reports_and_verdicts_say_between(bracketed: Inconsistenc
         assert "a bracket, not a value" in shown
     said = verdict(bracketed)
     assert "contradict" not in said and "infinite" not in text
+    if bracketed.upper < math.inf:
+        worst = max(bracketed.by_arc(saved=False), key=lambda r: r.contribution)
+        assert said.startswith(f"{worst.name} costs most in the compromise that was found: it says X")
 
 
 def test_json_has_no_value_where_there_is_a_bracket():

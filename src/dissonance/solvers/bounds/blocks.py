@@ -9,8 +9,8 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.bounds.states import Sampler, States
-from dissonance.solvers.bounds.tally import BROKEN, CellTally, put
-from dissonance.solvers.bounds.terms import Floats, Ints
+from dissonance.solvers.bounds.tally import BROKEN, CellTally, EntryTally, put
+from dissonance.solvers.bounds.terms import Ints
 
 LARGEST = 64
 """Cells of a region up to which its variables are drawn together, if some of its cells are impossible."""
@@ -58,31 +58,16 @@ def move_blocks(
     states: States,
     first: int,
     last: int,
-    block_at: Ints,
-    block: Ints,
-    choice_at: Ints,
-    choice: Ints,
-    touch_at: Ints,
-    touch: Ints,
-    shift_at: Ints,
-    shift: Ints,
-    scope_at: Ints,
-    scope: Ints,
-    stride: Ints,
-    table_at: Ints,
-    entry: Ints,
-    row: Ints,
-    row_at: Ints,
-    count: Ints,
-    total: Ints,
-    step: Floats,
-    tables: Floats,
-    prices: Floats,
+    blocks: Blocks,
+    tally: EntryTally,
     temperature: float,
     broken: float,
     seed: int,
 ) -> None:
     """Draw these blocks once in every state, given all else."""
+    block_at, block, choice_at, choice, touch_at, touch, shift_at, shift = blocks
+    scope_at, scope, stride, table_at = tally.scope_at, tally.scope, tally.stride, tally.table_at
+    entry, prices = tally.entry, tally.prices
     most, widest = 1, 1
     for b in range(first, last):
         most = max(most, (choice_at[b + 1] - choice_at[b]) // (block_at[b + 1] - block_at[b]))
@@ -144,7 +129,7 @@ def move_blocks(
             for j in range(touched):
                 other = entry[base[j] + shift[shifted + j * choices]]
                 if other != held[j]:
-                    put(held[j], other, row, row_at, count, total, step, tables, prices)  # pyright: ignore[reportArgumentType]
+                    put(held[j], other, tally)  # pyright: ignore[reportArgumentType]
 
 
 def _flat(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:

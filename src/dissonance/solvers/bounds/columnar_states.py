@@ -14,7 +14,7 @@ import numpy as np
 from dissonance.compiled import expect
 from dissonance.problem import EPS
 from dissonance.solvers.bounds.columnar_dual import ColumnDual
-from dissonance.solvers.bounds.gibbs import FORBIDDEN, KNOWN, LEAST_BELIEF, Surroundings, sweep, tabulate
+from dissonance.solvers.bounds.gibbs import FORBIDDEN, KNOWN, LEAST_BELIEF, GibbsTables, sweep, tabulate
 from dissonance.solvers.bounds.states import SECONDS, States, count_cells
 from dissonance.solvers.bounds.terms import Floats, Ints
 from dissonance.solvers.convex.threads import side_by_side
@@ -70,14 +70,14 @@ class ColumnStates:
         found[arcs:] -= np.bincount(self.scope[:used], found[self.of_table[:used]], len(self.dual.sizes))
         return found
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> GibbsTables:
         """Of every variable: the tables it is in, how far apart its values lie there, the variables around it."""
         sizes, count = self.dual.sizes, len(self.dual.sizes)
         order = np.argsort(self.scope, kind="stable")
         touch_at, touch = np.searchsorted(self.scope[order], np.arange(count + 1)), self.of_table[order]
         around_at, around, stride, known = self._around(touch_at, touch)
         chance_at = np.concatenate([[0], np.cumsum(known * (sizes - 1))])
-        return Surroundings(sizes, touch_at, touch, self.stride[order], known, around_at, around, stride, chance_at)
+        return GibbsTables(sizes, touch_at, touch, self.stride[order], known, around_at, around, stride, chance_at)
 
     def _around(self, touch_at: Ints, touch: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """The variables around each, where they have few states together."""

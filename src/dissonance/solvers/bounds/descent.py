@@ -53,7 +53,7 @@ class StateDescent:
         for first, last in zip([0, *ends], ends, strict=False):
             if time.perf_counter() > deadline:
                 return
-            move_blocks(self.states, first, last, *self.blocks, *self.tally.where, *self._chances)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            move_blocks(self.states, first, last, self.blocks, self.tally.arrays, *self._chances)
 
     def _move_forest(self, deadline: float) -> None:
         order = self.generator.permutation(len(self.sizes)).tolist()
@@ -63,7 +63,7 @@ class StateDescent:
             if time.perf_counter() > deadline:
                 return
             last = min(first + part, self.states.shape[1])
-            move_forest(self.states, first, last, self.sizes, *forest, *self.tally.where, *self._chances)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            move_forest(self.states, first, last, self.sizes, forest, self.tally.arrays, *self._chances)
 
     @property
     def _chances(self) -> tuple[float, float, int]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.bounds.states import RegionTables, States
-from dissonance.solvers.bounds.tally import BROKEN, put
-from dissonance.solvers.bounds.terms import Floats, Ints
+from dissonance.solvers.bounds.tally import BROKEN, EntryTally, put
+from dissonance.solvers.bounds.terms import Ints
 
 
 class Forest(NamedTuple):
@@ -87,29 +87,16 @@ def move_forest(
     first: int,
     last: int,
     sizes: Ints,
-    variable: Ints,
-    parent: Ints,
-    term_at: Ints,
-    term: Ints,
-    own: Ints,
-    above: Ints,
-    scope_at: Ints,
-    scope: Ints,
-    stride: Ints,
-    table_at: Ints,
-    entry: Ints,
-    row: Ints,
-    row_at: Ints,
-    count: Ints,
-    total: Ints,
-    step: Floats,
-    tables: Floats,
-    prices: Floats,
+    forest: Forest,
+    tally: EntryTally,
     temperature: float,
     broken: float,
     seed: int,
 ) -> None:
     """Draw the forest anew in these states, given all else."""
+    variable, parent, term_at, term, own, above = forest
+    scope_at, scope, stride, table_at = tally.scope_at, tally.scope, tally.stride, tally.table_at
+    entry, prices = tally.entry, tally.prices
     most, size = np.max(sizes), len(variable)
     cost = np.zeros((size, most, most))  # of a value of the variable, by that of its parent
     below = np.zeros((len(sizes), most))
@@ -188,4 +175,4 @@ def move_forest(
                     cell += above[j] * state[u]
                 other = entry[cell]
                 if other != e:
-                    put(e, other, row, row_at, count, total, step, tables, prices)  # pyright: ignore[reportArgumentType]
+                    put(e, other, tally)  # pyright: ignore[reportArgumentType]

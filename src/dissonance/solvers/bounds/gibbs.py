@@ -26,7 +26,7 @@ KNOWN = 256
 """States of the variables around one up to which its chances are tabulated."""
 
 
-class Surroundings(NamedTuple):
+class GibbsTables(NamedTuple):
     """What is around each variable: the tables it is in, and how far apart its values lie there; and, where these have
     few states together (`known`, 0 if they have many), the other variables of these tables. A state of them is one
     number, with a stride for each; chances of the variable's values are kept from `chance_at` on."""
@@ -83,7 +83,7 @@ def tabulate(near: Any, where: Any, logs: Floats, chances: Chances) -> None:
 
 
 @compiled
-def mixed(number: Any) -> Any:
+def scrambled(number: Any) -> Any:
     """32 bits that look random, of a number of 32 bits."""
     few = np.uint64(0xFFFFFFFF)
     number ^= number >> np.uint64(16)
@@ -100,7 +100,7 @@ def sweep(states: Any, near: Any, where: Any, logs: Floats, chances: Chances, se
     seen, weight = np.empty(number, dtype=np.int32), np.empty(np.max(near.sizes))
     for v in range(len(near.sizes)):
         size, own, at = near.sizes[v], states[v], near.chance_at[v]
-        start = mixed(np.uint64(seed) ^ mixed(np.uint64(v))) * np.uint64(number)
+        start = scrambled(np.uint64(seed) ^ scrambled(np.uint64(v))) * np.uint64(number)
         if near.known[v] > 0:
             seen[:] = 0
             for i in range(near.around_at[v], near.around_at[v + 1]):
@@ -109,10 +109,10 @@ def sweep(states: Any, near: Any, where: Any, logs: Floats, chances: Chances, se
                     seen[n] += step * np.int32(beside[n])
             if size == 2:
                 for n in range(number):
-                    own[n] = mixed((start + np.uint64(n)) & few) >= np.uint64(chances[at + seen[n]])
+                    own[n] = scrambled((start + np.uint64(n)) & few) >= np.uint64(chances[at + seen[n]])
             else:
                 for n in range(number):
-                    drawn, row, k = mixed((start + np.uint64(n)) & few), at + seen[n] * (size - 1), 0
+                    drawn, row, k = scrambled((start + np.uint64(n)) & few), at + seen[n] * (size - 1), 0
                     for j in range(size - 1):
                         k += drawn >= np.uint64(chances[row + j])
                     own[n] = k
@@ -120,7 +120,7 @@ def sweep(states: Any, near: Any, where: Any, logs: Floats, chances: Chances, se
             for n in range(number):
                 own[n] = 0
                 weigh(v, states[:, n], near, where, logs, weight)
-                drawn, k = np.float64(mixed((start + np.uint64(n)) & few)) / 4294967296.0, 0
+                drawn, k = np.float64(scrambled((start + np.uint64(n)) & few)) / 4294967296.0, 0
                 while k < size - 1 and drawn >= weight[k]:
                     k += 1
                 own[n] = k

@@ -10,6 +10,8 @@ change, so that F is known exactly, state by state, while states move. Rows may 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dissonance.compiled import compiled, expect
@@ -26,18 +28,36 @@ SECONDS = 2e-5
 """What looking at a term takes, roughly, if it is interpreted."""
 
 
+class EntryTally(NamedTuple):
+    """Where the cells of each term lie, as `RegionTables` has it; the entry at each cell, the row of each entry and the
+    entries of each row; how many states are at each entry and in each row; n log n - (n-1) log (n-1); beta and log p of
+    each entry (`tables`); what one more state at it costs, and what one that is there costs (`prices`)."""
+
+    scope_at: Ints
+    scope: Ints
+    stride: Ints
+    table_at: Ints
+    entry: Ints
+    row: Ints
+    row_at: Ints
+    counts: Ints
+    totals: Ints
+    step: Floats
+    tables: Floats
+    prices: Floats
+
+
 @compiled
-def count_entries(
-    states: States, scope_at: Ints, scope: Ints, stride: Ints, table_at: Ints, entry: Ints, count: Ints
-) -> None:
-    """How many states are at each entry, added to `count`."""
+def count_entries(states: States, tally: EntryTally) -> None:
+    """How many states are at each entry, added to its count."""
+    scope_at, scope, stride = tally.scope_at, tally.scope, tally.stride
     for t in range(len(scope_at) - 1):
         for n in range(states.shape[1]):
-            cell = table_at[t]
+            cell = tally.table_at[t]
             for i in range(scope_at[t], scope_at[t + 1]):
                 cell += stride[i] * np.int64(states[scope[i], n])
-            if entry[cell] >= 0:
-                count[entry[cell]] += 1
+            if tally.entry[cell] >= 0:
+                tally.counts[tally.entry[cell]] += 1
 
 
 @compiled
@@ -47,58 +67,49 @@ def square(ones: int, total: int, p: float) -> float:
 
 
 @compiled
-def price_square(first: int, last: int, total: int, count: Ints, tables: Floats, prices: Floats) -> None:
-    """The same for squared errors. `tables`: beta, p, c, whether an entry is 1, and whether each state is at one of the
+def price_square(r: int, tally: EntryTally) -> None:
+    """The prices of a row of squared errors. `tables`: beta, p, c, whether an entry is 1, and whether each state is at one of the
     two: n is the same for all then, and what is at 0 has no price."""
+    first, last, total = tally.row_at[r], tally.row_at[r + 1], tally.totals[r]
     ones = 0
     for e in range(first, last):
-        if tables[3, e] == 1:
-            ones += count[e]
+        if tally.tables[3, e] == 1:
+            ones += tally.counts[e]
     for e in range(first, last):
-        beta, p, c, kind = tables[0, e], tables[1, e], tables[2, e], int(tables[3, e])
-        moves = 0 if tables[4, e] == 1 else 1
+        beta, p, c, kind = tally.tables[0, e], tally.tables[1, e], tally.tables[2, e], int(tally.tables[3, e])
+        moves = 0 if tally.tables[4, e] == 1 else 1
         more = square(ones + kind, total + moves, p) - square(ones, total, p)
         less = square(ones, total, p) - square(ones - kind, total - moves, p)
-        prices[0, e] = c * moves + beta * more
-        prices[1, e] = c * moves + beta * less
+        tally.prices[0, e] = c * moves + beta * more
+        tally.prices[1, e] = c * moves + beta * less
 
 
 @compiled
-def price_row(first: int, last: int, total: int, count: Ints, step: Floats, tables: Floats, prices: Floats) -> None:
-    """What one more state at each entry of a row costs (`prices` 0), and what one that is there costs (1)."""
-    if len(tables) > 2:
-        price_square(first, last, total, count, tables, prices)  # pyright: ignore[reportArgumentType]
+def price_row(r: int, tally: EntryTally) -> None:
+    """The prices of the entries of a row."""
+    if len(tally.tables) > 2:
+        price_square(r, tally)
         return
-    for e in range(first, last):
-        beta, log_p = tables[0, e], tables[1, e]
-        prices[0, e] = beta * (step[count[e]] - step[total] - log_p)
-        if count[e] > 0:
-            prices[1, e] = beta * (step[count[e] - 1] - step[total - 1] - log_p)
+    step, total = tally.step, tally.totals[r]
+    for e in range(tally.row_at[r], tally.row_at[r + 1]):
+        beta, log_p, count = tally.tables[0, e], tally.tables[1, e], tally.counts[e]
+        tally.prices[0, e] = beta * (step[count] - step[total] - log_p)
+        if count > 0:
+            tally.prices[1, e] = beta * (step[count - 1] - step[total - 1] - log_p)
 
 
 @compiled
-def put(
-    before: int,
-    after: int,
-    row: Ints,
-    row_at: Ints,
-    count: Ints,
-    total: Ints,
-    step: Floats,
-    tables: Floats,
-    prices: Floats,
-) -> None:
+def put(before: int, after: int, tally: EntryTally) -> None:
     """One state goes from an entry to another."""
     if before >= 0:
-        count[before] -= 1
-        total[row[before]] -= 1
+        tally.counts[before] -= 1
+        tally.totals[tally.row[before]] -= 1
     if after >= 0:
-        count[after] += 1
-        total[row[after]] += 1
+        tally.counts[after] += 1
+        tally.totals[tally.row[after]] += 1
     for e in (before, after):
         if e >= 0:
-            r = row[e]
-            price_row(row_at[r], row_at[r + 1], total[r], count, step, tables, prices)  # pyright: ignore[reportArgumentType]
+            price_row(tally.row[e], tally)
 
 
 class CellTally:
@@ -136,25 +147,12 @@ class CellTally:
         """Begin anew with these states."""
         size = states.shape[1]
         n = np.arange(size + 2, dtype=np.float64)
-        self._step = np.diff(n * np.log(np.maximum(n, 1.0)))
-        self._count = np.zeros(len(self._row), dtype=np.int64)
+        step, rows = np.diff(n * np.log(np.maximum(n, 1.0))), len(self._row_at) - 1
+        count, total = np.zeros(len(self._row), dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        changing = count, total, step, self._numbers, np.zeros((2, len(self._row)))
+        self.arrays = EntryTally(*self.tables.where, self._entry, self._row, self._row_at, *changing)
         expect(SECONDS * size * len(self.tables.scope))
-        count_entries(states, *self.tables.where, self._entry, self._count)
-        self._total = np.bincount(self._row, self._count, len(self._row_at) - 1).astype(np.int64)
-        self._prices = np.zeros((2, len(self._row)))
-        for r in range(len(self._row_at) - 1):
-            price_row(
-                self._row_at[r],
-                self._row_at[r + 1],
-                self._total[r],
-                self._count,
-                self._step,
-                self._numbers,
-                self._prices,
-            )
-
-    @property
-    def where(self) -> tuple[Ints | Floats, ...]:
-        """As arguments: what is at each cell of the tables of terms, then what `put` needs."""
-        kept = self._row, self._row_at, self._count, self._total, self._step, self._numbers, self._prices
-        return *self.tables.where, self._entry, *kept
+        count_entries(states, self.arrays)
+        total += np.bincount(self._row, count, rows).astype(np.int64)
+        for r in range(rows):
+            price_row(r, self.arrays)
