@@ -97,6 +97,16 @@ def test_a_natural_step_of_products_of_tables_never_raises_what_is_in_view(seed:
     assert (np.diff(values) <= 1e-9).all() and values[-1] < values[0]
 
 
+@pytest.mark.parametrize("chi", [1.0, 1.9, 3.0, 20.0])
+def test_a_hard_table_under_control_never_rises(chi: float):
+    """One Euler step multiplies what its log-odds are off by 1 - chi: 1.758, .105, 2.303, .105, ... for chi = 3."""
+    pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, [0.1, 0.9]))
+    attention = Attention.only({"p": inf, "q": 1.0})
+    run = lir(pdg, steps=4, attention=attention, control=Control({"p": chi}), progress=False)
+    values = np.array(run.trace.column("global_upper"))
+    assert (np.diff(values) <= 1e-9).all() and values[-1] < 0.1 * values[0]
+
+
 # -- 11. which share of the blame --------------------------------------------------------------------------------------
 
 

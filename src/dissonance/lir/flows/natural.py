@@ -18,6 +18,9 @@ from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Parameters, Stacked
 
+MOST = 64
+"""How much finer Euler steps may get where they overshoot."""
+
 
 @dataclass(frozen=True)
 class Natural:
@@ -33,7 +36,8 @@ class Natural:
     Tables stay in the simplex and Sigma stays positive definite. Everything else takes Euler steps through the Fisher
     matrix: other families that have a table or are linear-Gaussian, components of one row with different chi, hard and
     disbelieved arcs, and all of them with `damping`, which is added to the diagonal of F. Arcs that share parameters
-    add up their F.
+    add up their F. Where such steps are proved to have overshot, so that the inconsistency is higher after them, the
+    unit of time is walked again in twice as many.
     """
 
     steps: int = 1
@@ -46,15 +50,32 @@ class Natural:
 
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta a unit of time later."""
-        moved = Movement(theta)
-        for _ in range(self.steps):
-            solved = local.solve(moved.theta)
-            now, left = local.parameters.admissible(self._part(local, moved.theta, solved))
-            moved = moved.then(Movement(now, left, torch.zeros_like(solved.upper)))
+        solved = local.solve(theta)
+        moved, euler = self._walked(local, theta, solved, self.steps)
+        steps = self.steps
+        while steps < MOST * self.steps and euler.any():
+            risen = euler & (local.solve(moved.theta).lower > solved.upper)
+            if not risen.any():
+                break
+            steps *= 2
+            finer, _ = self._walked(local, theta, solved, steps)
+            kept = {k: torch.where(over(risen, x), finer.theta[k], x) for k, x in moved.theta.items()}
+            moved = Movement(kept, moved.projected | finer.projected, moved.residual)
         return moved
 
-    def _part(self, local: Local, theta: Stacked, solved: Solved) -> Stacked:
-        parameters, h = local.parameters, 1 / self.steps
+    def _walked(self, local: Local, theta: Stacked, solved: Solved, steps: int) -> tuple[Movement, Tensor]:
+        """theta a unit of time later in so many parts, the first from what is solved; which runs took Euler steps."""
+        moved, euler = Movement(theta), torch.zeros_like(solved.upper, dtype=torch.bool)
+        for part in range(steps):
+            solved = local.solve(moved.theta) if part else solved
+            found, rest = self._part(local, moved.theta, solved, 1 / steps)
+            now, left = local.parameters.admissible(found)
+            moved, euler = moved.then(Movement(now, left, torch.zeros_like(solved.upper))), euler | rest
+        return moved, euler
+
+    def _part(self, local: Local, theta: Stacked, solved: Solved, h: float) -> tuple[Stacked, Tensor]:
+        """theta a time h later, and which runs took an Euler step for it."""
+        parameters, euler = local.parameters, torch.zeros_like(solved.upper, dtype=torch.bool)
         moves = ~local.resolved(solved) & torch.isfinite(solved.upper)
         found = dict(theta)
         groups = [g for g in _groups(local) if any(bool(local.control[k].any()) for k in g[1])]
@@ -65,6 +86,7 @@ class Natural:
             if not self.damping:
                 found, done = _exactly(local, arcs, theta, found, solved, moves, h)
             rest = moves & ~done
+            euler = euler | rest
             if rest.any():
                 _check_fisher([parameters.arcs[i] for i in arcs])
                 joints = [solved.every(parameters.arcs[i]) for i in arcs]
@@ -73,7 +95,7 @@ class Natural:
                 for k in keys:
                     step = torch.where(local.control[k] == 0, 0.0, h * local.control[k] * direction[k])
                     found[k] = torch.where(over(rest, theta[k]), theta[k] - step, found[k])
-        return found
+        return found, euler
 
 
 def _groups(local: Local) -> list[tuple[list[int], list[str]]]:
