@@ -33,11 +33,11 @@ class Observer:
         self.tv_theta: Tensor | None = None
 
     def forget(self) -> None:
-        """Any arc may have moved."""
+        """Discard `tv_theta`: any arc may have moved."""
         self.tv_theta = None
 
     def follow(self, part: Part, before: Stacked, after: Stacked) -> None:
-        """Only this part has moved, from here to there: how far all of theta has is known from how far it had."""
+        """Update `tv_theta` after a step that moved only the arcs of one part."""
         if part.shared or self.tv_theta is None:
             self.forget()
         else:
@@ -71,7 +71,7 @@ class Observer:
         solves, steps, projected, residual = (_every(x, count) for x in effort)
         for k, trace in enumerate(traces):
             done = {
-                **focus.said[k],
+                **focus.row_fields[k],
                 "local_lower": lower[k],
                 "local_upper": upper[k],
                 "solves": solves[k],
