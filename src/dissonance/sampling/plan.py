@@ -192,9 +192,10 @@ class Plan:
             entropy = self.entropies[names]
             if entropy.refused or entropy.finite or entropy.makers:
                 counted.append((weight, entropy))
-            if entropy.left_out:
-                of_samples = isinstance(weight, Tensor) and mu is not None
-                constant += float((mu.weights * weight).detach().sum()) if of_samples else float(weight)
+            if entropy.left_out and isinstance(weight, Tensor) and mu is not None:
+                constant += float((mu.weights * weight).detach().sum())
+            elif entropy.left_out:
+                constant += float(weight)
         return counted, constant
 
     @torch.no_grad()
