@@ -25,7 +25,7 @@ from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG
 from dissonance.problem import Problem, prepare
 from dissonance.query import Posterior, posterior
-from dissonance.scores import CellRow, cell_rows, divergences
+from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
 from dissonance.solvers import Solution, Solver, solve_together, solver_named
 from dissonance.solvers.base import Slope
@@ -34,22 +34,6 @@ from dissonance.solvers.sampled import SampledSolution
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class BlameRow:
-    """How much one arc is to blame, in nats.
-
-    `divergence` is KL_a at mu*, `contribution` beta_a KL_a, `saved_if_dropped` how much lower the inconsistency would
-    be without the arc (None if not asked for). NaN: there is no such number, as of a hard arc that alone makes values
-    for others to be about.
-    """
-
-    name: str
-    beta: float
-    divergence: float
-    contribution: float
-    saved_if_dropped: float | None
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class Component:
         """Whether the attention to some arc depends on the sample."""
         return any(a.varying is not None for a in self.arcs)
 
-    @property
+    @cached_property
     def is_euclidean(self) -> bool:
         """Whether its arcs are linear-Gaussian."""
         return not self.variables[0].is_finite and not self.is_drawn
@@ -104,7 +104,7 @@ class Component:
         """What it shares with those that differ in their numbers only."""
         return Shape.of(self.variables, [a.arc for a in self.arcs], self.hard, self.gamma > 0)
 
-    @property
+    @cached_property
     def sizes(self) -> Mapping[str, int]:
         """How many values each variable has."""
         return self.shape.sizes
@@ -137,7 +137,7 @@ class Component:
         """These arcs alone."""
         return PDG(*(a.arc for a in self.arcs), variables=self.variables)
 
-    @property
+    @cached_property
     def tree(self) -> Tree:
         """A min-fill junction tree with a cluster for every arc."""
         return self.shape.tree
@@ -283,7 +283,7 @@ class Problem:
         """The same problem at other parameters."""
         return Problem(tuple(c.at(theta) for c in self.components), self.free, self.gamma)
 
-    @property
+    @cached_property
     def constant(self) -> float:
         """-gamma sum log|V| over the unmentioned variables."""
         if not self.gamma:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
-    from dissonance.inconsistency import BlameRow as BlameRow
     from dissonance.inconsistency import Inconsistency as Inconsistency
+    from dissonance.scores import BlameRow as BlameRow
 
 lazily(__name__)

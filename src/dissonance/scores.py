@@ -48,6 +48,22 @@ class ArcScore:
 
 
 @dataclass(frozen=True)
+class BlameRow:
+    """How much one arc is to blame, in nats.
+
+    `divergence` is KL_a at mu*, `contribution` beta_a KL_a, `saved_if_dropped` how much lower the inconsistency would
+    be without the arc (None if not asked for). NaN: there is no such number, as of a hard arc that alone makes values
+    for others to be about.
+    """
+
+    name: str
+    beta: float
+    divergence: float
+    contribution: float
+    saved_if_dropped: float | None
+
+
+@dataclass(frozen=True)
 class CellRow:
     """One cell of an arc's table: what it claims, what mu says, and what the difference costs, in nats.
 

@@ -124,11 +124,10 @@ class Variable:
             domain = Finite(tuple(domain))
         self.__dict__.update(name=name, domain=domain, is_finite=isinstance(domain, Finite))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of values of a finite variable."""
-        domain = self.domain
-        return len(domain.labels) if isinstance(domain, Finite) else self.finite.size
+        return self.finite.size
 
     @property
     def finite(self) -> Finite:

@@ -206,14 +206,17 @@ def gaussian_samples(
 ) -> Drawn:
     """mean + scale z for standard normal z, (N, k, dim): log p there is -|z|^2/2 - sum log scale - (dim/2) log 2 pi."""
     rows, size = mean.shape
-    z = torch.randn((count, rows, size), generator=generator, dtype=mean.dtype)
-    drawn = mean + scale * z  # (k, N, dim)
+    z = torch.randn((count, rows, size) if count > 1 else (rows, size), generator=generator, dtype=mean.dtype)
+    drawn = mean + scale * z  # (k, N, dim), or (N, dim) of one each
 
     def score() -> Tensor:
-        fixed = -0.5 * z.square().sum(-1) - 0.5 * size * math.log(2 * math.pi)
-        return (fixed - (scale.log() if log_scale is None else log_scale).sum(-1)).mT
+        fixed = torch.linalg.vecdot(z, z).mul_(-0.5).sub_(0.5 * size * math.log(2 * math.pi))
+        found = fixed - (scale.log() if log_scale is None else log_scale).sum(-1)
+        return found.mT if count > 1 else found.unsqueeze(-1)
 
-    return Drawn(drawn.movedim(0, 1).split(widths, -1), mean.new_full((rows, count), 1 / count), score)
+    by_row = drawn.movedim(0, 1) if count > 1 else drawn.unsqueeze(1)
+    values = by_row.split(widths, -1) if len(widths) > 1 else (by_row,)
+    return Drawn(values, _equal_weights(count, mean.dtype, mean.device).expand(rows, count), score)
 
 
 def _name(p: Distribution) -> str:

@@ -70,7 +70,7 @@ class LatentModel(Estimator, ABC):
         """How many free parameters there are."""
 
     def _check(self) -> None:
-        """Raise if an argument of the constructor is nonsense."""
+        """Raise if an argument of the constructor is invalid."""
         if self.max_iter < 1:
             raise DissonanceError(f"max_iter: at least 1 iteration is needed, found {self.max_iter}.")
 

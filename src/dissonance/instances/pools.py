@@ -120,7 +120,7 @@ def pooled_counts(arcs: Iterable[Arc], name: str = "pooled") -> Arc:
 
 
 def _settings(first: Arc) -> list[Arc]:
-    """All settings of the sources alike, so that mu says something of each."""
+    """A uniform distribution of the sources, so that mu has mass at each of their settings."""
     if not first.sources:
         return []
     even = torch.full(shape(first.sources), 1 / cells(first.sources), dtype=numerics.DTYPE)
@@ -134,7 +134,7 @@ def _hard(pdg: PDG) -> Attention:
 def _alike(
     arcs: Iterable[Arc], weights: Mapping[str, float] | Sequence[float] | None
 ) -> tuple[list[Arc], dict[str, float]]:
-    """The arcs, which must be about the same, and their weights, which sum to 1."""
+    """The arcs, which must have the same sources and targets, and their weights, which sum to 1."""
     every = list(arcs)
     if not every:
         raise DissonanceError("a pool is of at least one arc.")

@@ -25,7 +25,7 @@ class StackedFocus:
     of: tuple[tuple[Attention, Control], ...]
     attention: Attentions
     reach: StackedControl
-    said: tuple[dict[str, Any], ...]
+    row_fields: tuple[dict[str, Any], ...]
 
 
 class Foci:
@@ -49,7 +49,7 @@ class Foci:
                 tuple((f.attention, f.control) for f in foci),
                 Attentions.of([f.attention for f in foci], self.names),
                 StackedControl(self.parameters.control([f.control for f in foci])),
-                tuple(_said(f) for f in foci),
+                tuple(_row_fields(f) for f in foci),
             )
             if len(self._known) > REMEMBERED:
                 self._known.pop(next(iter(self._known)))
@@ -57,7 +57,7 @@ class Foci:
         return self._known[key]
 
 
-def _said(focus: Focus) -> dict[str, Any]:
+def _row_fields(focus: Focus) -> dict[str, Any]:
     """The weights that are not 0, and the largest chi of each arc."""
     return {
         "beta": {n: b for n, b in focus.attention.beta.items() if b},

@@ -1,4 +1,4 @@
-"""What stops a step of LIR with a message: numbers that became non-finite, contexts and attention nothing can use."""
+"""Errors that stop a step of LIR: values that became non-finite, and contexts or attention that cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> None:
-    """Have the inner problem see the contexts of the foci, and samples of its own where it is random."""
+    """Give the inner problem the contexts of the foci and, where it draws samples, a seed for each run."""
     contexts = [f.context for f in foci]
     if focus.attention.varying and not state.inner.supports_varying:
         raise CapabilityError(
@@ -36,8 +36,8 @@ def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> No
 
 
 def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Generator, trace: Trace) -> Focus:
-    """What a refocus chooses, every weight spelled out: a focus that names only what the PDG has; of one that is known
-    already only the context is new."""
+    """The focus that a refocus chooses, with every weight given explicitly, checked against the PDG. Of a focus that
+    was checked before, only the context is checked again."""
     focus: object = refocus(pdg, state.step, generator, trace)
     try:
         if not isinstance(focus, Focus):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -59,8 +59,7 @@ def _short(value: object) -> str:
 
 
 def refuse_infinite(state: Algorithm, foci: Sequence[Focus], local: Local) -> None:
-    """Raise if what is drawn is infinite or no number at the theta before a step: the error says which arc is to
-    blame."""
+    """Raise if an average over samples is infinite or NaN at the theta before a step; the error names the arc."""
     if not state.parameters.drawn or local.first is None:  # tables may be infinite
         return
     for k, upper in enumerate(local.first[1]):
@@ -72,10 +71,9 @@ def refuse_infinite(state: Algorithm, foci: Sequence[Focus], local: Local) -> No
 
 
 def refuse_nonfinite(state: Algorithm, keys: Sequence[str] | None = None, written: bool = True) -> None:
-    """Raise if a parameter, of these or of all, is no number. A logarithm of 0 may be -inf in a table, not in what is
-    drawn.
+    """Raise if a parameter, one of `keys` or any, is NaN or infinite. In a table the logarithm of 0 may be -inf.
 
-    Between steps that are not `written` to a checkpoint, what is drawn is not checked here: drawing it next says so.
+    With samples, steps that are not `written` to a checkpoint are not checked: the next draw raises the error.
     """
     random = state.parameters.drawn
     if random and not written:
@@ -84,12 +82,12 @@ def refuse_nonfinite(state: Algorithm, keys: Sequence[str] | None = None, writte
         v = state.theta[key]
         if math.isfinite(float(v.sum())):
             continue
-        odd = ~torch.isfinite(v)
-        odd &= torch.isfinite(state.parameters.theta0[key]) if random else v != -math.inf
-        if bool(odd.any()):
+        wrong = ~torch.isfinite(v)
+        wrong &= torch.isfinite(state.parameters.theta0[key]) if random else v != -math.inf
+        if bool(wrong.any()):
             arc = next(a for a in state.parameters.arcs if a.name == state.parameters.arc_of[key])
             if state.step == 0:
-                raise DissonanceError(f"{arc}: the parameter {key!r} holds {float(v[odd][0])}.")
+                raise DissonanceError(f"{arc}: the parameter {key!r} holds {float(v[wrong][0])}.")
             raise DissonanceError(
                 f"step {state.step - 1}: {arc} would move to a {key!r} that is not finite. Lower its chi, or scale "
                 "what it is given; the last checkpoint is from before this step."
@@ -107,10 +105,10 @@ def impossible(pdg: PDG, attention: Attention, theta: Theta) -> str:
             if a.hard or a.beta == 0:
                 continue
             targets, sources = ([mu.values[v.name] for v in side] for side in (a.arc.targets, a.arc.sources))
-            odd = torch.isinf(a.arc.call("log_prob", theta, targets, sources))
-            if bool(odd.any()):
+            infinite = torch.isinf(a.arc.call("log_prob", theta, targets, sources))
+            if bool(infinite.any()):
                 return (
-                    f"{a.arc} has density 0, or an infinite one, at {int(odd.sum())} of {len(mu)} samples. Have the "
-                    "hard arcs make values inside of its support (scale the data, squash the outputs), or widen it."
+                    f"{a.arc} has density 0, or an infinite one, at {int(infinite.sum())} of {len(mu)} samples. Have "
+                    "the hard arcs make values inside of its support (scale the data, squash the outputs), or widen it."
                 )
     return "beliefs contradict each other outright."

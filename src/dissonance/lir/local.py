@@ -1,4 +1,4 @@
-"""What a flow sees: the local inconsistency of P runs as a function of theta, and what it may move."""
+"""The local inconsistency of P runs as a function of theta, and the parameters that a flow may move."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StackedControl:
 
     @cached_property
     def each(self) -> tuple[dict[str, float | Tensor], ...]:
-        """chi of each run by itself for what it may move: a number where it is one."""
+        """chi of each run, for the parameters that it may move: a float where all components are equal."""
         runs = range(len(next(iter(self.chi.values()))))
         own = [{key: self.narrow[key][k] for key in self.free} for k in runs]
         return tuple({key: _number(x) for key, x in one.items() if x.any()} for one in own)

@@ -33,11 +33,11 @@ class Observer:
         self.tv_theta: Tensor | None = None
 
     def forget(self) -> None:
-        """Any arc may have moved."""
+        """Discard `tv_theta`: any arc may have moved."""
         self.tv_theta = None
 
     def follow(self, part: Part, before: Stacked, after: Stacked) -> None:
-        """Only this part has moved, from here to there: how far all of theta has is known from how far it had."""
+        """Update `tv_theta` after a step that moved only the arcs of one part."""
         if part.shared or self.tv_theta is None:
             self.forget()
         else:
@@ -71,7 +71,7 @@ class Observer:
         solves, steps, projected, residual = (_every(x, count) for x in effort)
         for k, trace in enumerate(traces):
             done = {
-                **focus.said[k],
+                **focus.row_fields[k],
                 "local_lower": lower[k],
                 "local_upper": upper[k],
                 "solves": solves[k],
@@ -90,16 +90,17 @@ class Observer:
     def _whole(self, inner: Inner, theta: Stacked, step: int, last: bool) -> list[dict[str, Any]]:
         """The inconsistency under the base attention, run by run, and mu*'s distortion where it is due."""
         solved = inner.solve(theta, self.attention)
-        columns = {"global_lower": solved.lower, "global_upper": solved.upper, "newton_steps": solved.steps}
+        lower, upper = solved.bounds
+        steps = _every(solved.steps, len(upper))
+        found: dict[str, list[Any]] = {"global_lower": lower, "global_upper": upper, "newton_steps": steps}
         every = self.record.distortion
         if last or step == 0 or (every and step % every == 0):
             now = inner.compromise(theta, self.attention)
             self.start = self.start or now
-            columns["tv_mu"] = now.distance(self.start)
-        found: dict[str, list[Any]] = {name: _every(column, len(self.attention)) for name, column in columns.items()}
+            found["tv_mu"] = now.distance(self.start).tolist()
         if self.parameters.tabular and not self.attention.varying:
             found["blame"], found["surprisal"] = (self._named(x) for x in self._blame(theta, solved))
-        return [{name: column[k] for name, column in found.items()} for k in range(len(solved.upper))]
+        return [{name: column[k] for name, column in found.items()} for k in range(len(upper))]
 
     def _named(self, x: Tensor) -> list[dict[str, float]]:
         return [dict(zip(self.setting.names, row, strict=True)) for row in x.tolist()]

@@ -26,10 +26,11 @@ from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
-from dissonance.errors import CapabilityError, DissonanceError, suggest
+from dissonance.errors import CapabilityError
 from dissonance.problem import Component
 from dissonance.sampling.draws import Tally, Units
 from dissonance.sampling.entropies import Entropy, Names, entropies, entropy_of
+from dissonance.sampling.scored import ScoredSamples, average, surprisal
 from dissonance.variables import Euclidean, Variable, cells
 
 Tables = Mapping[tuple[str, ...], Tensor]
@@ -39,9 +40,6 @@ CANCEL = "Entropies cancel where gamma alpha = beta, or against another arc to t
 
 UNASKED = torch.Generator()
 """What cpds that do not draw at random are given."""
-
-DOT_LENGTH = 4096
-"""Up to so many samples are averaged by a dot product, which is fast; for more its rounding error is too large."""
 
 
 @dataclass(eq=False)
@@ -152,7 +150,7 @@ class Plan:
         if isinstance(generator, int):
             generator = torch.Generator().manual_seed(generator) if self.random else UNASKED
         mu, scores, units = self._draw(theta, count, generator)
-        seen = _Seen(self._by_name, mu, theta)
+        seen = ScoredSamples(self._by_name, mu, theta)
         counted, constant = self._counted
         weights: dict[Names, float | Tensor] | None = None
         parts: list[tuple[float, Tensor]] = []
@@ -173,7 +171,7 @@ class Plan:
         total: Tensor | None = None
         for weight, x in parts:
             total = (x if weight == 1.0 else weight * x) if total is None else total.add(x, alpha=weight)
-        value = torch.zeros((), dtype=mu.weights.dtype) if total is None else _average(mu.weights, total)
+        value = torch.zeros((), dtype=mu.weights.dtype) if total is None else average(mu.weights, total)
         return Estimate(value, mu, parts, units, constant != 0)
 
     @cached_property
@@ -194,9 +192,10 @@ class Plan:
             entropy = self.entropies[names]
             if entropy.refused or entropy.finite or entropy.makers:
                 counted.append((weight, entropy))
-            if entropy.left_out:
-                of_samples = isinstance(weight, Tensor) and mu is not None
-                constant += float((mu.weights * weight).detach().sum()) if of_samples else float(weight)
+            if entropy.left_out and isinstance(weight, Tensor) and mu is not None:
+                constant += float((mu.weights * weight).detach().sum())
+            elif entropy.left_out:
+                constant += float(weight)
         return counted, constant
 
     @torch.no_grad()
@@ -205,7 +204,7 @@ class Plan:
         or it takes the density of a hard arc, which may have moved since."""
         each: dict[str, float] = {}
         for a, (_, surprise) in zip(self.soft, found.parts, strict=False):
-            kl = float(_average(found.mu.weights, surprise.detach())) if a.varying is None else math.nan
+            kl = float(average(found.mu.weights, surprise.detach())) if a.varying is None else math.nan
             for sign, names in ((-1, a.scope), (1, a.sources)):
                 kl += sign * self._known_entropy(frozenset(names), found.mu) if names else 0.0
             each[a.name] = kl
@@ -326,50 +325,6 @@ class Plan:
 def is_random(a: Attended) -> bool:
     """Whether a hard arc is drawn from at random: it is neither finite nor made of points."""
     return not (a.arc.cpd.points or all(v.is_finite for v in a.arc.targets))
-
-
-class _Seen:
-    """The samples of a component, and -log p of its arcs there, each computed once."""
-
-    def __init__(self, arcs: Mapping[str, Arc], mu: Samples, theta: Theta | None) -> None:
-        self.values, self.weights = mu.values, mu.weights
-        self._arcs, self._mu, self._theta = arcs, mu, theta
-        self._known: dict[str, Tensor] = {}
-
-    def surprisal(self, name: str) -> Tensor:
-        """-log p_a(t | s) at each sample."""
-        if name not in self._known:
-            if name not in self._arcs:
-                near = suggest(name, self._arcs)
-                raise DissonanceError(f"attention looks at an arc {name!r} that is not attended.{near}")
-            self._known[name] = surprisal(self._arcs[name], self._mu, self._theta)
-        return self._known[name]
-
-    def log_prob(self, arc: str) -> Tensor:
-        """log p_a(t | s) at each sample."""
-        return -self.surprisal(arc)
-
-    def weight(self, a: Attended) -> Tensor:
-        """w(x) of an arc at each sample."""
-        assert a.varying is not None
-        found = a.varying.weight(self)
-        if found.shape != self.weights.shape:
-            raise DissonanceError(
-                f"{a.arc}: {len(self.weights)} samples need a weight each, found {tuple(found.shape)}."
-            )
-        return found.detach() if a.varying.held else found
-
-
-def surprisal(arc: Arc, mu: Samples, theta: Theta | None) -> Tensor:
-    """-log p(t|s) at every sample."""
-    sources, targets = ([mu.values[v.name] for v in side] for side in (arc.sources, arc.targets))
-    return arc.call("surprisal", theta, targets, sources)
-
-
-def _average(weights: Tensor, x: Tensor) -> Tensor:
-    if weights.dtype == x.dtype and weights.shape == x.shape and x.shape[0] <= DOT_LENGTH:
-        return weights.dot(x)
-    return (weights * x).sum()
 
 
 def _drawn(

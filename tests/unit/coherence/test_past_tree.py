@@ -183,5 +183,7 @@ def test_a_condition_that_cannot_hold_names_its_belief():
 
 
 def test_a_book_without_a_soft_belief_has_no_squared_error():
-    found = coherence([f"P(x{i} and x{j}) = 0.2 @ inf" for i in range(40) for j in range(i)], score="brier", seconds=0.0)
+    found = coherence(
+        [f"P(x{i} and x{j}) = 0.2 @ inf" for i in range(40) for j in range(i)], score="brier", seconds=0.0
+    )
     assert found.lower == 0.0 and found.upper in (0.0, float("inf"))

@@ -29,7 +29,7 @@ class Movement:
 
     @classmethod
     def settled(cls, parameters: Parameters, theta: Stacked, moved: Stacked) -> Movement:
-        """At theta with what has moved, brought back to the parameter space if it has left it."""
+        """theta with the moved parameters, projected onto the parameter space where they left it."""
         theta = {**theta, **moved}
         return cls(theta) if parameters.boundless.issuperset(moved) else cls(*parameters.admissible(theta))
 
@@ -64,12 +64,12 @@ class Flow(Protocol):
 
 
 def begin(flow: Flow) -> Flow:
-    """What moves the parameters of a run from its first step to its last: a flow with a state of its own says what."""
+    """The flow for a whole run: one that keeps state between steps makes a new object in its `begin`."""
     return flow.begin() if hasattr(flow, "begin") else flow  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _WholeSteps:
-    """A step, as often as there is one: Ctrl-C inside of it waits for its end."""
+    """A context for steps, entered once for each: Ctrl-C inside a step takes effect at its end."""
 
     def __init__(self, before: Callable[[int, FrameType | None], object]) -> None:
         self.before, self.inside = before, False
@@ -94,8 +94,8 @@ class _WholeSteps:
 
 @contextlib.contextmanager
 def whole_steps(flow: Flow) -> Generator[contextlib.AbstractContextManager[None]]:
-    """What the steps of a run are taken in: a flow that moves theta in place (one with a `dump`) must not stop half
-    way."""
+    """The context in which the steps of a run are taken: a flow that changes theta in place (one with a `dump`) must
+    not be interrupted within a step."""
     before = signal.getsignal(signal.SIGINT)
     here = threading.current_thread() is threading.main_thread()
     if not (hasattr(flow, "dump") and here and callable(before)):

@@ -1,4 +1,4 @@
-"""A flow beside full control: what has chi = inf follows what has not."""
+"""Flows where some parameters are under full control: those with chi = inf follow the others."""
 
 from __future__ import annotations
 

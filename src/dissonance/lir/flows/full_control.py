@@ -196,8 +196,8 @@ def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple
 
 
 def _separate(local: Local, i: int) -> bool:
-    """Whether arc i can say whatever mu(T|S) is, and its parameters are its own, as far as attention goes: a table, or
-    a linear-Gaussian arc that the structure does not reward (without its beta that would not be convex)."""
+    """Whether arc i can represent any mu(T|S) and shares no parameter with another attended arc: a table, or a
+    linear-Gaussian arc with gamma alpha = 0 (with gamma alpha > 0 the problem without its beta is not convex)."""
     arc, a = local.parameters.arcs[i], local.attention
     gaussian = arc.is_euclidean and arc.cpd.can("project") and not bool((a.gamma * a.alpha[:, i] != 0).any())
     return (arc.cpd.saturated or gaussian) and not local.shares(i)

@@ -21,9 +21,7 @@ class Step:
         """One step of length chi."""
         slope, reach = local.slope(theta), local.reach
         if reach.number is not None:
-            keys = reach.free
-            after = torch._foreach_sub([theta[k] for k in keys], [slope[k] for k in keys], alpha=reach.number)
-            moved = dict(zip(keys, after, strict=True))
+            moved = {k: theta[k].sub(slope[k], alpha=reach.number) for k in reach.free}
         else:
             moved = {k: torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0) for k in reach.free}
         return Movement.settled(local.parameters, theta, moved)

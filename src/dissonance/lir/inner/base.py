@@ -215,7 +215,7 @@ class Inner(Protocol):
         ...
 
     def fork(self) -> Inner:
-        """The same, knowing the same, with a memory of its own from here on."""
+        """A copy with the same memory, which is changed independently from here on."""
         ...
 
     def dump(self) -> dict[str, Any]:

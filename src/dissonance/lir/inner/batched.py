@@ -28,8 +28,8 @@ from dissonance.solvers.stack import Answers, Group, Stack
 WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster that is solved in a batch, and in a batch of one."""
 
-FEW = 0.25
-"""The share of the cells below which the arcs that matter are solved faster without the others."""
+LOOSE_SHARE = 0.25
+"""If fewer than this share of the cells are left without loose ends, solving without these is faster."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Batched(Inner):
         return Batched(self.parameters.one(k), self.solver)
 
     def fork(self) -> Batched:
-        """The same, knowing the same, with a memory of its own from here on."""
+        """A copy with the same memory, which is changed independently from here on."""
         made = copy.copy(self)
         made.memory = copy.deepcopy(self.memory)
         return made
@@ -135,7 +135,7 @@ class Batched(Inner):
         cells = self.stack.tree.cells
         if len(self.parameters) > 1 or cells < LARGE:
             return False
-        return sum(cells_left(c) for c in prepare(self.parameters.pdgs[0], base).components) < FEW * cells
+        return sum(cells_left(c) for c in prepare(self.parameters.pdgs[0], base).components) < LOOSE_SHARE * cells
 
     # -- solving ---------------------------------------------------------------------------------------------------
 

@@ -68,8 +68,11 @@ def square(ones: int, total: int, p: float) -> float:
 
 @compiled
 def price_square(r: int, tally: EntryTally) -> None:
-    """The prices of a row of squared errors. `tables`: beta, p, c, whether an entry is 1, and whether each state is at one of the
-    two: n is the same for all then, and what is at 0 has no price."""
+    """The prices of a row of squared errors.
+
+    `tables`: beta, p, c, whether an entry is 1, and whether each state is at one of the two: n is the same for all
+    then, and what is at 0 has no price.
+    """
     first, last, total = tally.row_at[r], tally.row_at[r + 1], tally.totals[r]
     ones = 0
     for e in range(first, last):
