@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dissonance.machine_code import load_object, make_object, probe, processor
+from dissonance.machine_code import from_the_start, load_object, make_object, probe, processor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,6 +41,9 @@ ENOUGH, LITTLE = 0.6, 0.05
 """Seconds of interpreted work, roughly, that starting Numba costs as well; and that loading the entries does."""
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
+
+FROM_THE_START = "dissonance.solvers.convex"
+"""Where no index is ever negative, but for literals: a test watches over it."""
 
 CONSTANTS = ("numerics", "machine_code", "room")
 """Files without compiled functions of which machine code depends as well."""
@@ -62,8 +65,10 @@ class Entry:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.now, self.quick = function, False
         self.plain = getattr(function, "__wrapped__", None) or getattr(function, "py_func", function)
+        global _loadable
         with _lock:
             _entries[self.plain.__name__] = self
+            _loadable = True
             if _numba is not None:
                 self.now = self.first
 
@@ -72,9 +77,9 @@ class Entry:
         return self.now(*args)
 
     def first(self, *args: Any) -> Any:
-        """The same, after all entries have been compiled."""
+        """The same, after all entries have been loaded or, if they are not kept, compiled."""
         with _lock:
-            if not self.quick:
+            if not self.quick and not _load():
                 _make_entries()
         return self.now(*args)
 
@@ -187,10 +192,11 @@ def _machine_code(function: Any) -> Any:
     with _lock:
         config, before = _numba.config, _numba.config.CACHE_DIR
         config.CACHE_DIR = str(_folder())
+        options = OPTIONS | (from_the_start() if function.__module__.startswith(FROM_THE_START) else {})
         try:
-            return _numba.njit(cache=True, **OPTIONS)(function)
+            return _numba.njit(cache=True, **options)(function)
         except (OSError, RuntimeError):  # nowhere to keep it
-            return _numba.njit(**OPTIONS)(function)
+            return _numba.njit(**options)(function)
         finally:
             config.CACHE_DIR = before
 

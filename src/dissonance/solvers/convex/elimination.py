@@ -88,32 +88,34 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
         i = place[a]
         partner[a] = place[e + I[i_own + at + i] - first]
         least[a] = X[x_z + at + i] / X[x_mu + at + i]
-    H[:] = 0.0
     for a in range(e):
-        state = I[i_own + at + place[a]] - first
+        row, state, mine = H[a * n : (a + 1) * n], I[i_own + at + place[a]] - first, partner[a]
         under = least[e + state]
         for x in range(a, e):
-            if partner[x] == partner[a]:
-                H[a * n + x] = under
-        H[a * n + e + state] = -under
-        H[a * n + a] += least[a]
+            row[x] = under if partner[x] == mine else 0.0
+        for x in range(e, n):
+            row[x] = 0.0
+        row[e + state] = -under
+        row[a] += least[a]
     for a in range(e, n):
+        H[a * n + a : (a + 1) * n] = 0.0
         H[a * n + a] = least[a]
     for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
-        if X[x_W + t] != 0.0:
+        W = X[x_W + t]
+        if W != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
             size = I[i_entry_at + I[i_row_at + t + 1]] - base
             B[: size * size] = 0.0
             for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
-                stop, total = I[i_entry_at + r + 1], 0.0
-                W = X[x_W + t]
-                for x in range(I[i_entry_at + r], stop):
-                    total += W * X[x_curve + x] * X[x_q + x] * X[x_q + x]
-                for x in range(I[i_entry_at + r], stop):
-                    w = W * X[x_curve + x]
-                    for y in range(I[i_entry_at + r], stop):
-                        B[(x - base) * size + y - base] = total - w * X[x_q + x] - W * X[x_curve + y] * X[x_q + y]
-                    B[(x - base) * size + x - base] += w
+                start, stop, total = I[i_entry_at + r] - base, I[i_entry_at + r + 1] - base, 0.0
+                for x in range(start, stop):  # C is room
+                    C[x] = W * X[x_curve + base + x] * X[x_q + base + x]
+                    total += C[x] * X[x_q + base + x]
+                for x in range(start, stop):
+                    rest = total - C[x]
+                    for y in range(start, stop):
+                        B[x * size + y] = rest - C[y]
+                    B[x * size + x] += W * X[x_curve + base + x]
             _lay(H, n, e, B, ZERO, size, I, i_entry + I[i_term_cell + t], base, ints, C)
     for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
         c = I[i_child + j]

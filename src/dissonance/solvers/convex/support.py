@@ -25,7 +25,7 @@ def support(lay: Layout, dead: Bools) -> tuple[Bools, bool]:
                 alive[i] = False
     changed = True
     while changed:
-        seen = np.zeros(lay.unknown_at[-1], dtype=np.bool_)
+        seen = np.zeros(lay.unknown_at[C], dtype=np.bool_)
         for k in range(C - 1, -1, -1):  # up: a parent's cell needs a child's
             for j in range(lay.child_at[k], lay.child_at[k + 1]):
                 shift = lay.above_at[lay.child[j]] - lay.cell_at[k]
