@@ -170,21 +170,28 @@ def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
 
 
 @compiled
-def forward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
-    """v, from o on, is the right side: eliminate the first `count` unknowns from it."""
+def forward(F: Floats, at: int, n: int, count: int, packed: int, v: Floats, o: int) -> None:
+    """v, from o on, is the right side: eliminate the first `count` unknowns from it.
+
+    `packed`: 1 if rows of F begin at the diagonal, one after another; 0 if they are whole.
+    """
+    start = at
     for j in range(count):
-        row, rest = F[at + j * n + j : at + (j + 1) * n], v[o + j : o + n]
+        row, rest = F[start : start + n - j], v[o + j : o + n]
         f = rest[0] * row[0]
         if f != 0.0:
             for i in range(1, len(row)):
                 rest[i] -= f * row[i]
+        start += n - j if packed else n + 1
 
 
 @compiled
-def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
+def backward(F: Floats, at: int, n: int, count: int, packed: int, v: Floats, o: int) -> None:
     """The first `count` unknowns where the others are known; sums in four parts, always in the same order."""
+    start = at + (count * (2 * n - count + 1) // 2 if packed else count * (n + 1))
     for j in range(count - 1, -1, -1):
-        row, known = F[at + j * n + j + 1 : at + (j + 1) * n], v[o + j + 1 : o + n]
+        start -= n - j if packed else n + 1
+        row, known = F[start + 1 : start + n - j], v[o + j + 1 : o + n]
         p = q = r = s = 0.0
         for i in range(len(row) // 4):
             p += row[4 * i] * known[4 * i]
@@ -193,7 +200,7 @@ def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
             s += row[4 * i + 3] * known[4 * i + 3]
         for i in range(len(row) - len(row) % 4, len(row)):
             p += row[i] * known[i]
-        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[at + j * n + j]
+        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[start]
 
 
 @compiled

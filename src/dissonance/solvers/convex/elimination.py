@@ -54,7 +54,7 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
 
 @compiled
 def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> None:
-    """Factor a front by cells, at the beginning of `room`, and keep the rows that are eliminated.
+    """Factor a front by cells, at the beginning of `room`, and keep the rows that are eliminated, from the diagonal on.
 
     In small room that stays in the cache: all fronts of a large problem would not.
     """
@@ -125,8 +125,11 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
         _lay(H, n, e, X, x_message + I[i_message_at + c], size, I, there, base, ints, C)
     partial(H, ZERO, n, e, least)
     front = x_front + I[i_front_at + k]
-    for i in range(e * n):
-        X[front + i] = H[i]
+    for a in range(e):
+        row, into = H[a * n + a : (a + 1) * n], X[front : front + n - a]
+        for i in range(len(row)):
+            into[i] = row[i]
+        front += n - a
 
 
 @compiled
@@ -195,23 +198,21 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints) -> None:
         else:
             times_inverse(I, X, L, x, k)
             sums(I, X, L, x, k)
-        forward(X, x_front + I[i_front_at + k], n, e, X, o)
+        forward(X, x_front + I[i_front_at + k], n, e, I[i_by_cells + k], X, o)
         if I[i_parent + k] < 0:
             continue
         above, Q = I[i_by_cells + I[i_parent + k]], x_message + I[i_message_at + k]
+        same, missing = I[i_by_cells + k] == above, 0.0
+        for j in range(own):
+            missing += abs(X[x_off + base + j])
         for i in range(own):  # h - Q e or a - e; Q (a - e) or K h - e where the parent wants the other
-            told = 0.0
-            if I[i_by_cells + k] == above:
-                told += X[o + e + i]
-            for j in range(own):
-                part = 0.0
-                if I[i_by_cells + k] != above:
-                    part += X[o + e + j]
-                if above:
-                    part -= X[x_off + base + j]
-                told += X[Q + i * own + j] * part
-                if I[i_by_cells + k] == above and not above:
-                    break
+            told = X[o + e + i] if same else 0.0
+            if not same or (above and missing != 0.0):  # mostly not: messages take long to read
+                for j in range(own):
+                    part = 0.0 if same else X[o + e + j]
+                    if above:
+                        part -= X[x_off + base + j]
+                    told += X[Q + i * own + j] * part
             X[x_told + base + i] = told if above else told - X[x_off + base + i]
 
 
@@ -244,7 +245,7 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clus
                 X[d + base + i] = total - X[o + e + i] if I[i_by_cells + k] else total
         for i in range(own):
             X[o + e + i] = m[i] if I[i_by_cells + k] else -X[d + base + i]
-        backward(X, x_front + I[i_front_at + k], n, e, X, o)
+        backward(X, x_front + I[i_front_at + k], n, e, I[i_by_cells + k], X, o)
         if I[i_by_cells + k]:
             for a in range(e):
                 i = at + int(X[x_pivot + at + a])
