@@ -265,7 +265,7 @@ def test_a_trial_tells_whether_arguments_are_passed_as_assumed(tmp_path: Path):
 WATCHED = """
 import sys; sys.modules['numba'] = None
 import numpy as np, test_compiling
-from dissonance.solvers.convex import program, solve
+from dissonance.solvers.convex import program, solve, support
 
 
 class Watched(np.ndarray):
@@ -300,7 +300,7 @@ for entry in vars(solve).values():
     if isinstance(entry, solve.Entry):
         entry.now = watching(entry.now)
 program.numbering, program.fronts = within(program.numbering), within(program.fronts)
-program.leaders, program.support = within(program.leaders), within(program.support)
+program.leaders, support.support = within(program.leaders), within(support.support)
 scores = test_compiling.scores()
 print(count[0], scores['all']['bounds'])
 """

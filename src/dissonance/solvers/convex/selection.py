@@ -17,8 +17,9 @@ from torch import Tensor
 from dissonance.problem import Component
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex.layout import STRUCTURAL
-from dissonance.solvers.convex.program import Arcs, Structure, by_support
+from dissonance.solvers.convex.program import Arcs, Structure
 from dissonance.solvers.convex.solve import Work, agreeing, satisfied, value
+from dissonance.solvers.convex.support import by_support
 
 Floats = npt.NDArray[np.float64]
 
