@@ -1,8 +1,8 @@
 """Dense symmetric matrices, compiled: partial factorisations and the solves that go with them.
 
 Matrices are flat: entry (i, j) of the (n, n) matrix from `at` on is F[at + i n + j]. Of a symmetric one the upper
-triangle is given. Inner loops run over slices: an index that might be negative, as far as the compiler knows, keeps it
-from using vector instructions.
+triangle is given. No index here, nor in any compiled function of `convex/`, is negative: see `FROM_THE_START` in
+`compiled.py`. Inner loops run over slices, of which the compiler knows that they are contiguous.
 """
 
 from __future__ import annotations

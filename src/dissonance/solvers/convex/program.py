@@ -284,7 +284,7 @@ class Structure:
 
 def first_guess(p: Any) -> Any:
     """Where q of a soft arc begins: near its table, and away from 0."""
-    return 0.95 * p + 0.025
+    return 0.9 * p + 0.05
 
 
 def _some(marked: Bools) -> Ints | slice:
