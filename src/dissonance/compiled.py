@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dissonance.machine_code import load_object, make_object, probe, processor
+from dissonance.machine_code import from_the_start, load_object, make_object, probe, processor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,6 +41,15 @@ ENOUGH, LITTLE = 0.6, 0.05
 """Seconds of interpreted work, roughly, that starting Numba costs as well; and that loading the entries does."""
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
+
+FROM_THE_START = "dissonance.solvers.convex"
+"""Where no index is ever negative, but for literals: a test watches over it."""
+
+ENTRIES = ("dissonance.solvers.convex", "dissonance.distributions", "dissonance.numerics")
+"""Modules whose functions entries call."""
+
+SOURCES = ("numerics.py", "machine_code.py", "solvers/convex/*.py", "distributions/*.py")
+"""The files of these modules, and of what makes machine code of them."""
 
 CONSTANTS = ("numerics", "machine_code", "room")
 """Files without compiled functions of which machine code depends as well."""
@@ -62,8 +71,10 @@ class Entry:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.now, self.quick = function, False
         self.plain = getattr(function, "__wrapped__", None) or getattr(function, "py_func", function)
+        global _loadable
         with _lock:
             _entries[self.plain.__name__] = self
+            _loadable = True
             if _numba is not None:
                 self.now = self.first
 
@@ -72,7 +83,7 @@ class Entry:
         return self.now(*args)
 
     def first(self, *args: Any) -> Any:
-        """The same, after all entries have been loaded or compiled."""
+        """The same, after all entries have been loaded or, if they are not kept, compiled."""
         with _lock:
             if not self.quick and not _load():
                 _make_entries()
@@ -188,11 +199,12 @@ def _machine_code(function: Any) -> Any:
     """
     with _lock:
         config, before = _numba.config, _numba.config.CACHE_DIR
-        config.CACHE_DIR = str(_folder())
+        config.CACHE_DIR = str(_folder() if function.__module__.startswith(ENTRIES) else _folder() / _others())
+        options = OPTIONS | (from_the_start() if function.__module__.startswith(FROM_THE_START) else {})
         try:
-            return _numba.njit(cache=True, **OPTIONS)(function)
+            return _numba.njit(cache=True, **options)(function)
         except (OSError, RuntimeError):  # nowhere to keep it
-            return _numba.njit(**OPTIONS)(function)
+            return _numba.njit(**options)(function)
         finally:
             config.CACHE_DIR = before
 
@@ -217,13 +229,9 @@ def _object_file() -> Path:
 def _folder() -> Path:
     """Where the machine code of the present sources is kept."""
     package = Path(__file__).parent
-    state = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {np.__version__} {sys.version}".encode())
-    for where in ("numerics.py", "machine_code.py", "solvers/convex/*.py", "distributions/*.py"):
-        for path in sorted(package.glob(where)):
-            source = path.read_bytes()
-            if b"@compiled" in source or path.stem in CONSTANTS:
-                state.update(source)
-    name = f"machine-code-{state.hexdigest()[:16]}"
+    sources = [path for where in SOURCES for path in sorted(package.glob(where))]
+    versions = f"{version('numba')} {version('llvmlite')} {np.__version__} {sys.version}"
+    name = f"machine-code-{_digest(sources, versions)}"
     beside = package / "__pycache__"
     with contextlib.suppress(OSError):
         beside.mkdir(exist_ok=True)
@@ -234,6 +242,22 @@ def _folder() -> Path:
         if os.access(beside / name, os.W_OK):
             return beside / name
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dissonance" / name
+
+
+@cache
+def _others() -> str:
+    """What the compiled sources are known by that no entry depends on: they are read only once Numba is started."""
+    return _digest(sorted(Path(__file__).parent.glob("**/*.py")))
+
+
+def _digest(paths: Sequence[Path], *words: str) -> str:
+    """What is known of these words and of the compiled functions in these files."""
+    state = hashlib.sha256("".join(words).encode())
+    for path in paths:
+        source = path.read_bytes()
+        if b"@compiled" in source or path.stem in CONSTANTS:
+            state.update(source)
+    return state.hexdigest()[:16]
 
 
 def _announcer(event: Any) -> Any:

@@ -120,8 +120,9 @@ def input_gradients(
     """From d/d(cluster tables) to d/d gamma, d/d(log p of each arc), d/d(beta of each), d/d(alpha of each)."""
     component, tree = solution.component, solution.tree
     assert tree is not None
-    from dissonance.solvers.convex.program import Arcs, by_support
+    from dissonance.solvers.convex.program import Arcs
     from dissonance.solvers.convex.solve import adjoint as adjoint_step
+    from dissonance.solvers.convex.support import by_support
 
     arcs = Arcs.of([component])
     ((s, _),) = by_support(component.shape, tree, arcs)
@@ -129,7 +130,7 @@ def input_gradients(
     x, lam = adjoint_step(s, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
     parts = s.tables(x)
     w = CliqueTree(component.variables, tree, parts)
-    nu = {component.arcs[a].name: m for a, m in s.by_arc(lam)}
+    nu = {component.arcs[a].name: m for a, m in s.multipliers(lam)}
     each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
     logs, betas, alphas = ([x[i] for x in each] for i in range(3))
     gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))

@@ -12,6 +12,7 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import sha256
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -42,6 +43,54 @@ def probe(numbers: Ints, values: Floats, rows: Rows, count: int, factor: float) 
     for i in range(count):
         room[i] += numbers[i] * rows[i, 1]
     return room.sum(), np.float64(rows.shape[0] + 10 * rows.shape[1])
+
+
+@cache
+def from_the_start() -> dict[str, Any]:
+    """Options for `njit` by which an index is taken as it is: none counts from the end, as -1 does, but a literal.
+
+    An index that might be negative, as far as the compiler knows, costs a comparison each time and turns loops over
+    neighbouring numbers into ones that gather and scatter them: the solver takes half as long again. Numba has no
+    option for that, so what makes an index of one is replaced while functions with these options are compiled, which
+    happens under Numba's lock. Nothing changes if Numba no longer has it.
+    """
+    try:
+        import numba.np.arrayobj as arrays
+        from llvmlite.ir import Constant
+        from numba.core import types
+        from numba.core.compiler import CompilerBase, DefaultPassBuilder
+        from numba.core.compiler_machinery import register_pass
+        from numba.core.typed_passes import NativeLowering
+
+        usual: Any = arrays.fix_integer_index
+    except (ImportError, AttributeError):
+        return {}
+
+    def as_it_is(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+        if isinstance(index, Constant):
+            return usual(context, builder, kind, index, size)
+        return context.cast(builder, index, kind, types.intp)
+
+    class Lowering(NativeLowering):
+        _name = "lowering of indices from the start"
+
+        def run_pass(self, state: Any) -> Any:
+            arrays.fix_integer_index = as_it_is
+            try:
+                return super().run_pass(state)
+            finally:
+                arrays.fix_integer_index = usual
+
+    lowering = register_pass(mutates_CFG=True, analysis_only=False)(Lowering)
+
+    class Compiler(CompilerBase):
+        def define_pipelines(self) -> list[Any]:
+            passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            passes.passes = [(lowering if x is NativeLowering else x, why) for x, why in passes.passes]
+            passes.finalize()
+            return [passes]
+
+    return {"pipeline_class": Compiler}
 
 
 def make_object(types: Any, functions: Mapping[str, Any]) -> bytes:

@@ -275,3 +275,65 @@ def test_a_trial_tells_whether_arguments_are_passed_as_assumed(tmp_path: Path):
         "print(one(*given) == machine_code.probe(*given))"
     )
     assert found.stdout.split() == ["True"]
+
+
+WATCHED = """
+import sys; sys.modules['numba'] = None
+import numpy as np, test_compiling
+from dissonance.solvers.convex import program, solve, support
+
+
+class Watched(np.ndarray):
+    def __getitem__(self, i):
+        assert not (isinstance(i, (int, np.integer)) and i < 0), 'a negative index'
+        return super().__getitem__(i)
+
+    def __setitem__(self, i, x):
+        assert not (isinstance(i, (int, np.integer)) and i < 0), 'a negative index'
+        super().__setitem__(i, x)
+
+
+def watching(function):
+    def called(*args):
+        count[0] += 1
+        return function(*(a.view(Watched) if type(a) is np.ndarray else a for a in args))
+    return called
+
+
+def within(made):
+    return lambda *args: made(*(watched(a) for a in args))
+
+
+def watched(x):
+    if isinstance(x, tuple):
+        return type(x)._make(watched(a) for a in x)
+    return x.view(Watched) if type(x) is np.ndarray else x
+
+
+count = [0]
+for entry in vars(solve).values():
+    if isinstance(entry, solve.Entry):
+        entry.now = watching(entry.now)
+program.numbering, program.fronts = within(program.numbering), within(program.fronts)
+program.leaders, support.support = within(program.leaders), within(support.support)
+scores = test_compiling.scores()
+print(count[0], scores['all']['bounds'])
+"""
+
+
+def test_no_index_of_the_solver_counts_from_the_end():
+    """Compiled functions of the solver take an index as it is."""
+    found = python(WATCHED)
+    assert int(found.stdout.split()[0]) > 20
+
+
+def test_an_entry_that_is_made_after_numba_has_started_is_loaded_and_not_compiled_again():
+    engage()
+    inconsistency(pdg(1), solver=Newton())
+    precompile()
+    found = python(
+        LOGGED + "from dissonance.compiled import engage; engage()\nimport test_compiling as t\n"
+        "from dissonance.solvers.convex import solve\n"
+        "assert t.inconsistency(t.pdg(1), solver='newton').converged\nprint(type(solve.newton.now).__module__)"
+    )
+    assert found.stdout.strip() == "dissonance.machine_code" and "compiling" not in found.stderr

@@ -102,7 +102,7 @@ class Newton(Solver):
 
     def structures(self, shape: Shape, tree: Tree, arcs: Arcs) -> Iterator[tuple[Structure | None, np.ndarray]]:
         """Problems by what can carry mass in them; SizeError before anything is allocated that would not fit."""
-        from dissonance.solvers.convex.program import by_support
+        from dissonance.solvers.convex.support import by_support
 
         check_bytes(tree, BYTES_PER_CELL * tree.cells, self.budget)
         for s, some in by_support(shape, tree, arcs):
@@ -210,7 +210,7 @@ class Newton(Solver):
         steps = int(outcome.steps[k])
         if outcome.contradiction[k] > 0:
             return replace(infinite(c, self.name), steps=steps)
-        rounding, tables, multipliers = c.rounding, s.tables(outcome.mu[k]), [*s.multipliers(outcome.at[k])]
+        rounding, tables, multipliers = c.rounding, s.tables(outcome.mu[k]), [*s.multipliers(s.y(outcome.at[k]))]
         memory = s.bytes * len(outcome.steps)
         found = Solution(
             c,

@@ -43,10 +43,7 @@ def sparse(program: Program) -> Sparse:
 
     lay, kind = program.structure.layout, program.structure.kind
     n, entries, unknowns = len(lay.own), len(lay.row), int(lay.unknown_at[-1])
-    clusters = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
-    sizes = np.diff(lay.term_cell)
-    cell = np.repeat(lay.cell_at[clusters] - lay.term_cell[:-1], sizes) + np.arange(sizes.sum())
-    every = sp.csr_matrix((np.ones(len(cell)), (lay.entry, cell)), shape=(entries, n))
+    every = sp.csr_matrix((np.ones(len(lay.entry)), (lay.entry, program.structure.cell_of)), shape=(entries, n))
     weight = np.repeat(program.numbers.W[0], np.diff(lay.entry_at[lay.row_at]))
     soft, hard = np.flatnonzero((kind != HARD) & (weight > 0)), np.flatnonzero(kind == HARD)
     rows = len(lay.entry_at) - 1

@@ -1,8 +1,8 @@
 """Dense symmetric matrices, compiled: partial factorisations and the solves that go with them.
 
 Matrices are flat: entry (i, j) of the (n, n) matrix from `at` on is F[at + i n + j]. Of a symmetric one the upper
-triangle is given. Inner loops run over slices: an index that might be negative, as far as the compiler knows, keeps it
-from using vector instructions.
+triangle is given. No index here, nor in any compiled function of `convex/`, is negative: see `FROM_THE_START` in
+`compiled.py`. Inner loops run over slices, of which the compiler knows that they are contiguous.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.layout import ZERO, Floats
 
-SMALL, PANEL = 14, 4
-"""Rows up to which a matrix is eliminated row by row, and columns that are eliminated together in others."""
+SMALL, PANEL = 32, 4
+"""Rows up to which a matrix is eliminated two rows at a time, and columns that are eliminated together in others."""
 
 LARGE, DEEP, ROWS = 48, 32, 128
 """An update of more columns than that, by so many rows or more, is left to BLAS, so many of its rows at a time."""
@@ -38,30 +38,62 @@ def _part(pivot: float, least: float) -> float:
 
 @compiled
 def _by_rows(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
-    """Eliminate the first `count` unknowns of a small matrix: every row by all those before it, four columns at a time.
+    """Eliminate the first `count` unknowns of a small matrix: every two rows by all those before them, four columns at
+    a time, so that most of what is read is used twice.
 
     The diagonal becomes 1/pivot; the lower triangle is room.
     """
-    for i in range(n):
+    for i in range(0, n - 1, 2):
         here, above = at + i * n, min(i, count)
+        under = here + n
+        p, q, r = F[here + i], F[here + i + 1], F[under + i + 1]
         for j in range(above):
-            F[here + j] = F[at + j * n + i] * F[at + j * n + j]
-        for b in range(i, n - 3, 4):
+            there, part = at + j * n + i, F[at + j * n + j]
+            F[here + j], F[under + j] = F[there] * part, F[there + 1] * part
+            p -= F[here + j] * F[there]
+            q -= F[here + j] * F[there + 1]
+            r -= F[under + j] * F[there + 1]
+        f = 0.0
+        if i < count:
+            p = _part(p, least[i])
+            f = q * p
+            r -= f * q
+        if i + 1 < count:
+            r = _part(r, least[i + 1])
+        F[here + i], F[here + i + 1], F[under + i + 1] = p, q, r
+        for b in range(i + 2, n - 3, 4):
             p, q, r, s = F[here + b], F[here + b + 1], F[here + b + 2], F[here + b + 3]
+            t, u, v, w = F[under + b], F[under + b + 1], F[under + b + 2], F[under + b + 3]
             for j in range(above):
-                f, there = F[here + j], at + j * n + b
-                p -= f * F[there]
-                q -= f * F[there + 1]
-                r -= f * F[there + 2]
-                s -= f * F[there + 3]
+                x, y, there = F[here + j], F[under + j], at + j * n + b
+                p -= x * F[there]
+                q -= x * F[there + 1]
+                r -= x * F[there + 2]
+                s -= x * F[there + 3]
+                t -= y * F[there]
+                u -= y * F[there + 1]
+                v -= y * F[there + 2]
+                w -= y * F[there + 3]
             F[here + b], F[here + b + 1], F[here + b + 2], F[here + b + 3] = p, q, r, s
-        for b in range(n - (n - i) % 4, n):
-            p = F[here + b]
+            F[under + b], F[under + b + 1], F[under + b + 2], F[under + b + 3] = (
+                t - f * p,
+                u - f * q,
+                v - f * r,
+                w - f * s,
+            )
+        for b in range(n - (n - i - 2) % 4, n):
+            p, q = F[here + b], F[under + b]
             for j in range(above):
                 p -= F[here + j] * F[at + j * n + b]
-            F[here + b] = p
-        if i < count:
-            F[here + i] = _part(F[here + i], least[i])
+                q -= F[under + j] * F[at + j * n + b]
+            F[here + b], F[under + b] = p, q - f * p
+    if n % 2:  # the last row has no other
+        here = at + (n - 1) * n
+        p = F[here + n - 1]
+        for j in range(min(n - 1, count)):
+            there = at + j * n
+            p -= F[there + n - 1] * F[there + j] * F[there + n - 1]
+        F[here + n - 1] = _part(p, least[n - 1]) if count == n else p
 
 
 @compiled
@@ -138,21 +170,28 @@ def partial(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
 
 
 @compiled
-def forward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
-    """v, from o on, is the right side: eliminate the first `count` unknowns from it."""
+def forward(F: Floats, at: int, n: int, count: int, packed: int, v: Floats, o: int) -> None:
+    """v, from o on, is the right side: eliminate the first `count` unknowns from it.
+
+    `packed`: 1 if rows of F begin at the diagonal, one after another; 0 if they are whole.
+    """
+    start = at
     for j in range(count):
-        row, rest = F[at + j * n + j : at + (j + 1) * n], v[o + j : o + n]
+        row, rest = F[start : start + n - j], v[o + j : o + n]
         f = rest[0] * row[0]
         if f != 0.0:
             for i in range(1, len(row)):
                 rest[i] -= f * row[i]
+        start += n - j if packed else n + 1
 
 
 @compiled
-def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
+def backward(F: Floats, at: int, n: int, count: int, packed: int, v: Floats, o: int) -> None:
     """The first `count` unknowns where the others are known; sums in four parts, always in the same order."""
+    start = at + (count * (2 * n - count + 1) // 2 if packed else count * (n + 1))
     for j in range(count - 1, -1, -1):
-        row, known = F[at + j * n + j + 1 : at + (j + 1) * n], v[o + j + 1 : o + n]
+        start -= n - j if packed else n + 1
+        row, known = F[start + 1 : start + n - j], v[o + j + 1 : o + n]
         p = q = r = s = 0.0
         for i in range(len(row) // 4):
             p += row[4 * i] * known[4 * i]
@@ -161,7 +200,7 @@ def backward(F: Floats, at: int, n: int, count: int, v: Floats, o: int) -> None:
             s += row[4 * i + 3] * known[4 * i + 3]
         for i in range(len(row) - len(row) % 4, len(row)):
             p += row[i] * known[i]
-        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[at + j * n + j]
+        v[o + j] = (v[o + j] - ((p + q) + (r + s))) * F[start]
 
 
 @compiled

@@ -54,7 +54,7 @@ def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
 
 @compiled
 def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> None:
-    """Factor a front by cells, at the beginning of `room`, and keep the rows that are eliminated.
+    """Factor a front by cells, at the beginning of `room`, and keep the rows that are eliminated, from the diagonal on.
 
     In small room that stays in the cache: all fronts of a large problem would not.
     """
@@ -88,32 +88,34 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
         i = place[a]
         partner[a] = place[e + I[i_own + at + i] - first]
         least[a] = X[x_z + at + i] / X[x_mu + at + i]
-    H[:] = 0.0
     for a in range(e):
-        state = I[i_own + at + place[a]] - first
+        row, state, mine = H[a * n : (a + 1) * n], I[i_own + at + place[a]] - first, partner[a]
         under = least[e + state]
         for x in range(a, e):
-            if partner[x] == partner[a]:
-                H[a * n + x] = under
-        H[a * n + e + state] = -under
-        H[a * n + a] += least[a]
+            row[x] = under if partner[x] == mine else 0.0
+        for x in range(e, n):
+            row[x] = 0.0
+        row[e + state] = -under
+        row[a] += least[a]
     for a in range(e, n):
+        H[a * n + a : (a + 1) * n] = 0.0
         H[a * n + a] = least[a]
     for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
-        if X[x_W + t] != 0.0:
+        W = X[x_W + t]
+        if W != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
             size = I[i_entry_at + I[i_row_at + t + 1]] - base
             B[: size * size] = 0.0
             for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
-                stop, total = I[i_entry_at + r + 1], 0.0
-                W = X[x_W + t]
-                for x in range(I[i_entry_at + r], stop):
-                    total += W * X[x_curve + x] * X[x_q + x] * X[x_q + x]
-                for x in range(I[i_entry_at + r], stop):
-                    w = W * X[x_curve + x]
-                    for y in range(I[i_entry_at + r], stop):
-                        B[(x - base) * size + y - base] = total - w * X[x_q + x] - W * X[x_curve + y] * X[x_q + y]
-                    B[(x - base) * size + x - base] += w
+                start, stop, total = I[i_entry_at + r] - base, I[i_entry_at + r + 1] - base, 0.0
+                for x in range(start, stop):  # C is room
+                    C[x] = W * X[x_curve + base + x] * X[x_q + base + x]
+                    total += C[x] * X[x_q + base + x]
+                for x in range(start, stop):
+                    rest = total - C[x]
+                    for y in range(start, stop):
+                        B[x * size + y] = rest - C[y]
+                    B[x * size + x] += W * X[x_curve + base + x]
             _lay(H, n, e, B, ZERO, size, I, i_entry + I[i_term_cell + t], base, ints, C)
     for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
         c = I[i_child + j]
@@ -123,8 +125,11 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
         _lay(H, n, e, X, x_message + I[i_message_at + c], size, I, there, base, ints, C)
     partial(H, ZERO, n, e, least)
     front = x_front + I[i_front_at + k]
-    for i in range(e * n):
-        X[front + i] = H[i]
+    for a in range(e):
+        row, into = H[a * n + a : (a + 1) * n], X[front : front + n - a]
+        for i in range(len(row)):
+            into[i] = row[i]
+        front += n - a
 
 
 @compiled
@@ -193,23 +198,21 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints) -> None:
         else:
             times_inverse(I, X, L, x, k)
             sums(I, X, L, x, k)
-        forward(X, x_front + I[i_front_at + k], n, e, X, o)
+        forward(X, x_front + I[i_front_at + k], n, e, I[i_by_cells + k], X, o)
         if I[i_parent + k] < 0:
             continue
         above, Q = I[i_by_cells + I[i_parent + k]], x_message + I[i_message_at + k]
+        same, missing = I[i_by_cells + k] == above, 0.0
+        for j in range(own):
+            missing += abs(X[x_off + base + j])
         for i in range(own):  # h - Q e or a - e; Q (a - e) or K h - e where the parent wants the other
-            told = 0.0
-            if I[i_by_cells + k] == above:
-                told += X[o + e + i]
-            for j in range(own):
-                part = 0.0
-                if I[i_by_cells + k] != above:
-                    part += X[o + e + j]
-                if above:
-                    part -= X[x_off + base + j]
-                told += X[Q + i * own + j] * part
-                if I[i_by_cells + k] == above and not above:
-                    break
+            told = X[o + e + i] if same else 0.0
+            if not same or (above and missing != 0.0):  # mostly not: messages take long to read
+                for j in range(own):
+                    part = 0.0 if same else X[o + e + j]
+                    if above:
+                        part -= X[x_off + base + j]
+                    told += X[Q + i * own + j] * part
             X[x_told + base + i] = told if above else told - X[x_off + base + i]
 
 
@@ -242,7 +245,7 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clus
                 X[d + base + i] = total - X[o + e + i] if I[i_by_cells + k] else total
         for i in range(own):
             X[o + e + i] = m[i] if I[i_by_cells + k] else -X[d + base + i]
-        backward(X, x_front + I[i_front_at + k], n, e, X, o)
+        backward(X, x_front + I[i_front_at + k], n, e, I[i_by_cells + k], X, o)
         if I[i_by_cells + k]:
             for a in range(e):
                 i = at + int(X[x_pivot + at + a])

@@ -352,7 +352,7 @@ FEWER = 0.8
 class Fronts(NamedTuple):
     """How each cluster is eliminated. `size` (clusters,) of its front, of which the last are its separator's states;
     `by_cells`; `absorbed`: the term in P (-1: none); `front_at`, `vector_at`, `message_at`: where matrices begin. Of a
-    front by cells only the rows that are eliminated are kept."""
+    front by cells only the rows that are eliminated are kept, each from the diagonal on."""
 
     size: Ints
     by_cells: Bools
@@ -388,7 +388,8 @@ def fronts(lay: Layout) -> Fronts:
             by_cells[lay.parent[k]] = False  # marks it: its turn comes later
     for k in range(C):
         own = lay.unknown_at[k + 1] - lay.unknown_at[k]
-        front_at[k + 1] = front_at[k] + size[k] * (size[k] - own if by_cells[k] else size[k])
+        rows = size[k] - own if by_cells[k] else size[k]
+        front_at[k + 1] = front_at[k] + size[k] * rows - (rows * (rows - 1) // 2 if by_cells[k] else 0)
         vector_at[k + 1] = vector_at[k] + size[k]
         message_at[k + 1] = message_at[k] + own * own
     return Fronts(size, by_cells, absorbed, front_at, vector_at, message_at)

@@ -42,7 +42,6 @@ from dissonance.solvers.convex.layout import (
     numbering,
 )
 from dissonance.solvers.convex.room import Offsets, offsets
-from dissonance.solvers.convex.support import support
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,6 +119,13 @@ class Structure:
         return np.repeat(np.arange(len(self.layout.home)), np.diff(self.layout.table_at))
 
     @cached_property
+    def cell_of(self) -> Ints:
+        """The cell of every item of `entry`."""
+        lay = self.layout
+        cluster = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
+        return np.repeat(lay.cell_at[cluster] - lay.term_cell[:-1], np.diff(lay.term_cell)) + np.arange(len(lay.entry))
+
+    @cached_property
     def kind(self) -> Ints:
         """What each entry is of."""
         lay = self.layout
@@ -181,11 +187,7 @@ class Structure:
     def conditionals(self, mu: Floats, fallback: Floats) -> Floats:
         """mu(t|s) of every entry of every term, (P, entries), of cells (P, cells); the fallback where mu(s) is 0."""
         lay = self.layout
-        m = np.zeros((len(mu), len(lay.row)))
-        clusters = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
-        for t, k in enumerate(clusters.tolist()):
-            cells = slice(lay.cell_at[k], lay.cell_at[k + 1])
-            np.add.at(m.T, lay.entry[lay.term_cell[t] : lay.term_cell[t + 1]], mu[:, cells].T)
+        m = _Sums.of(lay.entry, len(lay.row)).total(mu[:, self.cell_of])
         total = np.add.reduceat(m, lay.entry_at[:-1], axis=1)[:, lay.row]
         return np.divide(m, total, out=fallback.copy(), where=total > 0)
 
@@ -260,14 +262,10 @@ class Structure:
         L = self.flat_layout[1]
         return at[..., 2 * L.cells : 2 * L.cells + L.entries]
 
-    def multipliers(self, at: Floats) -> Iterator[tuple[int, Tensor]]:
-        """lambda(s, t) of every hard arc at a point, flat, by the number of the arc: 0 where nothing can be."""
-        return self.by_arc(self.y(at))
-
-    def by_arc(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
-        """The same from y (entries,)."""
+    def multipliers(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
+        """lambda(s, t) of every hard arc from y (entries,), flat, by the number of the arc: 0 where nothing can be."""
         lay = self.layout
-        if lay.hard.any():
+        if self.hard:
             every = torch.from_numpy(self.spread_multipliers(y[None])[0])
             for a in np.flatnonzero(lay.hard).tolist():
                 yield a, every[lay.table_at[a] : lay.table_at[a + 1]]
@@ -358,27 +356,6 @@ def forget_structures() -> None:
     """Remember no structure."""
     with _lock:
         _RECENT.clear()
-
-
-def by_support(shape: Shape, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
-    """Problems that are alike, by what can carry mass: their structure (None: nothing can) and which they are."""
-    whole = structure(shape, tree)
-    zero = a.log_p == -np.inf
-    if not zero.any():
-        yield whole, np.arange(len(a.log_p))
-        return
-    dead = zero & (a.beta > 0)[:, whole.arc_of]
-    groups: dict[bytes, list[int]] = {}
-    for k, row in enumerate(np.packbits(dead, axis=1)):
-        groups.setdefault(row.tobytes(), []).append(k)
-    for some in groups.values():
-        first = dead[some[0]]
-        expect(SECONDS_PER_CELL * tree.cells)
-        alive, possible = support(whole.layout, first) if first.any() else (EVERY, True)
-        if not possible:
-            yield None, np.array(some)
-        else:
-            yield whole if alive.all() else structure(shape, tree, alive), np.array(some)
 
 
 def scopes(shape: Shape, tree: Tree) -> Scopes:

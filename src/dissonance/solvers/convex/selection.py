@@ -7,6 +7,7 @@ at the same point, for the change of the slack from gamma to 2 gamma, is the der
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from dissonance.numerics import FEASIBLE
 from dissonance.problem import Component
 from dissonance.solvers.base import Solution
 from dissonance.solvers.convex.layout import STRUCTURAL
-from dissonance.solvers.convex.program import Arcs, Structure, by_support
+from dissonance.solvers.convex.program import Arcs, Structure
 from dissonance.solvers.convex.solve import Work, agreeing, satisfied, value
+from dissonance.solvers.convex.support import by_support
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,16 +77,19 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
         other = near_zero(component, solution, gamma, found.start)
         found = min(found, other, key=lambda x: x.error[0])
     tables, error = found.structure.tables(found.mu[0]), float(found.error[0])
-    if error > CLOSE and _excess(solution, found) > WORSE * (1.0 + sum(a.beta for a in component.arcs if not a.hard)):
+    doubtful = error > CLOSE or found.structure.hard
+    if doubtful and _excess(solution, found) > WORSE * (1.0 + sum(a.beta for a in component.arcs if not a.hard)):
         apart = max(0.5 * float((a - b).abs().sum()) for a, b in zip(tables, solution.tables, strict=True))
         return solution.tables, min(1.0, error + apart)
     return tables, error
 
 
 def _excess(solution: Solution, found: NearZero) -> float:
-    """How much more than the upper bound, which another mu attains, the mu that was found costs."""
+    """How much more than the upper bound, which another mu attains, the mu that was found costs: inf if it breaks hard
+    arcs, and breaks them more than that one."""
     numbers = found.structure.numbers(Arcs.of([solution.component]))
-    return value(found.structure, numbers, found.mu[0])[0] - solution.upper
+    cost, broken = value(found.structure, numbers, found.mu[0])
+    return math.inf if broken > max(FEASIBLE, solution.residual) else cost - solution.upper
 
 
 def near_zero(component: Component, solution: Solution, gamma: float, start: Floats | None = None) -> NearZero:

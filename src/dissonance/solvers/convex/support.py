@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from dissonance.compiled import compiled
-from dissonance.solvers.convex.layout import HARD, Bools, Layout
+from dissonance.compiled import compiled, expect
+from dissonance.distributions.tree import Tree
+from dissonance.problem import Shape
+from dissonance.solvers.convex.layout import HARD, Bools, Ints, Layout
+from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Structure, structure
 
 
 @compiled
@@ -25,7 +30,7 @@ def support(lay: Layout, dead: Bools) -> tuple[Bools, bool]:
                 alive[i] = False
     changed = True
     while changed:
-        seen = np.zeros(lay.unknown_at[-1], dtype=np.bool_)
+        seen = np.zeros(lay.unknown_at[C], dtype=np.bool_)
         for k in range(C - 1, -1, -1):  # up: a parent's cell needs a child's
             for j in range(lay.child_at[k], lay.child_at[k + 1]):
                 shift = lay.above_at[lay.child[j]] - lay.cell_at[k]
@@ -65,3 +70,24 @@ def support(lay: Layout, dead: Bools) -> tuple[Bools, bool]:
         if not some:
             return alive, False
     return alive, True
+
+
+def by_support(shape: Shape, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
+    """Problems that are alike, by what can carry mass: their structure (None: nothing can) and which they are."""
+    whole = structure(shape, tree)
+    zero = a.log_p == -np.inf
+    if not zero.any():
+        yield whole, np.arange(len(a.log_p))
+        return
+    dead = zero & (a.beta > 0)[:, whole.arc_of]
+    groups: dict[bytes, list[int]] = {}
+    for k, row in enumerate(np.packbits(dead, axis=1)):
+        groups.setdefault(row.tobytes(), []).append(k)
+    for some in groups.values():
+        first = dead[some[0]]
+        expect(SECONDS_PER_CELL * tree.cells)
+        alive, possible = support(whole.layout, first) if first.any() else (EVERY, True)
+        if not possible:
+            yield None, np.array(some)
+        else:
+            yield whole if alive.all() else structure(shape, tree, alive), np.array(some)

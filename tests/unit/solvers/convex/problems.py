@@ -16,8 +16,9 @@ from dissonance.distributions import Tree
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import interior, steps
 from dissonance.solvers.convex.conic import conic
-from dissonance.solvers.convex.program import Arcs, Program, Structure, by_support
+from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.convex.solve import Outcome, Work, prove
+from dissonance.solvers.convex.support import by_support
 
 inf = math.inf
 

@@ -18,7 +18,8 @@ from dissonance.problem import Component
 from dissonance.solvers import CliqueTreeSolver, Newton, Solution
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
-from dissonance.solvers.convex.program import Arcs, by_support, forget_structures, structure
+from dissonance.solvers.convex.program import Arcs, forget_structures, structure
+from dissonance.solvers.convex.support import by_support
 from reference import convex
 
 
