@@ -337,3 +337,14 @@ def test_an_entry_that_is_made_after_numba_has_started_is_loaded_and_not_compile
         "assert t.inconsistency(t.pdg(1), solver='newton').converged\nprint(type(solve.newton.now).__module__)"
     )
     assert found.stdout.strip() == "dissonance.machine_code" and "compiling" not in found.stderr
+
+
+def test_machine_code_is_kept_apart_for_every_state_of_the_compiled_sources(tmp_path: Path):
+    callee, other = tmp_path / "callee.py", tmp_path / "other.py"
+    callee.write_text("@compiled\ndef f(): return 1\n")
+    other.write_text("x = 1\n")
+    first = compiling._digest([callee, other])
+    other.write_text("x = 2\n")  # has no compiled function
+    assert compiling._digest([callee, other]) == first
+    callee.write_text("@compiled\ndef f(): return 2\n")
+    assert compiling._digest([callee, other]) != first
