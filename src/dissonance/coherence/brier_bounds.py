@@ -198,7 +198,7 @@ class SquaredWorlds(Worlds):
 
         known, e = self.known, self.errors
         back, first = known.T.tocsr(), np.zeros(1, dtype=np.int64)
-        one = np.zeros(known.shape[0], dtype=np.int64)
+        one = np.zeros(len(self.entries), dtype=np.int64)
 
         def negated(q: Floats) -> tuple[float, Floats]:
             value, part = softmin(known @ self.gains(q), first, one, eps)
