@@ -242,7 +242,7 @@ def main() -> None:
             rivals["gfnx"] = Gfnx(case, a.gfnx, a.batch)
         if not rivals:
             continue
-        everyone = {**rivals, "dissonance": Ours(case, a.loss, a.batch, a.runs)}
+        everyone: dict[str, Any] = {**rivals, "dissonance": Ours(case, a.loss, a.batch, a.runs)}
         blocks = [
             {who: 1e3 * x.steps(BLOCK) / BLOCK for who, x in everyone.items()} for _ in range(a.iterations // BLOCK)
         ]

@@ -18,7 +18,7 @@ import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
 import optax  # pyright: ignore[reportMissingImports]
 
 
-class Given(gfnx.base.BaseRewardModule):
+class Given(gfnx.base.BaseRewardModule):  # pyright: ignore[reportUntypedBaseClass]
     """A table of log rewards, in the order of the digits of a state."""
 
     def __init__(self, log_reward: list[float], base: int, digits: Any) -> None:
@@ -37,7 +37,7 @@ class Given(gfnx.base.BaseRewardModule):
         return jnp.exp(self.log_reward(state, env_params))
 
 
-class Policy(eqx.Module):
+class Policy(eqx.Module):  # pyright: ignore[reportUntypedBaseClass]
     """Hidden layers that P_F and P_B share, and a head for each."""
 
     trunk: eqx.nn.MLP
