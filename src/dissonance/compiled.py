@@ -60,6 +60,7 @@ _lock = threading.RLock()
 _expected = 0.0
 _numba: Any = None
 _loadable = True
+_compiling = 0.0  # seconds
 
 
 class Entry:
@@ -260,17 +261,27 @@ def _digest(paths: Sequence[Path], *words: str) -> str:
     return state.hexdigest()[:16]
 
 
+def clock() -> float:
+    """Seconds by the clock, less those in which Numba compiled: a time limit is for work that is done every time."""
+    return time.perf_counter() - _compiling
+
+
 def _announcer(event: Any) -> Any:
-    """Says once that functions are being compiled; they are not when they are found on disk."""
+    """Says once that functions are being compiled, and counts the seconds; they are not when they are found on disk."""
     said: list[bool] = []
+    begun: list[float] = []  # a function that is called is compiled while the one that calls it is
 
     class Announce(event.Listener):
         def on_start(self, event: Any) -> None:
+            begun.append(time.perf_counter())
             if not said:
                 said.append(True)
                 _log.warning("compiling the solver, once for this installation: about a minute.")
 
         def on_end(self, event: Any) -> None:
-            pass
+            global _compiling
+            seconds = time.perf_counter() - begun.pop()
+            if not begun:
+                _compiling += seconds
 
     return Announce()

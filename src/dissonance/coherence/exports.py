@@ -22,7 +22,7 @@ Cells = dict[str, str]
 Record = Mapping[str, Any]
 
 
-class Row(NamedTuple):
+class ExportRow(NamedTuple):
     """A forecast with the columns of a file, and its line (of JSON, its number)."""
 
     cells: Cells
@@ -77,7 +77,7 @@ MARKETS = (
 # -- questions and forecasts in files of their own ---------------------------------------------------------------------
 
 
-class Parts(NamedTuple):
+class ExportParts(NamedTuple):
     """A platform whose export has several files: what its questions and its forecasts are called."""
 
     platform: str
@@ -85,8 +85,8 @@ class Parts(NamedTuple):
     forecasts: str
 
 
-METACULUS = Parts("Metaculus", "question_data.csv", "forecast_data.csv")
-FORECASTBENCH = Parts("ForecastBench", "the question set", "the forecast set")
+METACULUS = ExportParts("Metaculus", "question_data.csv", "forecast_data.csv")
+FORECASTBENCH = ExportParts("ForecastBench", "the question set", "the forecast set")
 NEEDED = {
     "questions": ("id", "source", "question"),
     "forecasts": ("id", "source", "forecast"),
@@ -99,11 +99,11 @@ NEEDED = {
 class Exports:
     """The records of all files so far."""
 
-    markets: list[tuple[str, Row]] = field(default_factory=list)
+    markets: list[tuple[str, ExportRow]] = field(default_factory=list)
     questions: dict[tuple[str, ...], Record] = field(default_factory=dict)
     outcomes: dict[tuple[str, ...], str] = field(default_factory=dict)
-    forecasts: list[tuple[str, Parts, tuple[str, ...], Cells, int]] = field(default_factory=list)
-    parts: dict[Parts, str] = field(default_factory=dict)
+    forecasts: list[tuple[str, ExportParts, tuple[str, ...], Cells, int]] = field(default_factory=list)
+    parts: dict[ExportParts, str] = field(default_factory=dict)
 
     def read_csv(self, words: str, where: str) -> bool:
         """Whether a CSV file is one of an export, which is then kept."""
@@ -146,7 +146,7 @@ class Exports:
         if market is None:
             return False
         found = [(market.cells(r), line) for r, line in rows]
-        self.markets += [(where, Row(cells, line)) for cells, line in found if cells is not None]
+        self.markets += [(where, ExportRow(cells, line)) for cells, line in found if cells is not None]
         _left_out(where, sum(cells is None for cells, _ in found), market.other)
         return True
 
@@ -175,7 +175,7 @@ class Exports:
         _left_out(where, two, "of two questions at once")
         return True
 
-    def rows(self) -> Iterator[tuple[str, Row]]:
+    def rows(self) -> Iterator[tuple[str, ExportRow]]:
         """All forecasts with their file, joined."""
         yield from self.markets
         for where, part, key, cells, line in self.forecasts:
@@ -186,7 +186,7 @@ class Exports:
             label, date = _plain(question.get("Label")), "".join(key[3:])
             text = _plain(question["Question Title"]).replace("{resolution_date}", date)
             text += f" ({label})" * bool(label) + f" ({date})" * (date not in text)
-            yield where, Row({**cells, "question": text, "outcome": self.outcomes.get(key, "")}, line)
+            yield where, ExportRow({**cells, "question": text, "outcome": self.outcomes.get(key, "")}, line)
         for part, where in self.parts.items():
             if not any(f[1] is part for f in self.forecasts):
                 raise FormatError(f"{where}: {part.platform}: there are no forecasts here: give {part.forecasts} too.")

@@ -87,7 +87,7 @@ class Held(Generic[Module]):
         now = [part.__dict__["_modules"] for part, _ in self._copied]
         known, children = self._known
         if known != now:
-            number = {id(part): i for i, (part, _) in enumerate(self._copied)}
+            number: dict[int, Any] = {id(part): i for i, (part, _) in enumerate(self._copied)}
             children = [{n: number.get(id(_plain(m)), m) for n, m in x.items()} for x in now]
             self._known = [dict(x) for x in now], children
         return children

@@ -131,5 +131,5 @@ def _every(x: Any, count: int) -> list[Any]:
     """A number for each of so many runs, of one for all or (P,)."""
     if not isinstance(x, Tensor):
         return [x] * count
-    found = x.tolist()
+    found: Any = x.tolist()
     return found if isinstance(found, list) and len(found) == count else [found] * count

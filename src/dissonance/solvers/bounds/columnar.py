@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dissonance.columns import ColumnarPDG
+from dissonance.compiled import clock
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG
 from dissonance.solvers.base import QUICK
@@ -88,7 +88,7 @@ def bracket(
     weights = np.concatenate([c.beta for c in pdg.columns]) if beta is None else np.asarray(beta, dtype=np.float64)
     if not ((weights >= 0) & (weights < math.inf)).all():
         raise CapabilityError('bracket() is for 0 <= beta < inf; hard arcs and disbelief: solver="bounds", or "auto".')
-    began = time.perf_counter()
+    began = clock()
     tables = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns] if log_p is None else log_p
     dual = ColumnDual(pdg, tables, weights)
     scale = float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
@@ -99,9 +99,9 @@ def bracket(
     except KeyboardInterrupt:
         if not run.kept:
             raise
-        _log.warning("interrupted after %.3g s: the best bounds so far are kept.", time.perf_counter() - began)
+        _log.warning("interrupted after %.3g s: the best bounds so far are kept.", clock() - began)
     contributions = _contributions(pdg, dual, run.states, run.counts, run.kept)
-    took = time.perf_counter() - began
+    took = clock() - began
     return ColumnBracket(run.lower, max(run.lower, run.upper), run.kept, took, contributions)
 
 
@@ -119,7 +119,7 @@ class _Narrowing:
             deadline = self.began + (BELIEFS if t >= BELIEVED else LOWER) * self.seconds
             x = self.dual.raised(x, t * self.scale, STEPS, deadline)
             self.lower = max(self.lower, self.dual.certified(x))
-            if t == TEMPERATURES[0] or (t >= BELIEVED and time.perf_counter() < deadline):
+            if t == TEMPERATURES[0] or (t >= BELIEVED and clock() < deadline):
                 self.states.believe(self.dual.smoothed(x, t * self.scale)[2])
             self._tell()
 
@@ -127,7 +127,7 @@ class _Narrowing:
         """Lower the upper bound, until there is no more time or the gap is small."""
         self.states.draw(BEFORE)
         sweeps = 0
-        while sweeps < FEWEST or time.perf_counter() - self.began < self.seconds:
+        while sweeps < FEWEST or clock() - self.began < self.seconds:
             self.states.count(1)
             sweeps += 1
             if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
@@ -140,7 +140,7 @@ class _Narrowing:
                     break
 
     def _tell(self) -> None:
-        seconds = time.perf_counter() - self.began
+        seconds = clock() - self.began
         if seconds > QUICK:
             _log.info("between %.6g and %.6g after %.3g s", self.lower, self.upper, seconds)
 

@@ -9,14 +9,13 @@ alone (max_x theta(x) if there is none). It is `dual.py` for regions that are si
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dissonance.columns import ColumnarPDG
-from dissonance.compiled import compiled, expect
+from dissonance.compiled import clock, compiled, expect
 from dissonance.problem import EPS
 from dissonance.solvers.bounds.terms import Floats, Ints, grid
 from dissonance.solvers.convex.threads import side_by_side
@@ -216,7 +215,7 @@ class ColumnDual:
             return -value, -gradient
 
         def check(intermediate_result: object) -> None:
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 raise StopIteration
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 6, "ftol": 1e-9, "gtol": 1e-9}

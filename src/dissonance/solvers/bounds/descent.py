@@ -8,11 +8,9 @@ them; what keeps a state in its place are variables on which much depends, and t
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
-from dissonance.compiled import expect
+from dissonance.compiled import clock, expect
 from dissonance.solvers.bounds.blocks import Blocks, move_blocks
 from dissonance.solvers.bounds.forest import move_forest, random_forest
 from dissonance.solvers.bounds.states import Sampler, States
@@ -51,7 +49,7 @@ class StateDescent:
         work = np.cumsum(np.diff(self.blocks.touch_at)) * self.states.shape[1] // AT_ONCE
         ends = np.append(np.flatnonzero(np.diff(work)) + 1, len(work)).tolist()
         for first, last in zip([0, *ends], ends, strict=False):
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 return
             move_blocks(self.states, first, last, self.blocks, self.tally.arrays, *self._chances)
 
@@ -60,7 +58,7 @@ class StateDescent:
         forest = random_forest(self.tally.tables, self.tally.holding, order)
         part = max(1, AT_ONCE // max(1, len(forest.term)))
         for first in range(0, self.states.shape[1], part):
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 return
             last = min(first + part, self.states.shape[1])
             move_forest(self.states, first, last, self.sizes, forest, self.tally.arrays, *self._chances)

@@ -10,11 +10,11 @@ smoothed at a temperature while D is raised, by L-BFGS; the bound itself is not.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
+from dissonance.compiled import clock
 from dissonance.problem import EPS
 from dissonance.solvers.bounds.regions import Regions
 from dissonance.solvers.bounds.terms import Floats, Ints
@@ -146,7 +146,7 @@ class RelaxedDual:
         def check(intermediate_result: object) -> None:
             if seen is not None:
                 seen()
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 raise StopIteration
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 12, "ftol": 1e-10, "gtol": 1e-9}

@@ -7,12 +7,12 @@ the set as a whole gains nothing; the further it is from that, the more.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import numpy as np
 
+from dissonance.compiled import clock
 from dissonance.solvers.bounds.regions import Regions
 from dissonance.solvers.bounds.terms import Floats, Scope, Terms, projected_cells
 
@@ -106,7 +106,7 @@ def mismatch(
                 by_variable.setdefault(v, []).append(i)
     found = np.zeros(len(scopes))
     for k, scope in enumerate(scopes):
-        if time.perf_counter() > deadline:
+        if clock() > deadline:
             break
         shape, place = tuple(terms.sizes[v] for v in scope), {v: i for i, v in enumerate(scope)}
         parts = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.compiled import clock
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.solvers.base import DEFAULT_TOL, QUICK, Solution, Solver, infinite
@@ -135,7 +135,7 @@ class Bracketing:
     """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
     def __init__(self, solver: Bounds, component: Component) -> None:
-        self.began = time.perf_counter()
+        self.began = clock()
         self.solver, self.component = solver, component
         self.terms = terms_of(component)
         self.regions = self._regions(())
@@ -153,7 +153,7 @@ class Bracketing:
     @property
     def seconds(self) -> float:
         """The seconds since it began."""
-        return time.perf_counter() - self.began
+        return clock() - self.began
 
     @property
     def late(self) -> bool:
@@ -310,7 +310,7 @@ class Bracketing:
             before = self.upper
             down.round(deadline if self.drawn else math.inf)
             self._prove(down.sampler, down.sampler.possible(down.states))
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 return
             if before - self.upper < ENOUGH * (before - self.lower):
                 if 2 * down.states.shape[1] <= most:

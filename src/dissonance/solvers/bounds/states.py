@@ -189,7 +189,7 @@ class Sampler:
     def masses(self, counts: Floats) -> Floats:
         """How often each entry of each soft term occurs."""
         cell, entry, row, _, _ = self._entries
-        return np.bincount(entry, counts[cell], len(row))
+        return np.bincount(entry, counts[cell], len(row)).astype(np.float64)
 
     def prices(self, counts: Floats, prior: float = 0.0) -> tuple[float, Floats]:
         """The incompatibility of the distribution with these counts, and beta log mu/p of all cells, added up over

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from dissonance.compiled import clock
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError
 from dissonance.numerics import FEASIBLE, ROUNDING
@@ -109,7 +109,7 @@ class Cooling:
 
     def __init__(self, solver: Reduced, component: Component, dual: ReducedDual) -> None:
         self.solver, self.component, self.dual = solver, component, dual
-        self.began, self.told = time.perf_counter(), 0.0
+        self.began, self.told = clock(), 0.0
         self.lower, self.upper, self.x = -math.inf, math.inf, dual.start
         self.best: ReducedPoint | None = None
         self.passes = 0
@@ -117,7 +117,7 @@ class Cooling:
     @property
     def seconds(self) -> float:
         """How long it has taken."""
-        return time.perf_counter() - self.began
+        return clock() - self.began
 
     @property
     def late(self) -> bool:
