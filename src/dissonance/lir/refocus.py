@@ -270,7 +270,9 @@ def refocus_named(refocus: Refocus | str) -> Refocus:
             raise DissonanceError(f"expected a refocus, by name or as a function, found {refocus!r}.")
         return refocus
     if refocus == SWEEP:
-        raise DissonanceError('"sweep" works for one run, not in lirs() or inside another refocus: call lir(pdg, "sweep").')
+        raise DissonanceError(
+            '"sweep" works for one run, not in lirs() or inside another refocus: call lir(pdg, "sweep").'
+        )
     if refocus not in NAMES:
         raise DissonanceError(f"no refocus named {refocus!r}.{suggest(refocus, (*NAMES, SWEEP))}")
     return NAMES[refocus]()
