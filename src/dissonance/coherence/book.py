@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dissonance.coherence.beliefs import Belief, as_beliefs
-from dissonance.coherence.events import names, renamed, truth
-from dissonance.coherence.graph import worlds
+from dissonance.coherence.events import names, renamed
 from dissonance.coherence.outcomes import Scores, forecast_scores, realised, settled
 from dissonance.coherence.template import Gains, Template
 from dissonance.errors import CapabilityError, DissonanceError
@@ -96,18 +95,12 @@ class Coherence:
         scope = tuple(self.template.graph.named.values())
         if cells(scope) > MOST_WORLDS or not math.isfinite(self.upper):
             return None
-        here, count = worlds(scope), cells(scope)
-        possible, total = np.ones(count, dtype=np.bool_), np.zeros(count)
-        for b in self.template.graph.beliefs:
-            if b.is_fact:
-                possible &= truth(b.fact, here)[0]
-        for b, row in zip(self.template.beliefs, self.rows, strict=True):
-            won = np.where(truth(b.target, here)[0], row.if_true, row.if_false)
-            total += won if b.source is None else np.where(truth(b.source, here)[0], won, 0.0)
-        own = dict(zip(scope, _names(self.beliefs), strict=True))
-        labels = [[here[v.name][k] for v in scope] for k in range(count)]
-        found = [World(dict(zip(own.values(), labels[k], strict=True)), float(total[k])) for k in range(count)]
-        return tuple(sorted((w for w, fine in zip(found, possible, strict=True) if fine), key=lambda w: w.gain))
+        can = self.template.graph.possible_worlds
+        rows = np.array([[r.if_true, r.if_false] for r in self.rows]).reshape(-1, 2, 1)
+        gains = np.where(can.asked, np.where(can.true, rows[:, 0], rows[:, 1]), 0.0).sum(0)
+        own = tuple(_names(self.beliefs))
+        order = np.argsort(gains, kind="stable").tolist()
+        return tuple([World(dict(zip(own, can.values[k], strict=True)), float(gains[k])) for k in order])
 
     @property
     def least(self) -> float:

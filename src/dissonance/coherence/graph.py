@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,14 @@ class HeldBelief:
     yes: tuple[int, ...]
     no: tuple[int, ...]
     silent: tuple[int, ...]
+
+
+class PossibleWorlds(NamedTuple):
+    """The worlds that facts allow; whether each belief (B, worlds) comes true there, and whether it is asked for."""
+
+    values: list[tuple[str, ...]]
+    true: npt.NDArray[np.bool_]
+    asked: npt.NDArray[np.bool_]
 
 
 class Graph:
@@ -95,6 +104,21 @@ class Graph:
         said = (b for b in self.beliefs if not b.is_fact)
         beta |= {h.arc.name: b.beta for h, b in zip(self.held, said, strict=True)}
         return Attention.only(beta)
+
+    @cached_property
+    def possible_worlds(self) -> PossibleWorlds:
+        """All of them: few variables only."""
+        scope, said = tuple(self.named.values()), [b for b in self.beliefs if not b.is_fact]
+        here, count = worlds(scope), cells(scope)
+        facts = [truth(b.fact, here)[0] for b in self.beliefs if b.is_fact]
+        fine = np.flatnonzero(np.logical_and.reduce([np.ones(count, dtype=np.bool_), *facts]))
+        true, asked = np.ones((2, len(said), len(fine)), dtype=np.bool_)
+        for k, b in enumerate(said):
+            true[k] = np.broadcast_to(truth(b.target, here)[0], count)[fine]
+            if b.source is not None:
+                asked[k] = np.broadcast_to(truth(b.source, here)[0], count)[fine]
+        values = [here[v.name][fine].tolist() for v in scope]
+        return PossibleWorlds(list(zip(*values, strict=True)), true, asked)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
