@@ -154,12 +154,16 @@ class Newton(Solver):
 
         program = Program(s, s.numbers(arcs))
         start, known = _starts(s, len(components), [x.near for x in near])
-        outcome = self.run(program, (5e-3 if s.work > DEAR else 1e-3) * self.tol, 1e-2 * self.tol, start, known)
+        outcome = self.run(program, *self._targets(s), start, known)
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
             x if x.lower == math.inf or self._close(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))
             for k, x in enumerate(found)
         ]
+
+    def _targets(self, s: Structure) -> tuple[float, float]:
+        """The gap to iterate to, and the one that is enough where a nearby solution is followed."""
+        return (5e-3 if s.work > DEAR else 1e-3) * self.tol, 1e-2 * self.tol
 
     def run(
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
@@ -175,9 +179,15 @@ class Newton(Solver):
         return solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
     def _insist(self, best: Solution, program: Program) -> Solution:
-        """A solution that is not close: try Clarabel, and Newton from where Clarabel stopped."""
+        """A solution that is not close: Newton again, if it nearly is; Clarabel, and Newton from where that stopped."""
         from dissonance.solvers.convex.conic import by_clarabel
 
+        if self._close(best):
+            start, known = _starts(program.structure, 1, [best.near])
+            outcome = self.run(program, *self._targets(program.structure), start, known)
+            best = self._better(best, self._solution(best.component, outcome, program.structure, 0))
+            if self._close(best, 1e-2):
+                return best
         for outcome in by_clarabel(program, self.tol):
             now = replace(self._solution(best.component, outcome, program.structure, 0), method="clarabel")
             if now.lower == math.inf:
