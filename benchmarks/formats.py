@@ -22,7 +22,10 @@ from dissonance import PDG, load
 
 def published() -> dict[str, Path]:
     """The BIF files of the pgmpy wheel by name, without importing it."""
-    files = metadata.files("pgmpy") or []
+    try:
+        files = metadata.files("pgmpy") or []
+    except metadata.PackageNotFoundError:
+        raise SystemExit("the networks come with pgmpy: pip install --no-deps pgmpy") from None
     found = {f.name.removesuffix(".bif.gz"): Path(str(f.locate())) for f in files if f.name.endswith(".bif.gz")}
     return dict(sorted(found.items()))
 
