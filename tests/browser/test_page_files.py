@@ -34,8 +34,8 @@ def test_saved_work_is_opened_again(studio: Studio, page: Any) -> None:
     assert page.text_content(NUMBER) == "0.105247"
     page.get_by_role("button", name="Open", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="three.json").click()
+    page.locator(NUMBER, has_text=number).wait_for()  # the page may still show what was open before
     settled(page)
-    page.locator(".blame-row[data-arc=survey]").wait_for()
     assert page.text_content(NUMBER) == number
 
 
