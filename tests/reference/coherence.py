@@ -8,12 +8,13 @@ import cvxpy as cp
 import numpy as np
 
 from dissonance import Belief
+from dissonance.coherence.events import names as mentioned
 from dissonance.coherence.events import parsed, truth
 
 
 def dense(beliefs: list[Belief], score: str = "log") -> float:
-    """The certain gain of beliefs about yes/no variables A to F."""
-    names = sorted({x for b in beliefs for x in "ABCDEF" if x in b.event + b.given})
+    """The certain gain of beliefs about yes/no variables."""
+    names = sorted({x for b in beliefs for e in (b.event, b.given) if e for x in mentioned(parsed(e))})
     every = np.array(list(itertools.product((False, True), repeat=len(names))))
     world = {n: np.where(x, "yes", "no").astype(object) for n, x in zip(names, every.T, strict=True)}
     mu = cp.Variable(len(every), nonneg=True)
