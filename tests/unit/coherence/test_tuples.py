@@ -41,13 +41,8 @@ def compared(count: int) -> None:
     for _ in range(count):
         s = sets[rng.integers(len(sets))]
         k = int(rng.integers(len(s)))
-        rename = {"P": "A", "Q": "B", "R": "C", "QnotP": "B", "consequence": "B"}
-
-        def said(text: str, rename: dict[str, str] = rename) -> str:
-            return " ".join(rename.get(w, w) for w in text.replace("(", " ( ").replace(")", " ) ").split())
-
-        beliefs = [Belief(said(b.event), p, said(b.given)) for b, p in zip(s.template.beliefs, s.p[k], strict=True)]
-        beliefs += [Belief(said(b.event)) for b in s.template.graph.beliefs if b.is_fact]
+        beliefs = [Belief(b.event, p, b.given) for b, p in zip(s.template.beliefs, s.p[k], strict=True)]
+        beliefs += [b for b in s.template.graph.beliefs if b.is_fact]
         assert s.template.solve(s.p[k]).upper[0] == pytest.approx(dense(beliefs), abs=2e-6)
 
 
