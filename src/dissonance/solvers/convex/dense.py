@@ -119,8 +119,11 @@ def update(F: Floats, at: int, n: int, start: int, end: int, R: Floats, r_at: in
             wide, high = n - i, min(ROWS, end - i)
             right, left = rights[: count * wide].reshape(count, wide), lefts[: count * high].reshape(count, high)
             for j in range(count):
-                right[j] = R[r_at + j * n + i : r_at + (j + 1) * n]
-                left[j] = weight[j] * right[j, :high]
+                row, part = R[r_at + j * n + i : r_at + (j + 1) * n], weight[j]
+                for x in range(wide):
+                    right[j, x] = row[x]
+                for x in range(high):
+                    left[j, x] = part * row[x]
             product = products[: high * wide].reshape(high, wide)
             np.dot(left.T, right, product)
             for x in range(high):

@@ -98,14 +98,16 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
         row[e + state] = -under
         row[a] += least[a]
     for a in range(e, n):
-        H[a * n + a : (a + 1) * n] = 0.0
+        for b in range(a, n):
+            H[a * n + b] = 0.0
         H[a * n + a] = least[a]
     for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
         W = X[x_W + t]
         if W != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
             size = I[i_entry_at + I[i_row_at + t + 1]] - base
-            B[: size * size] = 0.0
+            for i in range(size * size):
+                B[i] = 0.0
             for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
                 start, stop, total = I[i_entry_at + r] - base, I[i_entry_at + r + 1] - base, 0.0
                 for x in range(start, stop):  # C is room

@@ -133,7 +133,8 @@ def by_multipliers(I: Ints, X: Floats, L: Ints, k: int) -> None:
     weight = X[x_W + absorbed] if absorbed >= 0 else 0.0
     _invert(I, X, L, weight, k, absorbed)
     columns = _columns(I, L, k)
-    F[h : h + size * size] = 0.0
+    for i in range(h, h + size * size):
+        F[i] = 0.0
     for x in range(len(columns)):
         for y in range(x, len(columns)):
             for i in range(n):

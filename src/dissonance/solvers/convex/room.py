@@ -8,7 +8,8 @@ called ten times faster with three arrays than with fifty.) The point of an iter
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import ModuleType
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -96,8 +97,10 @@ class Offsets(NamedTuple):
     message: int
 
 
-AT = Offsets._make(range(len(Offsets._fields)))
-"""The place of each number in `L`."""
+AT = cast("Offsets", ModuleType("AT"))
+"""The place of each number in `L`. It is a module because Numba compiles a number of a module as a constant, and
+one of a named tuple as a constant of all its numbers, each time."""
+vars(AT).update({name: place for place, name in enumerate(Offsets._fields)})
 
 
 def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
