@@ -1,6 +1,7 @@
 """Random small PDGs with every feature at once: are the brackets right, and how many solves do not converge?
 
     python benchmarks/stress.py --problems 10000
+    python benchmarks/stress.py --seeds 19433 23026     only these problems
 
 Zeros, near-deterministic rows (1e-9), beta ratios up to 1e4, hard arcs (most read off one hidden joint, so that they
 can hold together; some not), hyperarcs, gamma 0 or more. Every PDG is solved by Newton on its junction tree and on the
@@ -77,10 +78,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, nargs="+", help="only these seeds")
     options = parser.parse_args()
     counted: Counter[str] = Counter()
     slowest, began = 0.0, time.perf_counter()
-    for seed in range(options.first, options.first + options.problems):
+    for seed in options.seeds or range(options.first, options.first + options.problems):
         pdg, attention, kind = random_pdg(seed)
         found: list[Inconsistency] = []
         for solver in (Newton(), JointSolver(), CliqueTreeSolver()):
@@ -95,14 +97,14 @@ def main() -> None:
             counted["NaN"] += math.isnan(result.lower) or math.isnan(result.upper)
             slowest = max(slowest, result.seconds)
             if not result.converged:
-                print(f"  seed {seed} ({kind}), {solver.name}: {result!r}")
+                print(f"  seed {seed} ({kind}), {solver.name}: {result!r}", flush=True)
         counted["hard arcs hold within 1e-8 only"] += any(r.within for r in found)
         exact = [r for r in found if not r.within]  # of all others the infimum is over more mu, and no higher
         low, up = max((r.lower for r in exact), default=-math.inf), min((r.upper for r in exact), default=math.inf)
         below = max((r.lower for r in found if r.within), default=-math.inf)
         if low > up or below > min(r.upper for r in found):
             counted["invalid bracket"] += 1
-            print(f"  seed {seed} ({kind}): INVALID, lower {low!r} above upper {up!r}")
+            print(f"  seed {seed} ({kind}): INVALID, lower {low!r} above upper {up!r}", flush=True)
     for what in sorted(counted):
         print(f"{what:<32}{counted[what]:>8}")
     print(f"slowest solve {slowest:.2f} s; all in {time.perf_counter() - began:.0f} s")

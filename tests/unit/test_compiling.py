@@ -146,14 +146,14 @@ def test_numba_is_engaged_when_work_adds_up():
     assert json.loads(found.stdout) == [[False, False, False, True]] * 2 + [[True, True, True, True]]
 
 
-STATE = "from dissonance import compiled\nfrom dissonance.solvers.convex import solve\n"
+STATE = "from dissonance import compiled\nfrom dissonance.solvers.convex import work\n"
 
 
 def test_a_large_solve_loads_its_machine_code_by_itself_and_does_not_start_numba():
     precompile()
     found = python(
-        CHAIN + STATE + "import sys; print(inconsistency(chain, solver='newton').converged, solve.newton.quick, "
-        "type(solve.newton.now).__module__, any(m in sys.modules for m in ('numba', 'numba.core')))"
+        CHAIN + STATE + "import sys; print(inconsistency(chain, solver='newton').converged, work.newton.quick, "
+        "type(work.newton.now).__module__, any(m in sys.modules for m in ('numba', 'numba.core')))"
     )
     assert found.stdout.split() == ["True", "True", "dissonance.machine_code", "False"]
 
@@ -172,7 +172,7 @@ def test_many_small_solves_load_their_machine_code_in_the_end():
     found = python(
         STATE + "import test_compiling as t\nseen = []\n"
         "for seed in range(60):\n"
-        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append(solve.newton.quick)\n"
+        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append(work.newton.quick)\n"
         "print(seen[0], seen[-1], seen == sorted(seen))"
     )
     assert found.stdout.split() == ["False", "True", "True"]
@@ -181,8 +181,8 @@ def test_many_small_solves_load_their_machine_code_in_the_end():
 def test_machine_code_loaded_without_numba_finds_the_same_bit_for_bit(compiled: dict[str, Any]):
     precompile()
     found = python(
-        STATE + "import json, sys, test_compiling as t; compiled.expect(0.1, solve.newton)\n"
-        "print(json.dumps([solve.newton.quick, 'numba' in sys.modules, t.scores()]))"
+        STATE + "import json, sys, test_compiling as t; compiled.expect(0.1, work.newton)\n"
+        "print(json.dumps([work.newton.quick, 'numba' in sys.modules, t.scores()]))"
     )
     assert json.loads(found.stdout) == [True, False, compiled]
 
@@ -190,10 +190,10 @@ def test_machine_code_loaded_without_numba_finds_the_same_bit_for_bit(compiled: 
 def test_numba_can_be_started_after_its_libraries_were_loaded_without_it(compiled: dict[str, Any]):
     precompile()
     found = python(
-        STATE + "import json, test_compiling as t; compiled.expect(0.1, solve.newton); compiled.engage()\n"
+        STATE + "import json, test_compiling as t; compiled.expect(0.1, work.newton); compiled.engage()\n"
         "import numba, numpy as np\n"
         "total = numba.njit(lambda n: np.ones((n, n)).dot(np.ones(n)).sum())(5)\n"
-        "print(json.dumps([solve.newton.quick, total, t.scores()]))"
+        "print(json.dumps([work.newton.quick, total, t.scores()]))"
     )
     assert json.loads(found.stdout) == [True, 25.0, compiled]
 
@@ -204,8 +204,8 @@ def test_numba_started_before_there_is_an_entry_leaves_their_machine_code_to_be_
     found = python(
         "from dissonance import compiled; compiled.engage(); compiled._make_entries = None\n"
         + STATE
-        + "import test_compiling as t; before = solve.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
-        "print(before, all(e.quick for e in compiled._entries.values()), type(solve.newton.now).__module__)"
+        + "import test_compiling as t; before = work.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
+        "print(before, all(e.quick for e in compiled._entries.values()), type(work.newton.now).__module__)"
     )
     assert found.stdout.split() == ["False", "True", "dissonance.machine_code"]
 
@@ -216,11 +216,11 @@ def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path)
     (tmp_path / "damaged.o").write_bytes(b"damaged")
     found = python(
         STATE + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'damaged.o')\n"
-        "compiled.expect(0.1, solve.newton); seen = [solve.newton.quick]\n"
+        "compiled.expect(0.1, work.newton); seen = [work.newton.quick]\n"
         "compiled.make_object = lambda *_: b'damaged again'\n"
         + CHAIN
         + "compiled.engage(); ok = inconsistency(chain, solver='newton').converged\n"
-        "print(*seen, ok, hasattr(solve.newton.now, 'py_func'))"
+        "print(*seen, ok, hasattr(work.newton.now, 'py_func'))"
     )
     assert found.stdout.split() == ["False", "True", "True"]
 
@@ -228,10 +228,10 @@ def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path)
 def test_machine_code_refuses_arrays_that_it_does_not_take():
     precompile()
     found = python(
-        STATE + "import numpy as np; compiled.expect(0.1, solve.newton)\n"
+        STATE + "import numpy as np; compiled.expect(0.1, work.newton)\n"
         "ints = np.zeros(3, dtype=np.int64)\n"
         "for wrong in (np.zeros(3, dtype=np.float32), np.zeros((3, 3)), np.zeros(6)[::2]):\n"
-        "    try: solve.normalise(ints, wrong, ints)\n"
+        "    try: work.normalise(ints, wrong, ints)\n"
         "    except TypeError as error: print(error)"
     )
     message = "normalise takes contiguous arrays of float64 in 1 dimensions."
@@ -280,7 +280,7 @@ def test_a_trial_tells_whether_arguments_are_passed_as_assumed(tmp_path: Path):
 WATCHED = """
 import sys; sys.modules['numba'] = None
 import numpy as np, test_compiling
-from dissonance.solvers.convex import program, solve, support
+from dissonance.solvers.convex import program, support, work
 
 
 class Watched(np.ndarray):
@@ -311,8 +311,8 @@ def watched(x):
 
 
 count = [0]
-for entry in vars(solve).values():
-    if isinstance(entry, solve.Entry):
+for entry in vars(work).values():
+    if isinstance(entry, work.Entry):
         entry.now = watching(entry.now)
 program.numbering, program.fronts = within(program.numbering), within(program.fronts)
 program.leaders, support.support = within(program.leaders), within(support.support)
@@ -333,8 +333,8 @@ def test_an_entry_that_is_made_after_numba_has_started_is_loaded_and_not_compile
     precompile()
     found = python(
         LOGGED + "from dissonance.compiled import engage; engage()\nimport test_compiling as t\n"
-        "from dissonance.solvers.convex import solve\n"
-        "assert t.inconsistency(t.pdg(1), solver='newton').converged\nprint(type(solve.newton.now).__module__)"
+        "from dissonance.solvers.convex import work\n"
+        "assert t.inconsistency(t.pdg(1), solver='newton').converged\nprint(type(work.newton.now).__module__)"
     )
     assert found.stdout.strip() == "dissonance.machine_code" and "compiling" not in found.stderr
 

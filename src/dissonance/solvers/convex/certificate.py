@@ -112,6 +112,51 @@ def give_up(I: Ints, X: Floats, L: Ints, out: int, within: float) -> float:
 
 
 @compiled
+def trim(I: Ints, X: Floats, L: Ints) -> None:
+    """Raise the multipliers of hard arcs that are lower than the slack needs, in place; no cluster's least slack falls.
+
+    Raising lam(s,t) by u takes u from the slack at (s,t) and adds p(t|s) u in all of s. An interior point has slack of
+    tau/mu, and lam of minus that, at a cell that must have a mass of 1e-23; what is given up for lam is more than the
+    value then. The likeliest value of a row has lam = 0.
+    """
+    n_clusters, n_entries, i_cell_at, i_term_at = L[AT.clusters], L[AT.entries], L[AT.cell_at], L[AT.term_at]
+    i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
+    i_entry_at, x_y, x_q, x_r = L[AT.entry_at], L[AT.y], L[AT.q], L[AT.r]
+    normalise(I, X, L)
+    slack(I, X, L, x_r, 1.0)
+    change = np.empty(n_entries)
+    for k in range(n_clusters):
+        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
+        lowest = np.inf
+        for i in range(at, stop):
+            lowest = min(lowest, X[x_r + i])
+        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+            if I[i_kind + t] != HARD:
+                continue
+            shift = I[i_term_cell + t] - at
+            for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
+                change[e] = np.inf
+            for i in range(at, stop):
+                e = I[i_entry + shift + i]
+                change[e] = min(change[e], X[x_r + i] - lowest)
+            for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+                likeliest, mean = I[i_entry_at + r], 0.0
+                for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                    if X[x_q + e] > X[x_q + likeliest]:
+                        likeliest = e
+                zero = X[x_y + likeliest]
+                for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                    X[x_y + e] -= zero
+                    change[e] = max(min(change[e], -X[x_y + e]), 0.0)
+                    X[x_y + e] += change[e]
+                    mean += X[x_q + e] * change[e]
+                for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
+                    change[e] = mean - change[e]
+            for i in range(at, stop):
+                X[x_r + i] += change[I[i_entry + shift + i]]
+
+
+@compiled
 def agree(I: Ints, X: Floats, L: Ints, mu: int, out: int) -> None:
     """Clusters that agree exactly: each mu(rest | separator) times the parents' separator mass; roots of mass 1."""
     n_clusters, n_unknowns, i_parent, i_cell_at = L[AT.clusters], L[AT.unknowns], L[AT.parent], L[AT.cell_at]

@@ -114,6 +114,12 @@ class Structure:
         return bool((self.layout.kind == HARD).any())
 
     @cached_property
+    def softened(self) -> Structure:
+        """The same with soft arcs in the place of hard ones."""
+        layout = self.layout._replace(kind=np.where(self.layout.kind == HARD, SOFT, self.layout.kind))
+        return Structure(self.tree, layout, fronts(layout))
+
+    @cached_property
     def arc_of(self) -> Ints:
         """The arc of every table entry."""
         return np.repeat(np.arange(len(self.layout.home)), np.diff(self.layout.table_at))

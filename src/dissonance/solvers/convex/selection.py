@@ -18,10 +18,12 @@ from torch import Tensor
 from dissonance.numerics import FEASIBLE
 from dissonance.problem import Component
 from dissonance.solvers.base import Solution
+from dissonance.solvers.convex.hard import satisfied
 from dissonance.solvers.convex.layout import STRUCTURAL
 from dissonance.solvers.convex.program import Arcs, Structure
-from dissonance.solvers.convex.solve import Work, agreeing, satisfied, value
+from dissonance.solvers.convex.solve import agreeing, value
 from dissonance.solvers.convex.support import by_support
+from dissonance.solvers.convex.work import Work
 
 Floats = npt.NDArray[np.float64]
 

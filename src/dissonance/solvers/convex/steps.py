@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from dissonance.compiled import compiled
+from dissonance.numerics import UNSEEN
 from dissonance.solvers.convex.certificate import normalise, slack
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
@@ -79,6 +80,8 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
     """Normalise y, fill q, r, m and the curvature 1/(s qt), and say how far the problem is from done:
 
     the gap of its own proof, how far mu is from its equations, max(1, |value|), mu.z, mu.|r|, the largest |lam|.
+
+    How far: what is missing in all, and of the hard arc that is furthest from holding as `numerics.broken` has it.
     """
     n_clusters, n_terms, n_unknowns, i_cell_at = L[AT.clusters], L[AT.terms], L[AT.unknowns], L[AT.cell_at]
     i_parent, i_unknown_at, i_kind, i_row_at = L[AT.parent], L[AT.unknown_at], L[AT.kind], L[AT.row_at]
@@ -86,7 +89,7 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
     x_m, x_curve, x_off_hard, x_off = L[AT.m], L[AT.curve], L[AT.off_hard], L[AT.off]
     normalise(I, X, L)
     slack(I, X, L, x_r, 1.0)
-    below = gap = rest = off = value = away = 0.0
+    below = gap = rest = off = value = away = worst = 0.0
     for k in range(n_clusters):
         lowest = 0.0
         for i in range(I[i_cell_at + k], I[i_cell_at + k + 1]):
@@ -108,9 +111,12 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 X[x_curve + e] = 2.0 / max(total * X[x_q + e] + X[x_m + e], TINY)
                 if I[i_kind + t] == HARD:
-                    off += abs(X[x_off_hard + e])
+                    missing = abs(X[x_off_hard + e])
+                    off += missing
+                    if missing > UNSEEN:
+                        worst = max(worst, (missing - UNSEEN) / (X[x_q + e] * total))
                     away = max(away, abs(X[x_y + e]))
-    return below + gap + rest, off, max(1.0, abs(value)), gap, rest, away
+    return below + gap + rest, off + worst, max(1.0, abs(value)), gap, rest, away
 
 
 @compiled

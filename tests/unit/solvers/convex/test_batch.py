@@ -18,6 +18,7 @@ from dissonance.problem import Component
 from dissonance.solvers import CliqueTreeSolver, Newton, Solution
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
+from dissonance.solvers.convex import work as working
 from dissonance.solvers.convex.program import Arcs, forget_structures, structure
 from dissonance.solvers.convex.support import by_support
 from reference import convex
@@ -159,7 +160,7 @@ def test_bounds_hold_for_any_iterate_of_any_problem_of_a_batch():
         components = varied(25, 6, gamma)
         one = program(components)
         values = np.array([by_clarabel(c, 1e-10).bounds[0] for c in components])
-        work = solving.Work(one.structure, one.numbers)
+        work = working.Work(one.structure, one.numbers)
         L = work.L
         for _ in range(10):
             work.mu[...] = rng.random(work.mu.shape)
@@ -204,13 +205,13 @@ def test_a_result_is_a_start_for_almost_the_same_numbers():
 def test_a_batch_is_cut_to_the_budget_and_that_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     components, pieces = varied(14, 12), list[int]()
     need = program(components).structure.bytes
-    newton = solving.newton
+    newton = working.newton
 
     def counted(*args: Any) -> None:
         pieces.append(len(args[1]))
         newton(*args)
 
-    monkeypatch.setattr(solving, "newton", counted)
+    monkeypatch.setattr(working, "newton", counted)
     wide = Newton().solve_many(components)
     assert pieces == [12]
     pieces.clear()

@@ -18,8 +18,10 @@ from dissonance.problem import Component, prepare
 from dissonance.solvers import FEASIBLE, CliqueTreeSolver, Newton, Solution
 from dissonance.solvers import JointSolver as JointSolver
 from dissonance.solvers.convex import certificate, layout
+from dissonance.solvers.convex.hard import satisfied
 from dissonance.solvers.convex.program import Program
-from dissonance.solvers.convex.solve import Work, agreeing, lower_from, satisfied, value
+from dissonance.solvers.convex.solve import agreeing, lower_from, value
+from dissonance.solvers.convex.work import Work
 from reference import convex
 from reference.dense import incompatibility
 from reference.feasible import least_violation

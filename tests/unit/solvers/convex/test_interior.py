@@ -27,7 +27,7 @@ from dissonance import PDG, Arc, Attention, Variable
 from dissonance.problem import Component, prepare
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex import interior, steps
-from dissonance.solvers.convex import solve as solving
+from dissonance.solvers.convex import work as working
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.interior import PATIENCE
 from dissonance.solvers.convex.solve import Work, prove, solve
@@ -208,7 +208,7 @@ def test_when_rounding_takes_over_the_best_point_stands(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(interior, "factor", counted)
     monkeypatch.setattr(interior, "solve_system", worse)
-    monkeypatch.setattr(solving, "newton", interpreted(interior.newton))
+    monkeypatch.setattr(working, "newton", interpreted(interior.newton))
     work = Work(one.structure, one.numbers)
     work.newton(np.array([1e-16]))
     assert 10 <= calls <= 9 + PATIENCE + 2 < 60

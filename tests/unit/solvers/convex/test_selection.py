@@ -19,7 +19,7 @@ from dissonance.problem import prepare
 from dissonance.scores import incompatibility, structural_deficiency
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.base import Solution
-from dissonance.solvers.convex import solve
+from dissonance.solvers.convex import work
 from dissonance.solvers.convex.interior import COLD
 from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.convex.selection import CLOSE, SETTLED, extrapolate, near_zero, select
@@ -158,7 +158,7 @@ def test_in_a_network_with_a_conflict_it_takes_few_steps(seed: int, monkeypatch:
     """It agrees with what another implementation finds at two small gammas, extrapolated, within the error it gives."""
     pdg, steps = conflicted(seed), list[int]()
 
-    newton = solve.newton
+    newton = work.newton
 
     def counted(*args: Any) -> None:
         newton(*args)
@@ -167,7 +167,7 @@ def test_in_a_network_with_a_conflict_it_takes_few_steps(seed: int, monkeypatch:
 
     result = inconsistency(pdg)
     assert result.method == "newton" and sum(t.cells for t in map(tree_of, result.solutions)) > 600
-    monkeypatch.setattr(solve, "newton", counted)
+    monkeypatch.setattr(work, "newton", counted)
     error = result.mu_error
     assert steps and sum(steps) <= 30
     assert error < 1e-5
@@ -264,7 +264,7 @@ def test_when_rounding_takes_over_the_mu_that_had_settled_best_stands():
         case = random_case(seed, style)
         for c in prepare(case.pdg, case.attention).components:
             one = program(replace(c, gamma=1e-7 * min([1.0, *(a.beta for a in c.arcs if not a.hard)])))
-            rooms = [(solve.Work(one.structure, one.numbers), most) for most in (*range(5, 40), 100)]
+            rooms = [(work.Work(one.structure, one.numbers), most) for most in (*range(5, 40), 100)]
             moves = [float(work.settle(tol, SETTLED, most)[0][0]) for work, most in rooms]
             assert moves[-1] <= max(10 * min(moves), 1e-5)
 
@@ -292,9 +292,9 @@ def test_problems_at_once_are_extrapolated_as_one_by_one(beta: dict[str, float])
 def test_mu_is_selected_from_where_the_solution_came_by(beta: dict[str, float], monkeypatch: pytest.MonkeyPatch):
     """No cold start, and the mu that one leads to."""
     starts: list[int] = []
-    newton = solve.Work.newton
+    newton = work.Work.newton
 
-    def noted(self: solve.Work, tol: Any, start: int = COLD, *args: Any, **kwargs: Any) -> Any:
+    def noted(self: work.Work, tol: Any, start: int = COLD, *args: Any, **kwargs: Any) -> Any:
         starts.append(start)
         return newton(self, tol, start, *args, **kwargs)
 
@@ -302,7 +302,7 @@ def test_mu_is_selected_from_where_the_solution_came_by(beta: dict[str, float], 
         pdg = loop(np.random.default_rng(seed))
         s = inconsistency(pdg, Attention.uniform(pdg).replace(beta=beta)).solutions[0]
         with monkeypatch.context() as spied:
-            spied.setattr(solve.Work, "newton", noted)
+            spied.setattr(work.Work, "newton", noted)
             found, error = select(s)
         assert COLD not in starts
         again, other = select(replace(s, near=None))
@@ -331,13 +331,13 @@ def test_choosing_mu_takes_about_as_many_newton_steps_as_the_solve(monkeypatch: 
         arcs.append(Arc(s + t, V[s], V[t], rng.dirichlet(np.full(sizes[t], 0.5), sizes[s]) + 1e-9))
     result = inconsistency(PDG(*arcs))
     assert result.converged and result.stats["cells"] == 540
-    whole, taken = solve.Work.newton, []
+    whole, taken = work.Work.newton, []
 
-    def counted(self: solve.Work, *args: Any, **options: Any) -> Any:
+    def counted(self: work.Work, *args: Any, **options: Any) -> Any:
         taken.append(np.zeros(len(self.X), dtype=np.int64))
         return whole(self, *args, **{**options, "taken": taken[-1]})
 
-    monkeypatch.setattr(solve.Work, "newton", counted)
+    monkeypatch.setattr(work.Work, "newton", counted)
     assert result.mu_error < CLOSE
     steps = sum(int(x.sum()) for x in taken)
     assert 0 < steps <= 2 * result.stats["steps"]

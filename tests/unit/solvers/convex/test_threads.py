@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from dissonance import Attention, inconsistency
 from dissonance.solvers.convex import solve as solving
 from dissonance.solvers.convex import threads
+from dissonance.solvers.convex import work as working
 from dissonance.solvers.convex.program import Program
 
 
@@ -37,13 +38,13 @@ def test_results_do_not_depend_on_the_number_of_threads(
 ):
     one, moved = batch(13, gamma, hard)
     used = set[int]()
-    newton = solving.newton
+    newton = working.newton
 
     def seen(*args: Any) -> None:
         used.add(threading.get_ident())
         newton(*args)
 
-    monkeypatch.setattr(solving, "newton", seen)
+    monkeypatch.setattr(working, "newton", seen)
     found, then = list[solving.Outcome](), list[solving.Outcome]()
     for count in (1, 2, 5):
         used.clear()
@@ -51,12 +52,12 @@ def test_results_do_not_depend_on_the_number_of_threads(
             monkeypatch.setattr(threads, "allowed", lambda n=count: n)
             monkeypatch.setattr(threads, "_pool", lambda it=pool: it)
             found.append(
-                solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(cells_per_thread=1))
+                solving.solve(one, spread(one), spread(one, 1e-9), sharing=working.Sharing(cells_per_thread=1))
             )
             warm = found[-1].at
             then.append(
                 solving.solve(
-                    moved, spread(moved), spread(moved, 1e-9), warm, sharing=solving.Sharing(cells_per_thread=1)
+                    moved, spread(moved), spread(moved, 1e-9), warm, sharing=working.Sharing(cells_per_thread=1)
                 )
             )
         assert (threading.get_ident() in used) == (count == 1)
@@ -87,7 +88,7 @@ def test_the_subtrees_of_one_problem_are_shared_out(
         with ThreadPoolExecutor(count) as pool:
             monkeypatch.setattr(threads, "allowed", lambda n=count: n)
             monkeypatch.setattr(threads, "_pool", lambda it=pool: it)
-            found.append(solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(subtree_work=1.0)))
+            found.append(solving.solve(one, spread(one), spread(one, 1e-9), sharing=working.Sharing(subtree_work=1.0)))
         assert len(used) == 0 if count == 1 else len(used) > 1
     for other in found[1:]:
         check_the_same(found[0], other)
@@ -135,8 +136,8 @@ def test_much_work_is_spread_over_threads(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(threads, "_pool", refuse)
     monkeypatch.setattr(threads, "allowed", lambda: 8)
     with pytest.raises(AssertionError, match="asked for"):
-        solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(cells_per_thread=2 * cells))
-    found = solving.solve(one, spread(one), spread(one, 1e-9), sharing=solving.Sharing(cells_per_thread=4 * cells))
+        solving.solve(one, spread(one), spread(one, 1e-9), sharing=working.Sharing(cells_per_thread=2 * cells))
+    found = solving.solve(one, spread(one), spread(one, 1e-9), sharing=working.Sharing(cells_per_thread=4 * cells))
     assert (found.steps > 0).all()
 
 

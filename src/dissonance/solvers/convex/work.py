@@ -1,0 +1,179 @@
+"""Problems of one structure with the room to solve them, and what compiled functions do with a row of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.compiled import Entry, expect
+from dissonance.numerics import ROUNDING
+from dissonance.solvers.convex import certificate, elimination, interior, steps, threads
+from dissonance.solvers.convex.interior import BROAD, COLD, HERE
+from dissonance.solvers.convex.program import Numbers, Structure
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
+measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(steps.inside)
+agree, certify, contradiction = Entry(certificate.agree), Entry(certificate.certify), Entry(certificate.contradiction)
+cost, normalise, slack = Entry(certificate.cost), Entry(certificate.normalise), Entry(certificate.slack)
+factor, trim = Entry(elimination.factor), Entry(certificate.trim)
+
+SECONDS_PER_CELL, SECONDS_PER_PRODUCT, WARM = 7e-4, 1.7e-6, 0.4
+"""What a solve takes a cell, and a multiplication of a Newton step, roughly, if it is interpreted; and the part of that
+which it takes from a point that is known."""
+
+NARROW, ANY = 1e-7, 1e300
+"""The gap at which a point is a start for other gammas; and any move of mu will do there."""
+
+
+class Sharing(NamedTuple):
+    """When threads save time: cells, of all problems together, for each thread; and multiplications of a Newton step
+    from which on the subtrees of one problem are shared out over threads."""
+
+    cells_per_thread: int = 20_000
+    subtree_work: float = 2e7
+
+
+SHARING = Sharing()
+
+
+class Work:
+    """Some problems of one structure, with room to solve them: a row of X each; see `room.py`."""
+
+    def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None, sharing: Sharing = SHARING) -> None:
+        self.sharing = sharing
+        self.structure, self.I, self.L = s, *s.flat_layout
+        self.offsets = np.array(self.L)
+        self.X = np.zeros((len(numbers.c), self.L.width))
+        self.clusters = s.clusters
+        for name, values in zip(("c", "W", "p"), numbers, strict=True):
+            self.view(name, values.shape[1])[...] = values
+        if at is not None:
+            self.at[...] = at
+
+    def view(self, name: str, size: int) -> Floats:
+        """What the problems have of something, (P, size), in place."""
+        start = getattr(self.L, name)
+        return self.X[:, start : start + size]
+
+    @property
+    def at(self) -> Floats:
+        """Where the iteration stands, (P, point)."""
+        return self.view("mu", self.L.point)
+
+    @property
+    def broad(self) -> Floats:
+        """Where it stood when the gap was BROAD, (P, point); 0 if it never was."""
+        return self.view("broad", self.L.point)
+
+    @property
+    def mu(self) -> Floats:
+        """(P, cells)."""
+        return self.view("mu", self.L.cells)
+
+    @property
+    def proved(self) -> Floats:
+        """The mu of the upper bound, (P, cells)."""
+        return self.view("proved", self.L.cells)
+
+    @property
+    def bounds(self) -> Floats:
+        """lower, upper, how far hard arcs are from holding, (P, 3)."""
+        return self.view("bounds", 3)
+
+    def rows(self) -> list[tuple[Ints, Floats, Ints]]:
+        """The arguments of compiled functions, problem by problem."""
+        return [(self.I, x, self.offsets) for x in self.X]
+
+    def newton(
+        self,
+        tol: Floats,
+        start: int = COLD,
+        most: int = 100,
+        *,
+        mu_tol: float = math.inf,
+        which: Ints | None = None,
+        taken: Ints | None = None,
+    ) -> Floats:
+        """Iterate and prove some problems, all by default: how far mu moved last, (P,); see `interior.newton`."""
+        count = len(self.X)
+        which = np.arange(count) if which is None else which
+        taken = np.zeros(count, dtype=np.int64) if taken is None else taken
+        moves = np.zeros(count)
+        each = SECONDS_PER_CELL * self.L.cells + SECONDS_PER_PRODUCT * self.structure.work
+        expect(each * len(which) * (1.0 if start == COLD else WARM), newton)
+        args = self.I, self.X, self.offsets, self.clusters, which, start, tol, mu_tol, most, taken, moves
+        if self.structure.work < self.sharing.subtree_work:
+            newton(*args)
+        else:
+            with threads.without_blas_threads():
+                (self.over_subtrees if len(which) == 1 and threads.free() > 1 else newton)(*args)
+        return moves
+
+    @cached_property
+    def over_subtrees(self) -> Callable[..., None]:
+        """`newton` for one large problem: over threads, if its tree has branches that are worth it."""
+        size = self.structure.fronts.size.astype(np.float64)
+        parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
+        return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
+
+    def settle(self, tol: Floats, mu_tol: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
+        """Until mu stands still, from a cold start or one given: how far it moved last (P,), a start for other gammas.
+
+        A start (P, point) is where the gap is BROAD, for from there on gamma matters; for other gammas, NARROW.
+        """
+        if start is None:
+            self.newton(np.full(len(self.X), BROAD), COLD, most, mu_tol=ANY)
+        else:
+            self.at[...] = start
+        self.newton(np.maximum(tol, NARROW), HERE, most, mu_tol=ANY)
+        start = self.at.copy()
+        return self.newton(tol, HERE, most, mu_tol=mu_tol), start
+
+    def certify(self) -> None:
+        """Prove bounds."""
+        for row in self.rows():
+            certify(*row, ROUNDING)
+
+    def derivative(self, twice: Numbers, least: Floats) -> Floats:
+        """mu less its derivative times gamma (P, cells): `twice` are the numbers at 2 gamma; `least` slack (P,)."""
+        L, cells = self.L, self.L.cells
+        z = self.X[:, L.z : L.z + cells]
+        g = self.view("g", cells)
+        for b, row in enumerate(self.rows()):
+            measure(*row)
+            g[b] = -(self.X[b, L.r : L.r + cells] + z[b])
+            for name, values in zip(("c", "W"), twice, strict=False):
+                self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]], values[b] = (
+                    values[b].copy(),
+                    self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]].copy(),
+                )
+            slack(*row, L.r, 1.0)
+            for name, values in zip(("c", "W"), twice, strict=False):
+                self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]] = values[b]
+            change = g[b] + self.X[b, L.r : L.r + cells]
+            np.maximum(z[b], least[b], out=z[b])
+            factor(*row, self.clusters)
+            aim(*row, 0.0)
+            g[b] = z[b] + change
+            solve_system(*row, self.clusters, 0, 3, 1.0)
+        return self.view("x", cells)
+
+    def project(self, b: int) -> Floats:
+        """The mu (cells,) nearest to the point's, each cell in units of its mass, that satisfies the equations.
+
+        W and c are 0, z is 1.
+        """
+        row = self.I, self.X[b], self.offsets
+        factor(*row, self.clusters)
+        aim(*row, 0.0)
+        self.view("g", self.L.cells)[b] = 1.0
+        solve_system(*row, self.clusters, 0, 2, 1.0)
+        return self.view("x", self.L.cells)[b]
