@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse
 from types import MappingProxyType
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dissonance.arc import bottomless
+from dissonance.columns.weights import ColumnWeights
 from dissonance.errors import DissonanceError, suggest
 from dissonance.pdg import PDG
 
@@ -31,6 +32,8 @@ LARGEST = 1e100
 
 
 def _frozen(weights: Mapping[str, float], what: str = "a weight") -> Weights:
+    if isinstance(weights, ColumnWeights):  # numbers, and nothing changes them
+        return weights
     if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DissonanceError(f"{what} is given arc by arc, as {{'arc': 1.0}}; found {weights!r}.")
     return MappingProxyType({str(name): _number(value, f"{what}[{name!r}]") for name, value in weights.items()})
@@ -43,6 +46,35 @@ def _number(value: object, what: str) -> float:
         return float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, RuntimeError):
         raise DissonanceError(f"{what} must be a number, found {value!r}.") from None
+
+
+def _odd(weights: Weights) -> Iterator[tuple[str, float]]:
+    """Those that are no finite numbers."""
+    if isinstance(weights, ColumnWeights) and weights.finite:
+        return iter(())
+    return ((name, value) for name, value in weights.items() if not math.isfinite(value))
+
+
+def _largest(weights: Weights) -> float:
+    """The largest of the finite ones, in absolute value."""
+    if isinstance(weights, ColumnWeights):
+        return weights.largest
+    return max((abs(value) for value in weights.values() if value < math.inf), default=0.0)
+
+
+def _constant(weights: Weights, weight: float) -> Weights:
+    """One weight for all."""
+    return weights.filled(weight) if isinstance(weights, ColumnWeights) else dict.fromkeys(weights, weight)
+
+
+def _changed(weights: Weights, changes: Weights) -> Weights:
+    """The same weights with some changed."""
+    return weights | changes if isinstance(weights, ColumnWeights) else dict(weights) | dict(changes)
+
+
+def _are_of(weights: Mapping[str, object], pdg: PDG) -> bool:
+    """Whether they are weights of all arcs of the PDG, whose names need no check."""
+    return isinstance(weights, ColumnWeights) and weights.belong_to(pdg)
 
 
 class Seen(Protocol):
@@ -110,14 +142,12 @@ class Attention:
         object.__setattr__(self, "varying", MappingProxyType(dict(self.varying)))
         if not (0 <= self.gamma < math.inf):
             raise DissonanceError(f"gamma must be a finite number >= 0, found {self.gamma}.")
-        for name, value in self.beta.items():
+        for name, value in _odd(self.beta):
             if math.isnan(value) or value == -math.inf:
                 raise DissonanceError(f"beta[{name!r}] must be a number or inf, found {value}.{bottomless(value)}")
-        for name, value in self.alpha.items():
-            if not math.isfinite(value):
-                raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.{_ASKED.get(value, '')}")
-        finite = (value for value in self.beta.values() if value < math.inf)
-        if max(map(abs, (self.gamma, *finite, *self.alpha.values())), default=0.0) > LARGEST:
+        for name, value in _odd(self.alpha):
+            raise DissonanceError(f"alpha[{name!r}] must be finite, found {value}.{_ASKED.get(value, '')}")
+        if max(self.gamma, _largest(self.beta), _largest(self.alpha)) > LARGEST:
             raise DissonanceError(
                 f"weights are at most {LARGEST:g}, so that their products stay numbers. Give all of them in other "
                 "units, or use beta = inf for what must hold."
@@ -155,8 +185,8 @@ class Attention:
         known: tuple[PDG, Attention] | None = self.__dict__.get("_on")
         if known is None or known[0] is not pdg:
             self.check(pdg)
-            beta = pdg.confidence | dict(self.beta)
-            alpha = dict.fromkeys(beta, 1.0) | dict(self.alpha)
+            beta = _changed(pdg.confidence, self.beta)
+            alpha = _changed(_constant(beta, 1.0), self.alpha)
             known = pdg, Attention.only(beta, alpha, self.gamma, self.varying)
             self.__dict__["_on"] = known
         return known[1]
@@ -166,8 +196,8 @@ class Attention:
         cls, pdg: PDG, *, only: Iterable[str] | None = None, beta: float = 1.0, alpha: float = 1.0, gamma: float = 0.0
     ) -> Attention:
         """The same weight on every arc, or on `only` some and none on the others."""
-        names = [a.name for a in pdg.arcs] if only is None else [pdg[n].name for n in only]
-        return cls.only(dict.fromkeys(names, beta), dict.fromkeys(names, alpha), gamma)
+        every = pdg.confidence if only is None else {pdg[n].name: 1.0 for n in only}
+        return cls.only(_constant(every, beta), _constant(every, alpha), gamma)
 
     def replace(
         self,
@@ -202,8 +232,10 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        for name in filterfalse(pdg.__contains__, (*self.beta, *self.alpha, *self.varying)):
-            pdg[name]  # the error suggests the nearest name
+        for weights in (self.beta, self.alpha, self.varying):
+            if not _are_of(weights, pdg):
+                for name in filterfalse(pdg.__contains__, weights):
+                    pdg[name]  # the error suggests the nearest name
 
 
 @dataclass(frozen=True)
@@ -218,6 +250,8 @@ class Control:
     def __post_init__(self) -> None:
         if not isinstance(self.chi, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"control is given arc by arc, as {{'arc': 1.0}}; found {self.chi!r}.")
+        if isinstance(self.chi, ColumnWeights):
+            return
         object.__setattr__(self, "chi", MappingProxyType(dict(self.chi)))
         for name, value in self.chi.items():
             low = min(value.flatten().tolist(), default=0.0) if isinstance(value, Tensor) else value
@@ -236,6 +270,8 @@ class Control:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc or parameter the PDG does not have, or has not the shape of a parameter."""
+        if _are_of(self.chi, pdg):
+            return
         for name, value in self.chi.items():
             if name in pdg and not isinstance(value, Tensor):
                 continue
@@ -252,6 +288,8 @@ class Control:
 
     def within(self, names: Iterable[str]) -> Control:
         """The control of these arcs only."""
+        if isinstance(self.chi, ColumnWeights):  # no single parameters
+            return Control({name: self.chi[name] for name in names if name in self.chi})
         own: dict[str, list[str]] | None = self.__dict__.get("_own")
         if own is None:  # by arc, or what may be the name of one: what is given for it
             own = self.__dict__["_own"] = {}

@@ -116,9 +116,19 @@ class PDG:
         return list(self.__dict__["_arc"])
 
     @property
-    def confidence(self) -> dict[str, float]:
+    def confidence(self) -> Mapping[str, float]:
         """The beta that each arc has of its own."""
         return {a.name: a.beta for a in self.arcs}
+
+    @property
+    def movable(self) -> Mapping[str, float]:
+        """1 for every arc that has parameters."""
+        return {a.name: 1.0 for a in self.arcs if any(True for _ in a.cpd.parameters())}
+
+    @cached_property
+    def log_settings(self) -> float:
+        """log of the number of joint settings of all variables, which are finite."""
+        return math.fsum(math.log(v.size) for v in self.variables)
 
     # -- making others ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 from dissonance.arc import Arc
 from dissonance.collector import uncollected
 from dissonance.columns.column import Column
-from dissonance.columns.numbered import Numbered
+from dissonance.columns.numbered import Chosen, Numbered
+from dissonance.columns.weights import ColumnWeights
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import PDG
 from dissonance.variables import Variable, shape
@@ -115,15 +117,24 @@ class ColumnarPDG(PDG):
         """The names of all variables, in order."""
         return list(self.__dict__["_variable"])
 
+    def place(self, number: int) -> tuple[int, int]:
+        """The column of an arc, and its row there."""
+        first: Ints = self.__dict__["first"]
+        k = int(np.searchsorted(first, number, side="right")) - 1
+        return k, number - int(first[k])
+
+    def name(self, column: int, row: int) -> str:
+        """The name of the arc of a row of a column."""
+        return self.__dict__["_arc"].name(int(self.__dict__["first"][column]) + row)
+
     def _made(self, number: int) -> Arc:
-        k = int(np.searchsorted(self.__dict__["first"], number, side="right")) - 1
-        column, row = self.columns[k], number - int(self.__dict__["first"][k])
+        k, row = self.place(number)
+        column = self.columns[k]
         variables: Numbered[Variable] = self.__dict__["_variable"]
         sources, targets = (tuple(variables.at(int(i)) for i in side[row]) for side in (column.sources, column.targets))
-        name = f"a{number}" if column.names is None else str(column.names[row])
         made = object.__new__(Arc)
         made.__dict__.update(
-            name=name,
+            name=str(self.name(k, row)),
             sources=sources,
             targets=targets,
             cpd=column.cpd(row),
@@ -132,10 +143,32 @@ class ColumnarPDG(PDG):
         )
         return made
 
+    def weights(self, each: Sequence[npt.NDArray[np.float64]]) -> ColumnWeights:
+        """Weights of all arcs, column by column; NaN: the arc is left out."""
+        return ColumnWeights(self.__dict__["_arc"], np.concatenate([np.zeros(0), *each]))
+
     @property
-    def confidence(self) -> dict[str, float]:
-        """beta of every arc."""
-        return dict(zip(self.arc_names, np.concatenate([c.beta for c in self.columns]).tolist(), strict=True))
+    def confidence(self) -> ColumnWeights:
+        """The beta that each arc has of its own."""
+        return self.weights([c.beta for c in self.columns])
+
+    @property
+    def movable(self) -> ColumnWeights:
+        """1 for every arc that has parameters."""
+        return self.weights([np.full(len(c), 1.0 if c.learnable else np.nan) for c in self.columns])
+
+    @cached_property
+    def log_settings(self) -> float:
+        """log of the number of joint settings of all variables."""
+        return math.fsum(map(math.log, self.sizes.tolist()))
+
+    @property
+    def fingerprinted(self) -> object:
+        """What says all of it: the arrays, and the names if there are any."""
+        columns = [(c.sources, c.targets, c.tables, c.beta, c.learnable) for c in self.columns]
+        by_number = self.implicit_names
+        variables = self.sizes if by_number[0] else self.variables
+        return columns, variables, None if by_number[1] else np.array(self.arc_names)
 
     def around(self, variable: str) -> tuple[Arc, ...]:
         """The arcs that mention a variable."""
@@ -175,3 +208,15 @@ class ColumnarPDG(PDG):
         if m <= 20 and n <= 20:
             return super().__repr__()
         return f"PDG({n} variables, {m} arcs in {len(self.columns)} columns)"
+
+
+def mentioned(pdg: PDG, beta: Mapping[str, float]) -> Sequence[str]:
+    """The variables that an arc with a weight other than 0 mentions, in order."""
+    if not isinstance(pdg, ColumnarPDG):
+        known = {v.name for a in pdg.arcs if beta.get(a.name) for v in a.scope}
+        return [v.name for v in pdg.variables if v.name in known]
+    weights = beta if isinstance(beta, ColumnWeights) else pdg.confidence.filled(0.0) | beta
+    at, variables = pdg.scopes
+    attended = np.repeat(np.nan_to_num(weights.numbers) != 0, np.diff(at))
+    seen = np.flatnonzero(np.bincount(variables[attended], minlength=len(pdg.sizes)))
+    return Chosen(pdg.__dict__["_variable"], seen)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 T = TypeVar("T")
 
@@ -53,8 +56,25 @@ class Numbered(Mapping[str, T], Generic[T]):
         """The number of each name."""
         return {name: i for i, name in enumerate(self)}
 
+    def name(self, i: int) -> str:
+        """The name of that number."""
+        return f"{self._letter}{i}" if self._names is None else self._names[i]
+
     def at(self, i: int) -> T:
         """The object of that number."""
         if i not in self._made:
             self._made[i] = self._make(i)
         return self._made[i]
+
+
+class Chosen(Sequence[str]):
+    """The names of some of them, by their numbers."""
+
+    def __init__(self, of: Numbered[Any], numbers: npt.NDArray[np.int64]) -> None:
+        self._of, self._numbers = of, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._of.name(int(self._numbers[i]))

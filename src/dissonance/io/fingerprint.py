@@ -121,6 +121,10 @@ class Fingerprint:
         if not name.startswith(f"{OURS}."):
             self.unseen.append(name)
 
+    def _fingerprinted(self, x: Any) -> None:
+        self._put("fingerprinted", type(x).__qualname__)
+        self._add(x.fingerprinted)
+
     def _object(self, x: Any) -> None:
         kind = type(x)
         name = f"{kind.__module__}.{kind.__qualname__}"
@@ -159,6 +163,8 @@ WAYS: tuple[tuple[Any, str], ...] = (
 
 @cache
 def _way(kind: type) -> str:
+    if hasattr(kind, "fingerprinted"):  # it says what says all of it
+        return "fingerprinted"
     return next((way for base, way in WAYS if issubclass(kind, base)), "object")
 
 

@@ -12,7 +12,7 @@ are appended, until what was appended is as much as the file began with: a step 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,7 +56,7 @@ class Checkpoint:
             self.room = sealed.write_state(self.path, self._state(runs.theta, 0))
         self.written = len(runs.traces[0])
 
-    def _state(self, keys: Iterable[str], first: int) -> dict[str, Any]:
+    def _state(self, keys: Collection[str], first: int) -> dict[str, Any]:
         """The state of the runs: of theta these parameters, of the traces what is new from a row on."""
         runs = self.runs
         start, flow = runs.observer.start, cast("Any", runs.flow)
@@ -64,7 +64,7 @@ class Checkpoint:
             "format": FORMAT,
             "of": self.of.hex(),
             "step": runs.step,
-            "theta": {key: runs.theta[key] for key in keys},
+            "theta": runs.parameters.kept(runs.theta, keys),
             "tv_theta": runs.observer.tv_theta,
             "generators": [g.get_state() for g in runs.generators],
             "inner": None if runs.whole is None else runs.whole.dump(),
@@ -116,13 +116,10 @@ class Checkpoint:
                 f"{where}: is of a run that has done {state['step']} steps, and {steps} are asked for. "
                 f"Ask for {state['step']} or more, delete it, or name another file."
             )
-        shapes = {key: tuple(x.shape) for key, x in self.runs.theta.items()}
-        if {key: tuple(x.shape) for key, x in state["theta"].items()} != shapes:
-            raise FormatError(f"{where}: holds parameters of other shapes. Delete it, or name another file.")
 
     def _restore(self, state: dict[str, Any]) -> None:
         runs = self.runs
-        runs.step, runs.theta = state["step"], state["theta"]
+        runs.step, runs.theta = state["step"], runs.parameters.resumed(state["theta"], self.path)
         for generator, known in zip(runs.generators, state["generators"], strict=True):
             generator.set_state(known)
         if state["inner"] is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,9 +34,13 @@ class Foci:
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
-        self.names = [a.name for a in parameters.arcs]
         self._known: dict[tuple[int, ...], StackedFocus] = {}
         self._seen: frozenset[int] = frozenset()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the arcs."""
+        return [a.name for a in self.parameters.arcs]
 
     def knows(self, focus: object) -> bool:
         """Whether its very attention and control are among those that are remembered."""

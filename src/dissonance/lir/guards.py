@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,7 +70,7 @@ def refuse_infinite(state: Algorithm, foci: Sequence[Focus], local: Local) -> No
             raise DissonanceError(f"step {state.step}: the inconsistency is {upper}: {why}")
 
 
-def refuse_nonfinite(state: Algorithm, keys: Sequence[str] | None = None, written: bool = True) -> None:
+def refuse_nonfinite(state: Algorithm, keys: Collection[str] | None = None, written: bool = True) -> None:
     """Raise if a parameter, one of `keys` or any, is NaN or infinite. In a table the logarithm of 0 may be -inf.
 
     With samples, steps that are not `written` to a checkpoint are not checked: the next draw raises the error.
@@ -78,14 +78,13 @@ def refuse_nonfinite(state: Algorithm, keys: Sequence[str] | None = None, writte
     random = state.parameters.drawn
     if random and not written:
         return
-    for key in state.theta if keys is None else keys:
+    found = state.parameters.nonfinite(state.theta if keys is None else {key: state.theta[key] for key in keys})
+    for key in found:
         v = state.theta[key]
-        if math.isfinite(float(v.sum())):
-            continue
         wrong = ~torch.isfinite(v)
         wrong &= torch.isfinite(state.parameters.theta0[key]) if random else v != -math.inf
         if bool(wrong.any()):
-            arc = next(a for a in state.parameters.arcs if a.name == state.parameters.arc_of[key])
+            arc = state.parameters.pdgs[0][state.parameters.arc_of[key]]
             if state.step == 0:
                 raise DissonanceError(f"{arc}: the parameter {key!r} holds {float(v[wrong][0])}.")
             raise DissonanceError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from dissonance.lir.flows.base import Movement
 from dissonance.lir.foci import StackedFocus
 from dissonance.lir.inner import Attentions, Compromise, Inner, Solved
 from dissonance.lir.local import Local
-from dissonance.lir.parameters import Stacked
+from dissonance.lir.parameters import Stacked, stacked
 from dissonance.lir.part import Part
 from dissonance.lir.setting import Setting
 from dissonance.lir.trace import BLANK, Trace
@@ -41,17 +41,19 @@ class Observer:
         if part.shared or self.tv_theta is None:
             self.forget()
         else:
-            self.tv_theta = self.tv_theta + (part.distance(after) - part.distance(before)) / self._rows
+            self.tv_theta = self.tv_theta + (part.distance(after) - part.distance(before)) / self.parameters.rows
 
-    def look(self, inner: Inner | None, theta: Stacked, step: int, traces: Sequence[Trace], last: bool) -> None:
+    def look(
+        self, inner: Inner | None, theta: Mapping[str, Tensor], step: int, traces: Sequence[Trace], last: bool
+    ) -> None:
         """Begin the row of every trace: global inconsistency, blame, how far theta and mu* have moved."""
         each: list[dict[str, Any]] = [{"step": step} for _ in traces]
         if inner is not None:
-            for now, found in zip(each, self._whole(inner, theta, step, last), strict=True):
+            for now, found in zip(each, self._whole(inner, stacked(theta), step, last), strict=True):
                 now |= found
         if self.parameters.tabular:
             if self.tv_theta is None:
-                self.tv_theta = self._moved(theta)
+                self.tv_theta = self.parameters.distance(theta, self.parameters.theta0) / self.parameters.rows
             for now, moved in zip(each, self.tv_theta.tolist(), strict=True):
                 now["tv_theta"] = moved
         keep = self.record.snapshots and (last or step % self.record.snapshots == 0)
@@ -114,17 +116,6 @@ class Observer:
         soft = torch.where(self.attention.beta == math.inf, 0.0, self.attention.beta)
         kl = self.parameters.by_arc(divergence).clamp(min=0.0)
         return numerics.times(soft, kl), self.parameters.by_arc(surprisal)
-
-    def _moved(self, theta: Stacked) -> Tensor:
-        """The mean over all rows of all tables of the total variation between p and the p of the start, (P,)."""
-        with torch.no_grad():
-            tables = [self.parameters.log_tables(x).exp() for x in (theta, self.parameters.theta0)]
-        return 0.5 * (tables[0] - tables[1]).abs().sum(1) / self._rows
-
-    @cached_property
-    def _rows(self) -> int:
-        """The rows of all tables."""
-        return sum(rows for rows, _ in self.parameters.shapes)
 
 
 def _every(x: Any, count: int) -> list[Any]:

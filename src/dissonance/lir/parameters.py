@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from dissonance.arc import Arc
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.errors import CapabilityError, DissonanceError, FormatError
 from dissonance.focus import Control
 from dissonance.pdg import PDG
 from dissonance.variables import cells
 
 Stacked = dict[str, Tensor]
 """theta of P runs: "arc.parameter" -> (P, ...)."""
+
+
+def stacked(theta: Mapping[str, Tensor]) -> Stacked:
+    """theta as a dictionary: itself, if it is one."""
+    return theta if isinstance(theta, dict) else dict(theta)
 
 
 class Parameters:
@@ -27,13 +33,24 @@ class Parameters:
 
     def __init__(self, pdgs: Sequence[PDG]) -> None:
         self.pdgs = tuple(pdgs)
-        self.arcs = self.pdgs[0].arcs
         for pdg in self.pdgs[1:]:
             _check_alike(self.pdgs[0], pdg)
+
+    @cached_property
+    def arcs(self) -> tuple[Arc, ...]:
+        """The arcs of the first of them."""
+        return self.pdgs[0].arcs
+
+    @cached_property
+    def home(self) -> Mapping[str, str]:
+        """The name under which theta has each parameter."""
         first: dict[int, str] = {}
-        self.home = {key: first.setdefault(id(p), key) for key, p in self.pdgs[0].theta.items()}
-        self.arc_of = {f"{a.name}.{n}": a.name for a in self.arcs for n, _ in a.cpd.named_parameters()}
-        self.arc_number = {a.name: i for i, a in enumerate(self.arcs)}
+        return {key: first.setdefault(id(p), key) for key, p in self.pdgs[0].theta.items()}
+
+    @cached_property
+    def arc_of(self) -> Mapping[str, str]:
+        """The arc of every parameter."""
+        return {f"{a.name}.{n}": a.name for a in self.arcs for n, _ in a.cpd.named_parameters()}
 
     def __len__(self) -> int:
         return len(self.pdgs)
@@ -43,10 +60,18 @@ class Parameters:
         return Parameters(self.pdgs[k : k + 1])
 
     @cached_property
-    def theta0(self) -> Stacked:
+    def theta0(self) -> Mapping[str, Tensor]:
         """The default parameters, copied."""
         each = [pdg.theta for pdg in self.pdgs]
         return {k: torch.stack([t[k].detach() for t in each]) for k, home in self.home.items() if k == home}
+
+    def begin(self) -> MutableMapping[str, Tensor]:
+        """theta at the start, to be moved."""
+        return dict(self.theta0)
+
+    def moved(self, theta: Stacked) -> MutableMapping[str, Tensor]:
+        """theta after a step that may have moved all of it."""
+        return theta
 
     @cached_property
     def _names(self) -> dict[str, list[str]]:
@@ -103,6 +128,15 @@ class Parameters:
     def _projects(self) -> dict[tuple[str, ...], bool]:
         return {}
 
+    def place(self, name: str) -> int:
+        """Where an arc is among the arcs."""
+        return self.number[name]
+
+    def held_outside(self, keys: Iterable[str], names: Collection[str]) -> bool:
+        """Whether an arc that is not among these has one of the parameters."""
+        here = {self.number[name] for name in names}
+        return any(not here.issuperset(self.users.get(key, ())) for key in keys)
+
     @cached_property
     def users(self) -> dict[str, list[int]]:
         """The arcs, by number, that have each parameter."""
@@ -112,7 +146,7 @@ class Parameters:
                 found.setdefault(key, []).append(i)
         return found
 
-    def of(self, k: int, theta: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def of(self, k: int, theta: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The parameters of one run, keyed as its PDG has them."""
         return {key: theta[home][k] for key, home in self.home.items()}
 
@@ -140,6 +174,17 @@ class Parameters:
         """(source settings, target settings) of every arc; (0, 0) of one whose variables are not finite."""
         finite = [all(v.is_finite for v in a.scope) for a in self.arcs]
         return [(cells(a.sources), cells(a.targets)) if f else (0, 0) for a, f in zip(self.arcs, finite, strict=True)]
+
+    @cached_property
+    def rows(self) -> int:
+        """The rows of all tables."""
+        return sum(rows for rows, _ in self.shapes)
+
+    def distance(self, theta: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> Tensor:
+        """The total variation between the tables at theta and at the start, added up over all rows, (P,)."""
+        with torch.no_grad():
+            p, q = (self.log_tables(x).exp() for x in (theta, start))
+        return 0.5 * (p - q).abs().sum(1)
 
     @cached_property
     def spans(self) -> dict[str, slice]:
@@ -176,7 +221,7 @@ class Parameters:
         fixed = [a.name for a in self.arcs if not any(True for _ in a.cpd.parameters()) and not a.is_euclidean]
         return {n: torch.stack([p[n].log_table().detach().reshape(-1) for p in self.pdgs]) for n in fixed}
 
-    def log_table(self, i: int, theta: Stacked, runs: Tensor | None = None) -> Tensor:
+    def log_table(self, i: int, theta: Mapping[str, Tensor], runs: Tensor | None = None) -> Tensor:
         """log p(T|S) of arc i, (P, source settings, target settings); differentiable in theta.
 
         `runs`: theta is that of some runs only.
@@ -191,7 +236,7 @@ class Parameters:
         each = [pdg[arc.name].log_table(self.of(k, theta)) for k, pdg in enumerate(pdgs)]
         return torch.stack(each).reshape(shape)
 
-    def log_tables(self, theta: Stacked, runs: Tensor | None = None) -> Tensor:
+    def log_tables(self, theta: Mapping[str, Tensor], runs: Tensor | None = None) -> Tensor:
         """All of them, (P, entries), one arc after another in C order."""
         return torch.cat([self.log_table(i, theta, runs).flatten(1) for i in range(len(self.arcs))], 1)
 
@@ -247,6 +292,10 @@ class Parameters:
         bounded = {key for a in self.arcs if a.cpd.bounded for key in self.keys(a)}
         return frozenset(self.theta0) - bounded
 
+    def nonfinite(self, theta: Mapping[str, Tensor]) -> list[str]:
+        """The parameters whose components do not add up to a finite number."""
+        return [key for key, x in theta.items() if not math.isfinite(float(x.sum()))]
+
     # -- control and results ---------------------------------------------------------------------------------------
 
     def control(self, controls: Sequence[Control]) -> Stacked:
@@ -274,6 +323,18 @@ class Parameters:
                     p.copy_(mine[f"{arc.name}.{n}"])
             arcs.append(arc.with_cpd(cpd))
         return PDG(*arcs, variables=self.pdgs[k].variables)
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+
+    def kept(self, theta: Mapping[str, Tensor], keys: Collection[str]) -> dict[str, Tensor]:
+        """The parameters that are asked for, as a checkpoint has them."""
+        return {key: theta[key] for key in keys}
+
+    def resumed(self, kept: Mapping[str, Tensor], where: str) -> MutableMapping[str, Tensor]:
+        """theta of what was kept: all of it, and what has moved since."""
+        if {key: x.shape for key, x in kept.items()} != {key: x.shape for key, x in self.theta0.items()}:
+            raise FormatError(f"{where}: holds parameters of other shapes. Delete it, or name another file.")
+        return dict(kept)
 
 
 def alike(pdg: PDG) -> object:

@@ -10,16 +10,15 @@ the global inconsistency, `Record(globally=False)`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
-import torch
 from torch import Tensor
 
+from dissonance.columns import ColumnarPDG
 from dissonance.focus import Focus
 from dissonance.lir.flows import Flow
 from dissonance.lir.foci import Foci
+from dissonance.lir.in_columns import ColumnParameters
 from dissonance.lir.inner import Inner, inner_for
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.lir.setting import Setting
@@ -46,8 +45,7 @@ class Part:
         self.foci = Foci(self.parameters)
         self.start = self.theta(whole.theta0)
         self._inner = inner_for(self.parameters, setting.solver, focus.attention)
-        here = {whole.arc_number[a.name] for a in self.parameters.arcs}
-        self.shared = any(not here.issuperset(whole.users.get(key, ())) for key in self.key_of.values())
+        self.shared = whole.held_outside(self.key_of.values(), names)
 
     def inner(self) -> Inner:
         """The inner problem, knowing nothing: no step of a run depends on the steps before it but through theta."""
@@ -57,21 +55,27 @@ class Part:
         """The parameters of these arcs."""
         return {own: whole[key] for own, key in self.key_of.items()}
 
-    @cached_property
+    @property
     def settings(self) -> float:
-        """log of the number of joint settings of its variables, which are finite."""
-        return sum(math.log(v.size) for v in self.parameters.pdgs[0].variables)
+        """log of the number of joint settings of its variables."""
+        return self.parameters.pdgs[0].log_settings
 
     def distance(self, theta: Stacked) -> Tensor:
         """The total variation between p and the p of the start, added up over all rows of its tables, (1,)."""
-        with torch.no_grad():
-            tables = [self.parameters.log_tables(x).exp() for x in (theta, self.start)]
-        return 0.5 * (tables[0] - tables[1]).abs().sum(1)
+        return self.parameters.distance(theta, self.start)
 
 
 def apart(arcs: int, record: Record) -> bool:
     """Whether a run of so many arcs is done part by part, and therefore by itself."""
     return arcs >= MANY and not record.globally
+
+
+def parameters_of(pdgs: Sequence[PDG], record: Record) -> Parameters:
+    """The parameters of runs of one structure: of one that is done part by part on columns, nothing for every arc."""
+    (first, *others) = pdgs
+    if not others and isinstance(first, ColumnarPDG) and apart(len(first), record):
+        return ColumnParameters(first)
+    return Parameters(pdgs)
 
 
 class FocusParts:
@@ -80,27 +84,27 @@ class FocusParts:
     def __init__(self, setting: Setting, flow: Flow) -> None:
         self.setting, self._known = setting, dict[tuple[str, ...], Part]()
         parameters = setting.parameters
-        large = len(parameters) == 1 and apart(len(parameters.arcs), setting.record)
+        large = len(parameters) == 1 and apart(len(parameters.pdgs[0]), setting.record)
         plain = setting.solver.name != "paper" and not hasattr(flow, "dump")  # these remember all of theta, or of mu
         self.any = large and plain and not setting.base.attention.varying and parameters.tabular
 
-    @cached_property
+    @property
     def settings(self) -> float:
         """log of the number of joint settings of all variables."""
-        return sum(math.log(v.size) for v in self.setting.parameters.pdgs[0].variables)
+        return self.setting.parameters.pdgs[0].log_settings
 
     def of(self, focus: Focus) -> Part | None:
         """The part that a focus is about; None if it is not a small one."""
         attention = focus.attention
         if not self.any or focus.context or attention.varying:
             return None
-        number, arc_of = self.setting.parameters.arc_number, self.setting.parameters.arc_of
+        parameters, most = self.setting.parameters, SHARE * len(self.setting.parameters.pdgs[0])
         weights = [attention.beta] if attention.gamma == 0 else [attention.beta, attention.alpha]
-        seen = {number[n] for each in weights for n, w in each.items() if w}
-        seen |= {number[arc_of.get(key, key)] for key in focus.control.chi}
-        if not 0 < len(seen) <= SHARE * len(number):
+        seen = {n for each in weights for n, w in each.items() if w}
+        seen |= {parameters.arc_of.get(key, key) for key in focus.control.chi}
+        if not 0 < len(seen) <= most:
             return None
-        names = tuple(self.setting.parameters.arcs[i].name for i in sorted(seen))
+        names = tuple(sorted(seen, key=parameters.place))
         if names not in self._known:
             self._known[names] = Part(self.setting, names, focus)
             if len(self._known) > REMEMBERED:

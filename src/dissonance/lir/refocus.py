@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import torch
 
+from dissonance.columns.columnar import mentioned
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.lir.trace import Row, Trace
@@ -41,11 +42,10 @@ def _at(pdg: PDG, variable: str) -> list[str]:
     return [a.name for a in pdg.around(variable)]
 
 
-def _seen(pdg: PDG, trace: Trace) -> list[str]:
+def _seen(pdg: PDG, trace: Trace) -> Sequence[str]:
     """The variables that an attended arc mentions."""
     if trace.seen is None:
-        known = {v.name for n in _names(pdg, trace) for v in pdg[n].scope}
-        trace.seen = [v.name for v in pdg.variables if v.name in known]
+        trace.seen = mentioned(pdg, trace.attention.beta)
     return trace.seen
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 
@@ -29,8 +29,8 @@ class Algorithm:
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.parameters = setting, setting.parameters
-        self.theta, self.step, self.interrupted = dict(self.parameters.theta0), 0, False
-        self.moved: Sequence[str] = tuple(self.theta)
+        self.theta, self.step, self.interrupted = self.parameters.begin(), 0, False
+        self.moved: Collection[str] = self.theta
         self.flow, self.foci = begin(setting.flow), Foci(self.parameters)
         self.parts = FocusParts(setting, self.flow)
         self.whole: Inner | None = None

@@ -65,12 +65,12 @@ class Setting:
 
 def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control | None) -> Focus:
     """The focus that refocus procedures choose from: by default their own beta, alpha = chi = 1, gamma = 0."""
-    if not pdg.theta:
+    free = pdg.movable
+    if not free:
         raise DissonanceError(
             "no arc has parameters to move: fixed tables have none. Use pdg.learnable(), or learnable=True where the "
             "beliefs are read."
         )
-    free = {a.name: 1.0 for a in pdg if any(True for _ in a.cpd.parameters())}
     focus = Focus(Attention.of(attention, pdg), Control(free) if control is None else control)
     focus.check(pdg)
     return focus

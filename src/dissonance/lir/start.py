@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -18,8 +18,8 @@ from dissonance.focus import Attention, Control, Weights
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
-from dissonance.lir.parameters import Parameters, Stacked, alike
-from dissonance.lir.part import apart
+from dissonance.lir.parameters import Parameters, alike
+from dissonance.lir.part import apart, parameters_of
 from dissonance.lir.progress import Bar
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.run import Algorithm, Callback
@@ -82,7 +82,7 @@ class _EndOfSteps:
 
     parameters: Parameters
     k: int
-    stacked: Stacked
+    stacked: Mapping[str, Tensor]
 
     @property
     def theta(self) -> dict[str, Tensor]:
@@ -246,13 +246,12 @@ def lirs(
     chosen_flow, called = flows.flow_named(flow), _callbacks(callbacks)
     groups: dict[object, list[int]] = {}
     for i, pdg in enumerate(all_pdgs):
-        alone = apart(len(pdg), trace or Record())
-        groups.setdefault((alike(pdg), i if alone else None), []).append(i)
+        groups.setdefault(i if apart(len(pdg), trace or Record()) else alike(pdg), []).append(i)
     bar = Bar(progress, steps * len(groups))
     found: dict[int, Run] = {}
     for number, members in enumerate(groups.values()):
         setting = Setting.of(
-            Parameters([all_pdgs[i] for i in members]),
+            parameters_of([all_pdgs[i] for i in members], trace or Record()),
             [refocuses.refocus_named(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
             base_focus(all_pdgs[members[0]], attention, control),

@@ -12,6 +12,7 @@ from dissonance.lir.flows import exp
 from dissonance.lir.flows.base import Movement
 from dissonance.lir.foci import StackedFocus
 from dissonance.lir.local import Local
+from dissonance.lir.parameters import stacked
 from dissonance.lir.part import Part
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def flow(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, 
     if part is None:
         found = _on_all(state, foci)
         state.observer.forget()
-        state.theta, state.moved = found[2].theta, tuple(found[2].theta)
+        state.theta = state.moved = state.parameters.moved(found[2].theta)
         return found
     found = _on_part(state, foci, part)
     state.observer.follow(part, part.theta(state.theta), found[2].theta)
@@ -41,16 +42,16 @@ def flow(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, 
 
 def _on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
     """A step in view of all arcs."""
-    focus = state.foci.stack(foci)
+    focus, theta = state.foci.stack(foci), stacked(state.theta)
     guards.surround(state, foci, focus)
     inner = state.inner.fork() if state.setting.record.globally else state.inner
     local = Local(state.parameters, inner, focus.attention, focus.reach, state.setting.tol)
     try:
-        moved = exp(local, state.theta, state.flow)
+        moved = exp(local, theta, state.flow)
     except DissonanceError:
         guards.refuse_nonfinite(state)  # which says more
         raise
-    local.solve_once(state.theta)
+    local.solve_once(theta)
     guards.refuse_infinite(state, foci, local)
     return focus, local, moved
 
@@ -61,6 +62,7 @@ def _on_part(state: Algorithm, foci: Sequence[Focus], part: Part) -> tuple[Stack
     local = Local(part.parameters, part.inner(), focus.attention, focus.reach, state.setting.tol)
     moved = exp(local, before, state.flow)
     lower, upper = local.solve_once(before)
-    outside = float(focus.attention.gamma) * (state.parts.settings - part.settings)
+    gamma = float(focus.attention.gamma)
+    outside = gamma * (state.parts.settings - part.settings) if gamma else 0.0
     local.first = [x - outside for x in lower], [x - outside for x in upper]
     return focus, local, moved

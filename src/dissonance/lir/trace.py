@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -97,12 +97,12 @@ class Trace:
     rows: list[Row] = field(default_factory=list)
     snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict, repr=False)
     now: Row = field(default_factory=lambda: Row(0))
-    where: Callable[[], dict[str, Tensor]] = field(default=dict, repr=False)
-    seen: list[str] | None = field(default=None, repr=False)
+    where: Callable[[], Mapping[str, Tensor]] = field(default=dict, repr=False)
+    seen: Sequence[str] | None = field(default=None, repr=False)
     """The variables that an arc in the base attention mentions, once a refocus procedure has asked."""
 
     @property
-    def theta(self) -> dict[str, Tensor]:
+    def theta(self) -> Mapping[str, Tensor]:
         """The present parameters of the run, keyed as its PDG has them."""
         return self.where()
 

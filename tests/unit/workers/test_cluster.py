@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from dissonance.studies.synthetic import Synthetic, SyntheticFolder
 from dissonance.studies.work import compute
 from dissonance.workers import cluster as workers_cluster
 from dissonance.workers import node
-from dissonance.workers.cluster import Cluster, LostWorkError, Tls, to_cluster
+from dissonance.workers.cluster import Cluster, LostWorkError, to_cluster
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
@@ -204,10 +204,14 @@ def test_a_lost_scheduler_is_one_line_and_the_run_goes_on_elsewhere(
 
 
 class Alone:
-    """A scheduler and a worker, as processes of their own."""
+    """A scheduler and a worker, as processes of their own; `tls`: CA, CERT and KEY of both."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tls: Sequence[str] = ()) -> None:
         self.file = folder / "scheduler.json"
+        names = ("--tls-ca-file", "--tls-cert", "--tls-key")
+        self.tls = [word for pair in zip(names, tls, strict=False) for word in pair]
+        if tls:
+            self.tls += ["--protocol", "tls"]
         self.started = [self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show")]
         while not self.file.exists():
             time.sleep(0.05)
@@ -220,7 +224,15 @@ class Alone:
         self.started.append(self._start("worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard"))
 
     def _start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "distributed.cli.dask_" + name, "--scheduler-file", str(self.file), *words]
+        command = [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_" + name,
+            "--scheduler-file",
+            str(self.file),
+            *words,
+            *self.tls,
+        ]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.file.parent)
 
     def lose(self, head: Path) -> None:
@@ -319,28 +331,39 @@ def test_a_closed_client_is_a_lost_scheduler(cluster: Cluster):
         other.submit("x", os.getpid)
 
 
-@pytest.mark.slow
-def test_tls_is_passed_through(tmp_path: Path):
-    ca, cert, key = (str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem"))
+def certificate(folder: Path, name: str) -> list[str]:
+    """CA, CERT and KEY: a certificate that vouches for itself."""
+    cert, key = (str(folder / f"{name}-{what}.pem") for what in ("cert", "key"))
     words = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=here", "-keyout", key, "-out", cert]
     try:
         subprocess.run(["openssl", "req", *words], check=True, capture_output=True)
     except FileNotFoundError:
-        pytest.skip("no openssl")
-    Path(ca).write_bytes(Path(cert).read_bytes())
-    both = {
-        f"tls_{who}_{what}": path
-        for who in ("scheduler", "worker", "client")
-        for what, path in (("cert", cert), ("key", key))
-    }
-    security = distributed.Security(require_encryption=True, tls_ca_file=ca, **both)
-    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "host": "127.0.0.1", "protocol": "tls://"}
-    with (
-        distributed.LocalCluster(**options, security=security, dashboard_address="127.0.0.1:0") as there,
-        to_cluster(there.scheduler_address, Tls.named(f"{ca},{cert},{key}")) as found,
-    ):
-        assert found.gather([found.submit("pid", os.getpid)])[0] != os.getpid()
-        found.on_each_worker(node.leave_quickly)
+        pytest.skip("there is no openssl to make a certificate with")
+    return [cert, cert, key]
+
+
+@pytest.mark.slow
+def test_a_sweep_on_a_scheduler_with_tls_is_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workers_cluster, "PATIENCE", 5.0)
+    model, here, there, not_there = (tmp_path / f"{name}.npz" for name in ("model", "here", "there", "not_there"))
+    save(model, graph())
+    assert resolve(model, here) == 0
+    known, stranger = certificate(tmp_path, "known"), certificate(tmp_path, "stranger")
+    with Alone(tmp_path, tls=known) as alone:
+        assert alone.address.startswith("tls://127.0.0.1:")
+        assert resolve(model, there, "--cluster", alone.address, "--cluster-tls", ",".join(known)) == 0
+        assert f"cluster {alone.address}, " in capsys.readouterr().err
+        refused = (
+            ("--cluster", alone.address, "--cluster-tls", ",".join(stranger)),
+            ("--cluster", alone.address.replace("tls://", "tcp://")),
+        )
+        for words in refused:
+            assert resolve(model, not_there, *words) == 2
+            said = [line for line in capsys.readouterr().err.splitlines() if line]
+            assert len(said) == 1 and "no scheduler can be reached at " in said[0]
+    assert there.read_bytes() == here.read_bytes() and not not_there.exists()
 
 
 def test_any_number_of_workers_gives_the_same_bits(cluster: Cluster):
