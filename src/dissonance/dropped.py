@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dissonance.problem import Component
 from dissonance.scores import most_saved
 from dissonance.solvers import Solution, Solver, solve_together
-from dissonance.solvers.peeled import split
 
 NOTHING = 1e-8
 """What counts as nothing, in nats."""
@@ -21,7 +20,7 @@ class _Dropped:
 
     name: str
     solution: Solution
-    parts: list[Component]
+    parts: Sequence[Component]
     constant: float = 0.0
 
     def saved(self, parts: Sequence[Solution]) -> float:
@@ -78,10 +77,7 @@ def _dropped(solution: Solution, name: str) -> _Dropped:
     component = solution.component
     if not all([v.is_finite for v in component.variables]) or component.varies:
         return _Dropped(name, solution, [component.without(name)])
-    parts = split(component, [a for a in component.arcs if a.name != name])
-    left = sum([len(p.variables) for p in parts])
-    if len(parts) == 1 and left == len(component.variables):
+    left = component.split(a for a in component.arcs if a.name != name)
+    if len(left.components) == 1 and not left.free:
         return _Dropped(name, solution, [component.without(name)])
-    kept = {v.name for p in parts for v in p.variables}
-    alone = sum(math.log(v.size) for v in component.variables if v.name not in kept)
-    return _Dropped(name, solution, parts, -component.gamma * alone)
+    return _Dropped(name, solution, left.components, left.constant)

@@ -8,12 +8,13 @@ import torch
 
 from dissonance import numerics
 from dissonance.distributions import CliqueTree, Distribution, Product
+from dissonance.distributions.extended import Extended
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.solvers import Solution, select
 from dissonance.solvers.bounds.solver import BoundsSolution
 from dissonance.solvers.gaussian import GaussianSolution
-from dissonance.solvers.peeled import Extended, PeeledSolution
+from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean, Variable
 
@@ -44,7 +45,7 @@ def _finite(variables: Sequence[Variable], solutions: Sequence[Solution]) -> tup
     chosen = [_chosen(p) for s in solved for p in s.parts]
     parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
     if peeled:
-        ends = [a for s in peeled for a in s.ends]
+        ends = [end for s in peeled for end in s.conditionals]
         return Extended(finite, parts, ends, max(s.budget for s in peeled)), error
     known = {v.name for p in parts for v in p.variables}
     free = [v for v in finite if v.name not in known]

@@ -151,6 +151,18 @@ class _Once(torch.autograd.Function):
         )
 
 
+def added_up(parts: Sequence[Solution]) -> dict[str, Any]:
+    """What solutions of parts come to beside their bounds: fields of a solution of the whole."""
+    return {
+        "converged": all(s.converged for s in parts),
+        "steps": sum(s.steps for s in parts),
+        "residual": max((s.residual for s in parts), default=0.0),
+        "within": max((s.within for s in parts), default=0.0),
+        "memory": max((s.memory for s in parts), default=0),
+        "method": " + ".join(sorted({s.method for s in parts if s.method})),
+    }
+
+
 def infinite(component: Component, solver: str, value: float = math.inf) -> Solution:
     """The solution of a component whose beliefs contradict each other outright."""
     return Solution(component, value, value, solver)

@@ -28,7 +28,7 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import SizeError
 from dissonance.problem import EPS, Component, connected
 from dissonance.sampling.plan import UNASKED
-from dissonance.solvers.base import Solution, Solver, solve_together
+from dissonance.solvers.base import Solution, Solver, added_up, solve_together
 from dissonance.solvers.pooled import HEAVY
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Variable, cells, shape
@@ -354,16 +354,14 @@ def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, n
             for each in ([sum(s.lower for s in row) for row in solved], [sum(s.upper for s in row) for row in solved])
         )
     every = [s for row in solved for s in row]
+    known = added_up(every)
+    known["method"] = " + ".join(sorted({"row by row", *(s.solver for s in every)}))
     return ByRowSolution(
         component,
         lower,
         upper,
         name,
-        converged=all(s.converged for s in every),
-        steps=sum(s.steps for s in every),
-        residual=max((s.residual for s in every), default=0.0),
-        within=max((s.within for s in every), default=0.0),
-        method=" + ".join(sorted({"row by row", *(s.solver for s in every)})),
+        **known,
         up_to_constant=any(not v.is_finite for a in component.arcs if not a.hard for v in a.arc.targets),
         makers=makers,
         at=at,
