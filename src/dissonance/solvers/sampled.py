@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -94,9 +94,9 @@ class Sampled(Solver):
         if self.count is not None and self.count < 1:
             raise DissonanceError(f"the number of draws: 1 or more, found {self.count}.")
 
-    def for_step(self, seed: int) -> Sampled:
+    def for_step(self, seed: int) -> Self:
         """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
-        return Sampled(self.count or 1, seed)
+        return replace(self, count=self.count or 1, seed=seed)
 
     def fits(self, component: Component) -> bool:
         """Whether there is something to sample and hard arcs make mu."""
