@@ -108,7 +108,7 @@ class Branching:
         from dissonance.solvers.convex.solve import prove
 
         every = self.matrices.every
-        flat = {r: np.linalg.solve(v, row_entropy(v)) for r, v in simplices.items()}  # l . v_i = h(v_i)
+        flat = {r: _through(v) for r, v in simplices.items()}
         places = {r: np.linalg.inv(v.T) for r, v in simplices.items()}  # mu(s, T) -> its coordinates, >= 0 inside
         inside: Any = None
         if simplices:
@@ -140,7 +140,7 @@ class Branching:
                 continue
             q = m / m.sum()
             v = part.simplices.get(r, np.eye(len(q)))
-            off = row.weight * m.sum() * (row_entropy(q) - q @ np.linalg.solve(v, row_entropy(v)))
+            off = row.weight * m.sum() * (row_entropy(q) - q @ _through(v))
             if off > worst:
                 worst, chosen, at = off, r, np.linalg.solve(v.T, q)
         if chosen < 0:
@@ -180,6 +180,11 @@ class Branching:
             if not children:  # its bound is that of a convex problem, and cannot be tightened
                 dropped = min(dropped, part.lower)
         return min(dropped, waiting[0].lower if waiting else np.inf, best), looked
+
+
+def _through(vertices: Array) -> Array:
+    """The linear l with l . v_i = h(v_i) at every vertex."""
+    return np.asarray(np.linalg.solve(vertices, row_entropy(vertices)), dtype=np.float64)
 
 
 def _below(vertices: Array, cost: Array) -> Array:
