@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +30,7 @@ from dissonance.errors import CapabilityError
 from dissonance.gaussians.covariance import CovarianceProgram, Term, log_det
 from dissonance.gaussians.means import GaussianBelief, norm
 from dissonance.problem import EPS, Component
-from dissonance.variables import Euclidean
+from dissonance.variables import Euclidean, Variable
 
 
 @dataclass
@@ -59,13 +59,19 @@ class PeeledTargets:
     noise: Array
 
 
-def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
-    """The arcs as numbers, over the coordinates of the component's variables laid end to end."""
-    place: dict[str, list[int]] = {}
-    n = 0
-    for v in component.variables:
+def coordinates(variables: Iterable[Variable]) -> dict[str, list[int]]:
+    """Those of Euclidean variables laid end to end."""
+    found, n = dict[str, list[int]](), 0
+    for v in variables:
         assert isinstance(v.domain, Euclidean)
-        place[v.name] = list(range(n, n := n + v.domain.dim))
+        found[v.name] = list(range(n, n := n + v.domain.dim))
+    return found
+
+
+def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
+    """The arcs as numbers, over the coordinates of the component's variables."""
+    place = coordinates(component.variables)
+    n = sum(map(len, place.values()))
     found: list[GaussianBelief] = []
     for a in component.arcs:
         A, b, Sigma = (x.detach().cpu().numpy() for x in a.arc.linear_gaussian(component.theta))

@@ -67,6 +67,12 @@ class Solution:
     method: str = ""
     near: tuple[Structure, Array, Array] | None = field(default=None, repr=False)
 
+    sampled: ClassVar[bool] = False
+    """Whether it is an average over samples."""
+
+    exact: ClassVar[bool] = False
+    """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
+
     @property
     def parts(self) -> Sequence[Solution]:
         """The solutions of the parts that matter: itself, unless loose ends were left out."""
@@ -78,19 +84,9 @@ class Solution:
         return ""
 
     @property
-    def sampled(self) -> bool:
-        """Whether it is an average over samples."""
-        return False
-
-    @property
     def unique(self) -> bool:
         """Whether its mu is known to be the only minimiser."""
         return self.component.gamma > 0 or self.component.pinned is not None
-
-    @property
-    def exact(self) -> bool:
-        """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
-        return False
 
     @property
     def mu(self) -> CliqueTree:

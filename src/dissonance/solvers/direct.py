@@ -88,10 +88,7 @@ def _tables(component: Component, arcs: Sequence[Attended], theta: Theta | None)
 class PinnedSolution(Solution):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
 
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
+    exact = True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
@@ -197,10 +194,7 @@ class GivenSolution(Solution):
 
     evidence: Tensor | None = None
 
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
+    exact = True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The value as a function of theta: mu(R) and Z(R) both move."""

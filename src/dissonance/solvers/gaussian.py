@@ -31,7 +31,6 @@ from dissonance.numerics import CLEARLY, FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
-from dissonance.variables import Euclidean
 
 if TYPE_CHECKING:
     from dissonance.gaussians.covariance import Result
@@ -103,16 +102,13 @@ class GaussianSolution(Solution):
 class PinnedGaussian(GaussianSolution):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
 
+    exact = True
+
     @cached_property
     def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The one mu that the hard arcs allow."""
         with torch.no_grad():
             return _product(self.component, self.component.theta)
-
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
@@ -173,10 +169,9 @@ class GaussianSolver(Solver):
             if collapses(component):
                 return infinite(component, self.name, -math.inf)
             raise CapabilityError(_not_convex(component))
-        from dissonance.gaussians.moments import gaussian_beliefs
+        from dissonance.gaussians.moments import coordinates, gaussian_beliefs
 
-        n = sum(v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean))
-        check_covariance(n, self.budget)
+        check_covariance(sum(map(len, coordinates(component.variables).values())), self.budget)
         arcs = gaussian_beliefs(component)
         found = self._solve(component, arcs)
         if found is None:
@@ -343,16 +338,15 @@ def collapses(component: Component) -> bool:
     """
     if component.hard.any():
         return False
-    dim = {v.name: v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean)}
-    ends = np.cumsum(list(dim.values())).tolist()
-    place = {name: list(range(end - dim[name], end)) for name, end in zip(dim, ends, strict=True)}
-    rng = np.random.default_rng(0)
+    from dissonance.gaussians.moments import coordinates
+
+    place, rng = coordinates(component.variables), np.random.default_rng(0)
     for (sources, targets), weight in component.weights.items():
         if weight >= 0:
             continue
         s, t = ([i for name in place if name in names for i in place[name]] for names in (sources, targets))
         for scale in (0.0, 1.0):
-            basis = np.eye(ends[-1])
+            basis = np.eye(sum(map(len, place.values())))
             basis[t] = 0.0
             basis[np.ix_(t, s)] = scale * rng.normal(size=(len(t), len(s)))
             rate = 0.0

@@ -27,6 +27,8 @@ class SampledSolution(Solution):
     up_to_constant: bool = False
     asked: Sampled | None = field(default=None, repr=False)
 
+    sampled = exact = True
+
     @classmethod
     def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **asked: Any) -> Self:
         """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
@@ -39,11 +41,6 @@ class SampledSolution(Solution):
         known = {"converged": not found.random, "estimate": found, "up_to_constant": found.up_to_constant}
         return cls(component, value, value, name, **known, **asked)
 
-    @property
-    def sampled(self) -> bool:
-        """Yes."""
-        return True
-
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The samples."""
@@ -54,11 +51,6 @@ class SampledSolution(Solution):
     def error(self) -> float:
         """The standard error; 0 where nothing was drawn at random, NaN where there was but one draw."""
         return 0.0 if self.estimate is None else self.estimate.error
-
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The average as a function of theta, samples included: the same draws again."""
