@@ -90,7 +90,7 @@ def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None =
         zero = numerics.real(0.0)
         live = [a.arc.log_table(theta) for a in component.arcs]
         live += [weights.beta.get(n, zero) for n in names] + [weights.alpha.get(n, zero) for n in names]
-        found = _Minimiser.apply(solution, len(solution.tables), weights.gamma, *live)
+        found = _Minimiser.apply(solution, weights.gamma, *live)
         assert solution.tree is not None
         trees.append(solution.tree)
         tables += found
@@ -104,14 +104,14 @@ class _Minimiser(torch.autograd.Function):
     """The cluster tables of a solution, as a function of gamma, the log tables, the betas and the alphas."""
 
     @staticmethod
-    def forward(ctx: Any, solution: Solution, count: int, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, solution: Solution, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
         ctx.solution = solution
         return tuple(t.clone() for t in solution.tables)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gamma, logs, betas, alphas = input_gradients(ctx.solution, gradients)
-        return (None, None, gamma, *logs, *betas, *alphas)
+        return (None, gamma, *logs, *betas, *alphas)
 
 
 def input_gradients(

@@ -96,9 +96,7 @@ class RowsOfHardArcs:
         rows = len(next(iter(at.values()))) if at else 1
         if list(arc.targets) == free and arc.cpd.can("draw"):  # all values of finite targets, from one look at a row
             drawn = arc.call("draw", theta, [at[v.name] for v in arc.sources], 1, UNASKED)
-            index = torch.zeros_like(drawn.values[0])
-            for v, x in zip(free, drawn.values, strict=True):
-                index = index * v.size + x
+            index = _number(drawn.values, shape(free))
             scores = numerics.log(drawn.weights) if drawn.score is None else drawn.score()
             everywhere = torch.full((rows, cells(free)), -math.inf, dtype=scores.dtype)
             found = everywhere.scatter(1, index.expand_as(scores), scores)

@@ -178,31 +178,27 @@ def _without(component: Component, arcs: tuple[Attended, ...]) -> Component:
 
 
 def _pool(component: Component, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
-    W = _weight(component, arcs)
-    rows = len(mu)
-    means: list[Tensor] = []
-    precisions: list[Tensor] = []
-    log_dets: list[Tensor] = []
-    for a in arcs:
-        mean, covariance = a.arc.call("normal", theta, [mu.values[n] for n in a.sources])
-        L = torch.linalg.cholesky(covariance.to(DTYPE))
-        means.append(mean.to(DTYPE).expand(rows, -1))
-        precisions.append(torch.cholesky_inverse(L).expand(rows, *L.shape[-2:]))
-        log_dets.append((2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)).expand(rows))
-    size = means[0].shape[1]
-    shares = [a.beta / W for a in arcs]
-    P = torch.stack([s * p for s, p in zip(shares, precisions, strict=True)]).sum(0)
-    pull = torch.stack([s * (p @ m[..., None]) for s, p, m in zip(shares, precisions, means, strict=True)]).sum(0)
+    W, rows = _weight(component, arcs), len(mu)
+    beta = torch.tensor([a.beta for a in arcs], dtype=DTYPE)
+    normals = [a.arc.call("normal", theta, [mu.values[n] for n in a.sources]) for a in arcs]
+    means = torch.stack([mean.to(DTYPE).expand(rows, -1) for mean, _ in normals])  # (arcs, rows, size)
+    roots = [torch.linalg.cholesky(covariance.to(DTYPE)) for _, covariance in normals]
+    precisions = torch.stack([torch.cholesky_inverse(L).expand(rows, *L.shape[-2:]) for L in roots])
+    size = means.shape[-1] * LOG_2PI
+    log_dets = torch.stack([size + _log_det(L).expand(rows) for L in roots])  # log det 2 pi Sigma_a
+    shares = (beta / W).view(-1, 1, 1, 1) * precisions
+    P = shares.sum(0)
     root = torch.linalg.cholesky(P)
-    m = torch.cholesky_solve(pull, root)[..., 0]
-    wide = size * LOG_2PI - 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # log det 2 pi P^-1
-    value = -0.5 * W * wide
-    C = torch.cholesky_inverse(root)
-    divergences: dict[str, Tensor] = {}
-    for a, p, mean, log_det in zip(arcs, precisions, means, log_dets, strict=True):
-        off = mean - m
-        square = (off[:, None] @ p @ off[..., None])[:, 0, 0]
-        value = value + 0.5 * a.beta * (size * LOG_2PI + log_det + square)
-        trace = (p * C).sum((-2, -1))
-        divergences[a.name] = 0.5 * (log_det + size * LOG_2PI - wide + square + trace - size)
-    return _Pool(m, P, value, divergences)
+    m = torch.cholesky_solve((shares @ means[..., None]).sum(0), root)[..., 0]
+    wide = size - _log_det(root)  # log det 2 pi P^-1
+    off = means - m
+    squares = (off[..., None, :] @ precisions @ off[..., None])[..., 0, 0]
+    value = 0.5 * (beta @ (log_dets + squares) - W * wide)
+    traces = (precisions * torch.cholesky_inverse(root)).sum((-2, -1)) - means.shape[-1]
+    divergences = 0.5 * (log_dets - wide + squares + traces)
+    return _Pool(m, P, value, dict(zip((a.name for a in arcs), divergences, strict=True)))
+
+
+def _log_det(root: Tensor) -> Tensor:
+    """log det L L'."""
+    return 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
