@@ -40,9 +40,10 @@ def savings(
     pieces = [p for s in solutions for p in s.parts]
     infinite = sum(p.upper == math.inf for p in pieces)
     found = {a.name: 0.0 for p in pieces for a in p.component.arcs}
-    asked = [d for p in pieces if infinite == (p.upper == math.inf) for d in _worth_solving(p)]
+    worth = [(p, _idle(p)) for p in pieces if infinite == (p.upper == math.inf)]
+    asked = [_dropped(p, a.name) for p, idle in worth for a in p.component.arcs if a.name not in idle]
     found |= {d.name: math.nan for d in asked if not _possible(solver, d)}
-    asked = [d for d in asked if d.name not in found or not math.isnan(found[d.name])]
+    asked = [d for d in asked if not math.isnan(found[d.name])]
     parts = [part for d in asked for part in d.parts]
     near = [d.solution for d in asked for _ in d.parts]
     solved = iter(solve_together(solver.unproved(), parts, progress, near))
@@ -52,13 +53,6 @@ def savings(
 def _possible(solver: Solver, dropped: _Dropped) -> bool:
     """Whether what is left can be solved: tables always can."""
     return all(not p.is_drawn or solver.choose(p).fits(p) for p in dropped.parts)
-
-
-def _worth_solving(solution: Solution) -> list[_Dropped]:
-    """The arcs of a solution whose absence may save something."""
-    component = solution.component
-    idle = _idle(solution)
-    return [_dropped(solution, a.name) for a in component.arcs if a.name not in idle]
 
 
 def _idle(solution: Solution) -> set[str]:
