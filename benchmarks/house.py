@@ -6,6 +6,7 @@
 
 Counted in src/dissonance, from the source:
 
+- files, lines and classes of all, of solvers/ and its parts, and of gaussians/, which was part of solvers/ once.
 - classes and public names, at the top level of modules: those are classes and functions whose name does not begin with
   an underscore. Names at the root: `dissonance.__all__`.
 - names defined at least twice: public names that two or more modules define; and how many of them are for different
@@ -157,6 +158,16 @@ def for_different_things(modules: dict[str, ast.Module]) -> dict[str, list[str]]
     return found
 
 
+def parts_of(modules: dict[str, ast.Module], folder: str) -> dict[str, list[str]]:
+    """The modules of a folder, of each folder in it, and the rest of them, by what is printed."""
+    inside = [path for path in modules if path.startswith(f"{folder}/")]
+    parts: dict[str, list[str]] = defaultdict(list)
+    for path in inside:
+        first, *deeper = path.removeprefix(f"{folder}/").split("/")
+        parts[f"{folder}/{first}/" if deeper else f"the rest of {folder}/"].append(path)
+    return {f"{folder}/": inside, **dict(sorted(parts.items()))}
+
+
 def root_names(checkout: Path) -> int:
     """How many names `from dissonance import *` would bring."""
     return int(python(checkout, "-c", "import dissonance; print(len(dissonance.__all__))"))
@@ -264,8 +275,8 @@ def main() -> None:
         return
 
     modules = parsed(package)
-    lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in package.rglob("*.py"))
-    classes = sum(isinstance(node, ast.ClassDef) for m in modules.values() for node in m.body)
+    lines = {path: len((package / path).read_text(encoding="utf-8").splitlines()) for path in modules}
+    classes = {path: sum(isinstance(node, ast.ClassDef) for node in m.body) for path, m in modules.items()}
     twice, different = defined_twice(modules), for_different_things(modules)
     checks, checks_of_lir = type_checks(modules, "solvers", "cpds"), type_checks(modules, "lir")
 
@@ -274,8 +285,12 @@ def main() -> None:
             print(f"{'':8}{item}")
 
     print(f"{len(modules):6,} files")
-    print(f"{lines:6,} lines")
-    print(f"{classes:6,} classes")
+    print(f"{sum(lines.values()):6,} lines")
+    print(f"{sum(classes.values()):6,} classes")
+    for what, paths in {**parts_of(modules, "solvers"), **parts_of(modules, "gaussians")}.items():
+        if paths and what != "the rest of gaussians/":
+            size = sum(lines[path] for path in paths), sum(classes[path] for path in paths)
+            print(f"{len(paths):6,} files, {size[0]:,} lines, {size[1]} classes: {what}")
     print(f"{sum(1 for m in modules.values() for _ in public_definitions(m)):6,} public names")
     print(f"{root_names(checkout):6,} names at the root")
     print(f"{len(twice):6,} names defined at least twice, {len(different)} of them for different things")

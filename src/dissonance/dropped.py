@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dissonance.problem import Component
 from dissonance.scores import most_saved
 from dissonance.solvers import Solution, Solver, solve_together
-from dissonance.solvers.peeled import split
 
 NOTHING = 1e-8
 """What counts as nothing, in nats."""
@@ -21,7 +20,7 @@ class _Dropped:
 
     name: str
     solution: Solution
-    parts: list[Component]
+    parts: Sequence[Component]
     constant: float = 0.0
 
     def saved(self, parts: Sequence[Solution]) -> float:
@@ -41,9 +40,10 @@ def savings(
     pieces = [p for s in solutions for p in s.parts]
     infinite = sum(p.upper == math.inf for p in pieces)
     found = {a.name: 0.0 for p in pieces for a in p.component.arcs}
-    asked = [d for p in pieces if infinite == (p.upper == math.inf) for d in _worth_solving(p)]
+    worth = [(p, _idle(p)) for p in pieces if infinite == (p.upper == math.inf)]
+    asked = [_dropped(p, a.name) for p, idle in worth for a in p.component.arcs if a.name not in idle]
     found |= {d.name: math.nan for d in asked if not _possible(solver, d)}
-    asked = [d for d in asked if d.name not in found or not math.isnan(found[d.name])]
+    asked = [d for d in asked if not math.isnan(found[d.name])]
     parts = [part for d in asked for part in d.parts]
     near = [d.solution for d in asked for _ in d.parts]
     solved = iter(solve_together(solver.unproved(), parts, progress, near))
@@ -53,13 +53,6 @@ def savings(
 def _possible(solver: Solver, dropped: _Dropped) -> bool:
     """Whether what is left can be solved: tables always can."""
     return all(not p.is_drawn or solver.choose(p).fits(p) for p in dropped.parts)
-
-
-def _worth_solving(solution: Solution) -> list[_Dropped]:
-    """The arcs of a solution whose absence may save something."""
-    component = solution.component
-    idle = _idle(solution)
-    return [_dropped(solution, a.name) for a in component.arcs if a.name not in idle]
 
 
 def _idle(solution: Solution) -> set[str]:
@@ -78,10 +71,7 @@ def _dropped(solution: Solution, name: str) -> _Dropped:
     component = solution.component
     if not all([v.is_finite for v in component.variables]) or component.varies:
         return _Dropped(name, solution, [component.without(name)])
-    parts = split(component, [a for a in component.arcs if a.name != name])
-    left = sum([len(p.variables) for p in parts])
-    if len(parts) == 1 and left == len(component.variables):
+    left = component.split(a for a in component.arcs if a.name != name)
+    if len(left.components) == 1 and not left.free:
         return _Dropped(name, solution, [component.without(name)])
-    kept = {v.name for p in parts for v in p.variables}
-    alone = sum(math.log(v.size) for v in component.variables if v.name not in kept)
-    return _Dropped(name, solution, parts, -component.gamma * alone)
+    return _Dropped(name, solution, left.components, left.constant)

@@ -28,7 +28,6 @@ from dissonance import numerics
 from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree
-from dissonance.distributions.tree import forest, single
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
@@ -80,9 +79,8 @@ def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None =
     if now.gamma == 0:
         raise CapabilityError("mu* is differentiable for gamma > 0 only: at gamma = 0 it is not unique.")
     pdg.check(theta)
-    problem = prepare(pdg, now, theta)
-    trees, tables = [], []
-    for component in problem.components:
+    parts: list[CliqueTree] = []
+    for component in prepare(pdg, now, theta).components:
         solution = Newton().solve(component)
         if not math.isfinite(solution.upper):
             raise DissonanceError("the inconsistency is infinite: there is no mu to differentiate.")
@@ -90,28 +88,24 @@ def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None =
         zero = numerics.real(0.0)
         live = [a.arc.log_table(theta) for a in component.arcs]
         live += [weights.beta.get(n, zero) for n in names] + [weights.alpha.get(n, zero) for n in names]
-        found = _Minimiser.apply(solution, len(solution.tables), weights.gamma, *live)
+        found = _Minimiser.apply(solution, weights.gamma, *live)
         assert solution.tree is not None
-        trees.append(solution.tree)
-        tables += found
-    for v in problem.free:
-        trees.append(single({v.name: v.size}))
-        tables.append(torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE))
-    return CliqueTree((v for v in pdg.variables if v.is_finite), forest(trees), tables)
+        parts.append(CliqueTree(component.variables, solution.tree, found))
+    return CliqueTree.combined((v for v in pdg.variables if v.is_finite), parts)
 
 
 class _Minimiser(torch.autograd.Function):
     """The cluster tables of a solution, as a function of gamma, the log tables, the betas and the alphas."""
 
     @staticmethod
-    def forward(ctx: Any, solution: Solution, count: int, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, solution: Solution, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
         ctx.solution = solution
         return tuple(t.clone() for t in solution.tables)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gamma, logs, betas, alphas = input_gradients(ctx.solution, gradients)
-        return (None, None, gamma, *logs, *betas, *alphas)
+        return (None, gamma, *logs, *betas, *alphas)
 
 
 def input_gradients(

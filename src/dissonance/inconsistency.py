@@ -28,7 +28,7 @@ from dissonance.query import Posterior, posterior
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
 from dissonance.solvers import Solution, Solver, solve_together, solver_named
-from dissonance.solvers.base import Slope
+from dissonance.solvers.base import Slope, added_up
 from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 
@@ -87,11 +87,14 @@ class Inconsistency:
             "clusters": sum(len(t.clusters) for t in trees),
             "cells": sum(t.cells for t in trees),
             "treewidth": max((t.treewidth for t in trees), default=0),
-            "steps": sum(s.steps for s in self.solutions),
-            "residual": max((s.residual for s in self.solutions), default=0.0),
-            "memory": max((s.memory for s in self.solutions), default=0),
+            **{name: self._in_all[name] for name in ("steps", "residual", "memory")},
             "seconds": self.seconds,
         }
+
+    @cached_property
+    def _in_all(self) -> dict[str, Any]:
+        """What the solutions of all components come to."""
+        return added_up(self.solutions)
 
     @property
     def within(self) -> float:
@@ -100,7 +103,7 @@ class Inconsistency:
         In that case the bounds are of the infimum over all mu with |mu(s,t) - p(t|s) mu(s)| <= 1e-8 p(t|s) mu(s), and
         `upper` is inf if no such mu was found.
         """
-        return max((s.within for s in self.solutions), default=0.0)
+        return self._in_all["within"]
 
     @property
     def is_bracket(self) -> bool:
@@ -133,7 +136,7 @@ class Inconsistency:
     @property
     def method(self) -> str:
         """Which methods the solvers took, where they have several: "newton", "clarabel"."""
-        return " + ".join(sorted({s.method for s in self.solutions if s.method}))
+        return self._in_all["method"]
 
     @cached_property
     def _selected(self) -> tuple[Distribution, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,8 +14,8 @@ from dissonance.arc import Arc, Theta, frozen
 from dissonance.attended import Array, Attended, Mechanism, moved, with_weights
 from dissonance.collector import uncollected
 from dissonance.determined import determined, makers
-from dissonance.distributions.tree import MOST, Index, Lists, Tree, decompose, decompose_numbered
-from dissonance.errors import SizeError
+from dissonance.distributions.tree import Index, Lists, Tree, decompose, decompose_numbered
+from dissonance.distributions.tree import check_bytes as check_bytes
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
@@ -208,6 +208,10 @@ class Component:
         )
         return Component(self.variables, tuple(arcs), self.gamma, self.theta)
 
+    def split(self, arcs: Iterable[Attended]) -> Problem:
+        """What is left with some of its arcs only."""
+        return Problem.of(arcs, self.variables, self.gamma, lambda _: self.theta)
+
     @cached_property
     def _makers(self) -> tuple[Attended, ...] | None:
         return makers([a for a in self.arcs if a.hard]) if self.hard.any() else None
@@ -222,7 +226,7 @@ class Component:
         makers = self._makers
         if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
             return None
-        return makers if determined([a.scope for a in self.arcs], makers) else None
+        return makers if all(determined(a.scope, makers) for a in self.arcs) else None
 
     @cached_property
     def given(self) -> tuple[Attended, ...] | None:
@@ -240,7 +244,7 @@ class Component:
         loose = [a for a in self.arcs if not known.issuperset(a.scope)]
         if not loose or any(a.beta < 0 or self.weights[a.mechanism] != 0 for a in loose):
             return None
-        return makers if determined([tuple(known)], makers) else None
+        return makers if determined(known, makers) else None
 
     @cached_property
     def beyond(self) -> tuple[Tree, Tree, list[Attended]]:
@@ -279,6 +283,20 @@ class Problem:
     free: tuple[Variable, ...]
     gamma: float
 
+    @classmethod
+    def of(
+        cls,
+        arcs: Iterable[Attended],
+        variables: Iterable[Variable],
+        gamma: float,
+        theta: Callable[[Sequence[Attended]], Theta | None],
+    ) -> Problem:
+        """The connected parts of arcs, each at the `theta` of its own."""
+        parts = connected(arcs, variables)
+        seen = {v.name for vs, _ in parts for v in vs}
+        free = tuple([v for v in variables if v.name not in seen])
+        return cls(tuple([Component(vs, some, gamma, theta(some)) for vs, some in parts]), free, gamma)
+
     def at(self, theta: Theta | None) -> Problem:
         """The same problem at other parameters."""
         return Problem(tuple(c.at(theta) for c in self.components), self.free, self.gamma)
@@ -289,33 +307,6 @@ class Problem:
         if not self.gamma:
             return 0.0
         return -self.gamma * sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
-
-
-def check_bytes(
-    tree: Tree,
-    need: int,
-    budget: int,
-    what: str = "the attended part",
-    instead: str = "Attend to fewer arcs (set beta to 0), or give the solver a larger budget.",
-) -> None:
-    """Raise SizeError if something that needs so many bytes would not fit, and say what to do instead."""
-    if need > budget:
-        size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
-        raise SizeError(
-            f"{what} has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
-            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. {instead}"
-        )
-
-
-def _bytes(n: int) -> str:
-    if n >= 2**70:
-        return f"10^{math.log10(n):.0f} bytes"
-    size = float(n)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if size < 1024:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} EiB"
 
 
 def connected(
@@ -366,7 +357,4 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     attention.check(pdg)
     beta, alpha, gamma = attention.beta, attention.alpha, attention.gamma
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
-    parts = connected(with_weights(arcs, attention, theta), pdg.variables)
-    components = tuple([Component(vs, some, gamma, _kept(some, theta)) for vs, some in parts])
-    seen = {v.name for c in components for v in c.variables}
-    return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)
+    return Problem.of(with_weights(arcs, attention, theta), pdg.variables, gamma, lambda some: _kept(some, theta))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
-from dissonance import numerics
 from dissonance.distributions import CliqueTree, Distribution, Product
+from dissonance.distributions.extended import Extended
 from dissonance.distributions.gaussian import combined
-from dissonance.distributions.tree import forest, single
 from dissonance.solvers import Solution, select
 from dissonance.solvers.bounds.solver import BoundsSolution
 from dissonance.solvers.gaussian import GaussianSolution
-from dissonance.solvers.peeled import Extended, PeeledSolution
+from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean, Variable
 
@@ -44,13 +41,9 @@ def _finite(variables: Sequence[Variable], solutions: Sequence[Solution]) -> tup
     chosen = [_chosen(p) for s in solved for p in s.parts]
     parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
     if peeled:
-        ends = [a for s in peeled for a in s.ends]
+        ends = [end for s in peeled for end in s.conditionals]
         return Extended(finite, parts, ends, max(s.budget for s in peeled)), error
-    known = {v.name for p in parts for v in p.variables}
-    free = [v for v in finite if v.name not in known]
-    trees = [p.tree for p in parts] + [single({v.name: v.size}) for v in free]
-    uniform = [torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE) for v in free]
-    return CliqueTree(finite, forest(trees), [t for p in parts for t in p.tables] + uniform), error
+    return CliqueTree.combined(finite, parts), error
 
 
 def _drawn(s: Solution) -> bool:

@@ -51,6 +51,12 @@ def test_every_count_is_printed(
             "# files",
             "# lines",
             "# classes",
+            "# files, # lines, # classes: solvers/",
+            "# files, # lines, # classes: solvers/bounds/",
+            "# files, # lines, # classes: solvers/convex/",
+            "# files, # lines, # classes: solvers/reduced/",
+            "# files, # lines, # classes: the rest of solvers/",
+            "# files, # lines, # classes: gaussians/",
             "# public names",
             "# names at the root",
             "# names defined at least twice, # of them for different things",
@@ -59,10 +65,11 @@ def test_every_count_is_printed(
             "# modules, # switches (#, # compiled): score examples/smoking.json",
             "# modules, # switches (#, # compiled): five steps of lir",
             "# modules, # switches (#, # compiled): one EM iteration",
-        ][: 8 + walks]
+        ][: 14 + walks]
     )
     counts = [int(x.replace(",", "")) for x in re.findall(r"^ *([\d,]+) ", out, re.MULTILINE)]
     assert counts[0] == len(list((ROOT / "src" / "dissonance").rglob("*.py")))
+    assert counts[3] == sum(counts[4:8]) == len(list((ROOT / "src" / "dissonance" / "solvers").rglob("*.py")))
     assert all(5 < count < counts[0] for count in counts[-walks:])
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.distributions.base import Distribution
 from dissonance.distributions.joint import Joint
-from dissonance.distributions.tree import Tree
+from dissonance.distributions.tree import Tree, forest, single
 from dissonance.errors import SizeError
 from dissonance.variables import Variable
 
@@ -34,6 +34,16 @@ class CliqueTree(Distribution):
         self.variables = tuple(variables)
         self.tree = tree
         self.tables = tuple(tables)
+
+    @staticmethod
+    def combined(variables: Iterable[Variable], parts: Sequence[CliqueTree]) -> CliqueTree:
+        """Independent parts as one over these variables, each uniform that no part mentions."""
+        variables = tuple(variables)
+        known = {v.name for p in parts for v in p.variables}
+        free = [v for v in variables if v.name not in known]
+        trees = [p.tree for p in parts] + [single({v.name: v.size}) for v in free]
+        uniform = [torch.full((v.size,), 1 / v.size, dtype=numerics.DTYPE) for v in free]
+        return CliqueTree(variables, forest(trees), [t for p in parts for t in p.tables] + uniform)
 
     def _marginal(self, names: tuple[str, ...]) -> Tensor:
         home = self.tree.home(names)

@@ -13,7 +13,7 @@ product may have left the range of float64. Only those are done again, in logari
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import EllipsisType
@@ -279,3 +279,20 @@ def calibrate(tree: Tree, log_tables: Sequence[Tensor]) -> tuple[Tensor, list[Te
     log_z, cells = Messages(tree, log_cells.device).calibrate(log_cells)
     parts = cells.split([prod(s) for s in tree.shapes])
     return log_z, [part.view(s) for part, s in zip(parts, tree.shapes, strict=True)]
+
+
+def broadcast_over(table: Tensor, scope: Sequence[str], tree: Tree, cluster: int) -> Tensor:
+    """A table over some variables, shaped to broadcast over a cluster that contains them."""
+    inside = [v for v in tree.clusters[cluster] if v in scope]
+    ordered = table.permute([scope.index(v) for v in inside])
+    return ordered.reshape([tree.sizes[v] if v in scope else 1 for v in tree.clusters[cluster]])
+
+
+def gathered(tree: Tree, tables: Iterable[tuple[Sequence[str], Tensor]]) -> list[Tensor]:
+    """Sums of tables over (scope, table), cluster by cluster, each in the first cluster that contains its scope."""
+    found = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
+    for scope, table in tables:
+        home = tree.home(scope)
+        assert home is not None
+        found[home] = found[home] + broadcast_over(table, scope, tree, home)
+    return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]

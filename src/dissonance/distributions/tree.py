@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.compiled import expect
+from dissonance.errors import SizeError
 
 Scope = tuple[str, ...]
 Index = npt.NDArray[np.int64]
@@ -153,6 +154,33 @@ def forest(trees: Sequence[Tree]) -> Tree:
 def single(sizes: Mapping[str, int]) -> Tree:
     """One cluster with every variable: the dense joint."""
     return Tree(dict(sizes), (tuple(sizes),), (-1,))
+
+
+def check_bytes(
+    tree: Tree,
+    need: int,
+    budget: int,
+    what: str = "the attended part",
+    instead: str = "Attend to fewer arcs (set beta to 0), or give the solver a larger budget.",
+) -> None:
+    """Raise SizeError if something that needs so many bytes would not fit, and say what to do instead."""
+    if need > budget:
+        size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
+        raise SizeError(
+            f"{what} has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
+            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. {instead}"
+        )
+
+
+def _bytes(n: int) -> str:
+    if n >= 2**70:
+        return f"10^{log10(n):.0f} bytes"
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} EiB"
 
 
 def coarsened(tree: Tree, cells: int) -> Tree:

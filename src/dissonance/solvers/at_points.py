@@ -3,11 +3,14 @@ are all there is to solve.
 
 A Euclidean variable becomes a finite one whose values are its points; an arc becomes the table of log p there (of
 densities, where it is one: their mean score counts, and the entropy of points is left out). Points count as different
-values even where they coincide.
+values even where they coincide. Where all is about the row of data at hand, each row is a problem of its own
+(`by_row.py`); otherwise all of it is one problem.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,64 +20,86 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
+from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.problem import Component
-from dissonance.scores import arc_divergence
-from dissonance.solvers.base import Solution, Solver
-from dissonance.solvers.by_row import LARGEST, TableAtPoints, by_row
+from dissonance.problem import EPS, Component, connected
+from dissonance.solvers.base import Solution, Solver, added_up, solve_together
+from dissonance.solvers.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Variable, cells
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """The points of the Euclidean variables (k, dim), and log p of every arc over (sources..., targets...)."""
+class TableAtPoints(CPD):
+    """A table of log p at points."""
 
-    points: dict[str, Tensor]
-    log_p: dict[str, Tensor]
+    def __init__(self, log_p: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("log_p", log_p)
+
+    def log_table(self) -> Tensor:
+        """The logarithms."""
+        return self.get_buffer("log_p")
 
 
 @dataclass(frozen=True)
 class AtPointsSolution(SampledSolution):
-    """What a finite solver found for the tables at the points."""
+    """The rows' values, added up: those of pools, or of what a finite solver found for each row."""
 
-    finite: Solution | None = field(default=None, repr=False)
-    at: _Tables | None = field(default=None, repr=False)
+    at: RowTables = field(kw_only=True, repr=False)
+    pool: RowPool | None = field(default=None, repr=False)
+    solved: Sequence[Sequence[Solution]] = field(default=(), repr=False)
+    """The solutions of each row, if they are not pools."""
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Every joint value that has mass."""
-        assert self.finite is not None and self.at is not None
-        reduced = self.finite.component.variables
-        if cells(reduced) > LARGEST:
-            raise SizeError(f"mu has {cells(reduced):.3g} cells at the points; at most {LARGEST} are listed.")
-        joint = self.finite.mu.marginal(*(v.name for v in reduced)).detach()
-        where = torch.nonzero(joint > 0, as_tuple=True)
-        values: dict[str, Tensor] = {}
-        for v, index in zip(self.component.variables, where, strict=True):
-            values[v.name] = index if v.is_finite else self.at.points[v.name].detach()[index]
-        return Samples(self.component.variables, values, joint[where])
+        rows, free = self.at.rows, self.at.free
+        if (size := len(rows) * cells(free)) > LARGEST:
+            raise SizeError(f"mu has {size:.3g} cells at the points; at most {LARGEST} are listed.")
+        given = self.pool.mu(self.at).detach() if self.pool else torch.stack([_joint(row, free) for row in self.solved])
+        joint = rows.weights.detach().reshape(-1, *[1] * len(free)) * given
+        row, *index = torch.nonzero(joint > 0, as_tuple=True)
+        values = {n: x.detach()[row if len(x) > 1 else torch.zeros_like(row)] for n, x in rows.values.items()}
+        for v, i in zip(free, index, strict=True):
+            values[v.name] = self.at.points[v.name].detach()[i] if v.name in self.at.points else i
+        return Samples(self.component.variables, values, joint[(row, *index)])
 
     @property
     def exact(self) -> bool:
         """The surrogate is the inconsistency itself."""
-        return self.finite is not None and self.finite.exact
+        return all(s.exact for row in self.solved for s in row)
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """The tables as functions of theta, points included; from there on it is the finite solver's."""
-        assert self.finite is not None and self.at is not None
-        live = theta is self.component.theta and any(t.requires_grad for t in self.at.log_p.values())
-        at = self.at if live else _tables(self.component, theta)
-        return self.finite.surrogate({f"{n}.log_p": t for n, t in at.log_p.items()})
+        """The value as a function of theta, points included."""
+        at = self.at
+        if theta is not self.component.theta or not any(t.requires_grad for t in at.log_p.values()):
+            at = _tables(self.component, theta)
+        total = at.constant(self.component)
+        if self.pool is not None:
+            return total + numerics.expectation(at.rows.weights, self.pool.values(at))
+        for r, row in enumerate(self.solved):
+            own = {f"{n}.log_p": t[r if len(t) > 1 else 0] for n, t in at.log_p.items()}
+            w = at.rows.weights[r]
+            for s in row:
+                total = total + w.detach() * s.surrogate(own) + w * s.upper
+        return total
 
     @torch.no_grad()
     def divergences(self) -> dict[str, float]:
-        """KL of every soft arc at mu, by the tables at the points."""
-        assert self.finite is not None
-        soft = [a.arc for a in self.finite.component.arcs if not a.hard]
-        return {a.name: float(arc_divergence(self.finite.mu, a)) for a in soft}
+        """KL of every soft arc at mu."""
+        at, about_free = self.at, self.at.about_free(self.component)
+        found = {a.name: float(at.divergence(a)) for a in self.component.arcs if not a.hard and a not in about_free}
+        if self.pool is not None:
+            return found | self.pool.divergences(at)
+        for part in zip(*self.solved, strict=True):  # in every row
+            for a in part[0].component.arcs:
+                if not a.hard:
+                    m = torch.stack([s.mu.rows(a.arc.sources, a.arc.targets) for s in part])
+                    each = numerics.divergence(m, at.log_p[a.name].reshape(-1, *m.shape[1:]))
+                    found[a.name] = float(numerics.expectation(at.rows.weights, each))
+        return found
 
 
 @dataclass(frozen=True)
@@ -96,7 +121,7 @@ class AtPoints(Solver):
         return all(v.is_finite for a in others for v in a.arc.targets)
 
     def solve(self, component: Component) -> Solution:
-        """The finite component's bounds."""
+        """The rows' bounds, added up."""
         if not component.is_drawn:
             return self.solver.solve(component)
         if not self.fits(component):
@@ -105,24 +130,67 @@ class AtPoints(Solver):
                 f"{odd.name} is {odd.domain}, and no hard arc makes points of it: give it a PointMass, a Function "
                 "or Data with beta = inf."
             )
-        apart = by_row(component, tuple(_makers(component) or ()), self.solver, self.name)
-        if apart is not None:
-            return apart
         at = _tables(component, component.theta)
-        reduced = _reduced(component, at)
-        found = self.solver.solve(reduced)
+        weights, constant = at.rows.weights.detach(), float(at.constant(component))
+        pool, solved = RowPool.of(component, at), list[list[Solution]]()
+        if pool is not None:
+            value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
+            blurred = 8 * EPS * (1 + abs(value) + at.size(component)) if math.isfinite(value) else 0.0
+            lower, upper = value - blurred, value + blurred
+        else:
+            parts = _components(component, at)
+            found = iter(solve_together(self.solver, [c for row in parts for c in row]))
+            solved = [[next(found) for _ in row] for row in parts]
+            lower, upper = (
+                constant + float(numerics.expectation(weights, torch.tensor(each, dtype=numerics.DTYPE)))
+                for each in (
+                    [sum(x.lower for x in row) for row in solved],
+                    [sum(x.upper for x in row) for row in solved],
+                )
+            )
+        every = [s for row in solved for s in row]
+        known = added_up(every)
+        known["method"] = " + ".join(sorted({*(["row by row"] if at.rows.values else []), *(s.solver for s in every)}))
         return AtPointsSolution(
             component,
-            found.lower,
-            found.upper,
+            lower,
+            upper,
             self.name,
-            found.converged,
-            steps=found.steps,
-            method=found.solver,
+            **known,
             up_to_constant=any(not v.is_finite for a in component.arcs if not a.hard for v in a.arc.targets),
-            finite=found,
             at=at,
+            pool=pool,
+            solved=solved,
         )
+
+
+def _joint(row: Sequence[Solution], free: Sequence[Variable]) -> Tensor:
+    """mu of the free variables of a row, a product of independent parts."""
+    found = torch.ones((), dtype=numerics.DTYPE)
+    order = [v.name for s in row for v in s.component.variables]
+    for s in row:
+        part = s.mu.marginal(*(v.name for v in s.component.variables)).detach()
+        found = found.reshape(*found.shape, *[1] * part.dim()) * part
+    return found.permute([order.index(v.name) for v in free])
+
+
+def _components(component: Component, at: RowTables) -> list[list[Component]]:
+    """The connected parts of what is left of every row."""
+    free = {v.name: v for v in at.free}
+    each: dict[str, list[Attended]] = {}
+    for a in at.about_free(component):
+        sources, targets = ([free[n] for n in side if n in free] for side in (a.sources, a.targets))
+        tables = at.log_p[a.name].detach()
+        each[a.name] = [
+            Attended(Arc(a.name, sources, targets, TableAtPoints(t)), t.numpy(force=True), a.beta, a.alpha)
+            for t in tables
+        ]
+    parts = connected((row[0] for row in each.values()), at.free)
+    chosen = [(variables, [each[a.name] for a in arcs]) for variables, arcs in parts]
+    return [
+        [Component(vs, tuple(row[r if len(row) > 1 else 0] for row in arcs), component.gamma) for vs, arcs in chosen]
+        for r in range(len(at.rows))
+    ]
 
 
 def _makers(component: Component) -> list[Attended] | None:
@@ -150,27 +218,29 @@ def _settings(variables: tuple[Variable, ...], points: dict[str, Tensor]) -> tup
     return sizes, [i if v.is_finite else points[v.name][i] for v, i in zip(variables, index, strict=True)]
 
 
-def _tables(component: Component, theta: Theta | None) -> _Tables:
-    points: dict[str, Tensor] = {}
-    log_p: dict[str, Tensor] = {}
+def _tables(component: Component, theta: Theta | None) -> RowTables:
+    """The tables of its rows, or else those at all combinations of points."""
     makers = _makers(component)
     assert makers is not None
-    for a in makers:
-        log_p[a.name] = _made(a, theta, points)
+    if (rows := RowTables.of(component, makers, theta)) is not None:
+        return rows
+    points: dict[str, Tensor] = {}
+    log_p = {a.name: _made(a, theta, points) for a in makers}
     for a in component.arcs:
         if a.name in log_p:
             continue
         if a.log_p.size:
             log_p[a.name] = a.arc.log_table(theta)
-            continue
-        if a.arc.cpd.points and all(v.is_finite for v in a.arc.targets):
+        elif a.arc.cpd.points and all(v.is_finite for v in a.arc.targets):
             log_p[a.name] = _made(a, theta, points)
-            continue
-        sizes, values = _settings(a.arc.scope, points)
-        count = len(a.arc.sources)
-        scores = a.arc.call("log_prob", theta, values[count:], values[:count])
-        log_p[a.name] = scores.to(numerics.DTYPE).reshape(sizes)
-    return _Tables(points, log_p)
+        else:
+            sizes, values = _settings(a.arc.scope, points)
+            count = len(a.arc.sources)
+            scores = a.arc.call("log_prob", theta, values[count:], values[:count])
+            log_p[a.name] = scores.to(numerics.DTYPE).reshape(sizes)
+    free = tuple(v if v.is_finite else Variable(v.name, len(points[v.name])) for v in component.variables)
+    alone = RowsOfHardArcs({}, torch.ones(1, dtype=numerics.DTYPE), frozenset())
+    return RowTables(alone, free, {name: t[None] for name, t in log_p.items()}, points)
 
 
 def _made(a: Attended, theta: Theta | None, points: dict[str, Tensor]) -> Tensor:
@@ -189,15 +259,3 @@ def _made(a: Attended, theta: Theta | None, points: dict[str, Tensor]) -> Tensor
     row = torch.arange(rows).repeat_interleave(k)
     weights = drawn.weights.expand(rows, k).reshape(-1).to(numerics.DTYPE)
     return numerics.log(p.index_put((row, *where), weights, accumulate=True)).reshape(sizes)
-
-
-def _reduced(component: Component, at: _Tables) -> Component:
-    """The component with points in place of its Euclidean variables."""
-    stand = {v.name: v if v.is_finite else Variable(v.name, len(at.points[v.name])) for v in component.variables}
-    arcs: list[Attended] = []
-    for a in component.arcs:
-        table = at.log_p[a.name].detach()
-        sources, targets = ([stand[v.name] for v in side] for side in (a.arc.sources, a.arc.targets))
-        arc = Arc(a.name, sources, targets, TableAtPoints(table))
-        arcs.append(Attended(arc, table.cpu().numpy(), a.beta, a.alpha))
-    return Component(tuple(stand.values()), tuple(arcs), component.gamma)

@@ -67,6 +67,12 @@ class Solution:
     method: str = ""
     near: tuple[Structure, Array, Array] | None = field(default=None, repr=False)
 
+    sampled: ClassVar[bool] = False
+    """Whether it is an average over samples."""
+
+    exact: ClassVar[bool] = False
+    """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
+
     @property
     def parts(self) -> Sequence[Solution]:
         """The solutions of the parts that matter: itself, unless loose ends were left out."""
@@ -78,19 +84,9 @@ class Solution:
         return ""
 
     @property
-    def sampled(self) -> bool:
-        """Whether it is an average over samples."""
-        return False
-
-    @property
     def unique(self) -> bool:
         """Whether its mu is known to be the only minimiser."""
         return self.component.gamma > 0 or self.component.pinned is not None
-
-    @property
-    def exact(self) -> bool:
-        """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
-        return False
 
     @property
     def mu(self) -> CliqueTree:
@@ -149,6 +145,18 @@ class _Once(torch.autograd.Function):
             "an inconsistency has no second derivative here: its minimiser moves with the parameters. At gamma > 0 "
             "differentiate `minimiser(pdg, attention)`, or take differences of gradients."
         )
+
+
+def added_up(parts: Sequence[Solution]) -> dict[str, Any]:
+    """What solutions of parts come to beside their bounds: fields of a solution of the whole."""
+    return {
+        "converged": all(s.converged for s in parts),
+        "steps": sum(s.steps for s in parts),
+        "residual": max((s.residual for s in parts), default=0.0),
+        "within": max((s.within for s in parts), default=0.0),
+        "memory": max((s.memory for s in parts), default=0),
+        "method": " + ".join(sorted({s.method for s in parts if s.method})),
+    }
 
 
 def infinite(component: Component, solver: str, value: float = math.inf) -> Solution:

@@ -75,6 +75,23 @@ class Branching:
                     found.append(ConcaveRow(slice(first, stop), -float(self.weight[t])))
         return found
 
+    def tangent(self, mu: Array) -> tuple[Array, float]:
+        """w log mu(t|s) of the concave terms w sum m log(m/s), added up at every cell, and their mean; mass that has
+        vanished may return."""
+        s, lay = self.structure, self.structure.layout
+        weight = np.repeat(np.minimum(self.weight, 0.0), np.diff(lay.entry_at[lay.row_at]))
+        m = np.bincount(lay.entry, mu[s.cell_of], len(lay.row))
+        mass = np.bincount(lay.row, m)[lay.row]
+        found = weight * np.log(np.maximum(m, 1e-30) / np.maximum(mass, 1e-30))
+        return np.asarray(np.bincount(s.cell_of, found[lay.entry], len(mu)), dtype=np.float64), float(m @ found)
+
+    def value(self, mu: Array) -> tuple[float, float]:
+        """The incompatibility of mu, and how far hard arcs are from holding."""
+        from dissonance.solvers.convex.solve import value
+
+        convex, broken = value(self.structure, self.numbers, mu)
+        return convex + self.tangent(mu)[1], broken
+
     @cached_property
     def matrices(self) -> Sparse:
         """The convex part as sparse matrices."""
@@ -91,9 +108,7 @@ class Branching:
         from dissonance.solvers.convex.solve import prove
 
         every = self.matrices.every
-        flat = {
-            r: np.asarray(np.linalg.solve(v, row_entropy(v)), dtype=np.float64) for r, v in simplices.items()
-        }  # l . v_i = h(v_i)
+        flat = {r: _through(v) for r, v in simplices.items()}
         places = {r: np.linalg.inv(v.T) for r, v in simplices.items()}  # mu(s, T) -> its coordinates, >= 0 inside
         inside: Any = None
         if simplices:
@@ -125,7 +140,7 @@ class Branching:
                 continue
             q = m / m.sum()
             v = part.simplices.get(r, np.eye(len(q)))
-            off = row.weight * m.sum() * (row_entropy(q) - q @ np.linalg.solve(v, row_entropy(v)))
+            off = row.weight * m.sum() * (row_entropy(q) - q @ _through(v))
             if off > worst:
                 worst, chosen, at = off, r, np.linalg.solve(v.T, q)
         if chosen < 0:
@@ -165,6 +180,11 @@ class Branching:
             if not children:  # its bound is that of a convex problem, and cannot be tightened
                 dropped = min(dropped, part.lower)
         return min(dropped, waiting[0].lower if waiting else np.inf, best), looked
+
+
+def _through(vertices: Array) -> Array:
+    """The linear l with l . v_i = h(v_i) at every vertex."""
+    return np.asarray(np.linalg.solve(vertices, row_entropy(vertices)), dtype=np.float64)
 
 
 def _below(vertices: Array, cost: Array) -> Array:

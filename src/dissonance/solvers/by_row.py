@@ -7,7 +7,8 @@ targets that tell all of T apart, a row is a logarithmic opinion pool,
 
     v_r = -W log sum_t prod_a p_a(t|r)^(beta_a/W),      W = sum_a beta_a + gamma (1 - sum_a alpha_a) > 0
 
-and all rows are one tensor. Others are solved one by one, as a batch of components that differ in their numbers only.
+and all rows are one tensor. Others are solved one by one, as a batch of components that differ in their numbers only
+(`at_points.py`).
 """
 
 from __future__ import annotations
@@ -23,30 +24,13 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
-from dissonance.cpds import CPD
-from dissonance.distributions.samples import Samples
-from dissonance.errors import SizeError
-from dissonance.problem import EPS, Component, connected
+from dissonance.problem import Component
 from dissonance.sampling.plan import UNASKED
-from dissonance.solvers.base import Solution, Solver, solve_together
 from dissonance.solvers.pooled import HEAVY
-from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Variable, cells, shape
 
 LARGEST = 2**24
 """Cells of the largest joint table that is listed as samples."""
-
-
-class TableAtPoints(CPD):
-    """A table of log p at points."""
-
-    def __init__(self, log_p: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("log_p", log_p)
-
-    def log_table(self) -> Tensor:
-        """The logarithms."""
-        return self.get_buffer("log_p")
 
 
 @dataclass(frozen=True)
@@ -112,9 +96,7 @@ class RowsOfHardArcs:
         rows = len(next(iter(at.values()))) if at else 1
         if list(arc.targets) == free and arc.cpd.can("draw"):  # all values of finite targets, from one look at a row
             drawn = arc.call("draw", theta, [at[v.name] for v in arc.sources], 1, UNASKED)
-            index = torch.zeros_like(drawn.values[0])
-            for v, x in zip(free, drawn.values, strict=True):
-                index = index * v.size + x
+            index = _number(drawn.values, shape(free))
             scores = numerics.log(drawn.weights) if drawn.score is None else drawn.score()
             everywhere = torch.full((rows, cells(free)), -math.inf, dtype=scores.dtype)
             found = everywhere.scatter(1, index.expand_as(scores), scores)
@@ -136,19 +118,30 @@ def with_equal_rows(values: Sequence[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class RowTables:
-    """The rows, and log p of every arc but the makers in each."""
+    """Rows, the variables that they leave free, and log p of the arcs in each row, (rows or 1, free sizes...).
+
+    Without a list of rows behind all arcs there is one row, without values: Euclidean variables are free, and have
+    finitely many values there, their `points`.
+    """
 
     rows: RowsOfHardArcs
+    free: tuple[Variable, ...]
     log_p: dict[str, Tensor]
+    points: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, component: Component, makers: Sequence[Attended], theta: Theta | None) -> RowTables | None:
-        """At theta; None if the component does not come apart into rows."""
+        """Those of the rows that hard arcs make; None if the component does not come apart into rows."""
         rows = RowsOfHardArcs.made(makers, theta)
         others = [a for a in component.arcs if a not in makers]
         if rows is None or not all(rows.split(a) for a in others):
             return None
-        return cls(rows, {a.name: rows.log_p(a.arc, theta) for a in others})
+        free = tuple(v for v in component.variables if v.name not in rows.values)
+        return cls(rows, free, {a.name: rows.log_p(a.arc, theta) for a in others})
+
+    def about_free(self, component: Component) -> list[Attended]:
+        """The arcs about variables that the rows leave open."""
+        return [a for a in component.arcs if not self.rows.values.keys() >= set(a.scope)]
 
     def constant(self, component: Component) -> Tensor:
         """What arcs cost that are about the variables of the rows alone, and the entropy of the rows."""
@@ -165,105 +158,10 @@ class RowTables:
         surprise = numerics.expectation(self.rows.weights, -self.log_p[a.name].expand(len(self.rows)))
         return surprise if a.sources else surprise - self.rows.entropy
 
-
-@dataclass(frozen=True)
-class ByRowSolution(SampledSolution):
-    """The rows' values, added up; `given` is mu of the free variables in every row, (rows, sizes...)."""
-
-    makers: tuple[Attended, ...] = ()
-    at: RowTables | None = field(default=None, repr=False)
-    pool: RowPool | None = field(default=None, repr=False)
-    solved: Sequence[Sequence[Solution]] = field(default=(), repr=False)
-    """The solutions of each row, if they are not pools."""
-
-    @property
-    def _tables(self) -> RowTables:
-        assert self.at is not None
-        return self.at
-
-    @cached_property
-    def given(self) -> Tensor:
-        """mu of the free variables in every row, in their order."""
-        free = _free(self.component, self._tables.rows)
-        if (size := len(self._tables.rows) * cells(free)) > LARGEST:
-            raise SizeError(f"mu has {size:.3g} cells in all rows; at most {LARGEST} are listed.")
-        if self.pool is not None:
-            return self.pool.mu(self._tables).detach()
-        each = [[s.mu.marginal(*(v.name for v in s.component.variables)).detach() for s in row] for row in self.solved]
-        order = [v.name for s in self.solved[0] for v in s.component.variables]
-        joint = [_product(row).permute([order.index(v.name) for v in free]) for row in each]
-        return torch.stack(joint)
-
-    @cached_property
-    def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Every joint value that has mass."""
-        rows = self._tables.rows
-        weights = rows.weights.detach().reshape(-1, *[1] * (self.given.dim() - 1))
-        joint = weights * self.given
-        row, *index = torch.nonzero(joint > 0, as_tuple=True)
-        values = {n: x.detach()[row if len(x) > 1 else torch.zeros_like(row)] for n, x in rows.values.items()}
-        values |= {v.name: i for v, i in zip(_free(self.component, rows), index, strict=True)}
-        return Samples(self.component.variables, values, joint[(row, *index)])
-
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return all(s.exact for row in self.solved for s in row)
-
-    def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """The value as a function of theta, rows included."""
-        at = self._tables
-        if theta is not self.component.theta or not any(t.requires_grad for t in at.log_p.values()):
-            at = RowTables.of(self.component, self.makers, theta)
-            assert at is not None
-        if self.pool is not None:
-            return at.constant(self.component) + numerics.expectation(at.rows.weights, self.pool.values(at))
-        total = at.constant(self.component)
-        for r, row in enumerate(self.solved):
-            own = {f"{n}.log_p": t[r if len(t) > 1 else 0] for n, t in at.log_p.items()}
-            w = at.rows.weights[r]
-            for s in row:
-                total = total + w.detach() * s.surrogate(own) + w * s.upper
-        return total
-
-    @torch.no_grad()
-    def divergences(self) -> dict[str, float]:
-        """KL of every soft arc at mu."""
-        at, found = self._tables, {}
-        free = [v.name for v in _free(self.component, at.rows)]
-        joint = at.rows.weights.reshape(-1, *[1] * len(free)) * self.given
-        for a in self.component.arcs:
-            if a.hard:
-                continue
-            own = [n for n in a.scope if n in free]
-            if not own:
-                found[a.name] = float(at.divergence(a))
-                continue
-            others = [1 + i for i, n in enumerate(free) if n not in own]
-            m = joint.sum(others) if others else joint
-            m = m.permute(0, *(1 + [n for n in free if n in own].index(n) for n in own))
-            rows = len(at.rows), cells(v for v in a.arc.sources if v.name in free), -1
-            log_p = at.log_p[a.name].expand_as(m)
-            found[a.name] = float(numerics.divergence(m.reshape(rows), log_p.reshape(rows)).sum())
-        return found
-
-
-def _free(component: Component, rows: RowsOfHardArcs) -> list[Variable]:
-    """The variables that no row has a value of."""
-    return [v for v in component.variables if v.name not in rows.values]
-
-
-def _product(tables: Sequence[Tensor]) -> Tensor:
-    """The joint table of independent parts."""
-    found = tables[0]
-    for t in tables[1:]:
-        found = found.reshape(*found.shape, *[1] * t.dim()) * t
-    return found
-
-
-def _about_free(component: Component, rows: RowsOfHardArcs) -> list[Attended]:
-    """The arcs about variables that the rows leave open."""
-    return [a for a in component.arcs if not rows.values.keys() >= set(a.scope)]
+    def size(self, component: Component) -> float:
+        """How large the finite logarithms are that rows add up."""
+        soft = [(a.beta, self.log_p[a.name].detach()) for a in component.arcs if not a.hard]
+        return sum(beta * float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for beta, x in soft)
 
 
 @dataclass(frozen=True)
@@ -280,12 +178,12 @@ class RowPool:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, component: Component, rows: RowsOfHardArcs) -> RowPool | None:
+    def of(cls, component: Component, at: RowTables) -> RowPool | None:
         """The pools that the arcs make of rows; None if they do not."""
-        free = _free(component, rows)
+        free = at.free
         if cells(free) > LARGEST:
             return None
-        arcs = _about_free(component, rows)
+        arcs = at.about_free(component)
         soft, hard = ([a for a in arcs if a.hard == fixed] for fixed in (False, True))
         beta, alpha = (sum(x) for x in ([a.beta for a in soft], [a.alpha for a in soft]))
         total = beta + component.gamma * (1 - alpha) if free else 1.0
@@ -297,11 +195,11 @@ class RowPool:
         ):
             return None
         allowed = torch.ones(shape(free), dtype=torch.bool).nonzero()  # (settings, variables)
-        at = dict(zip((v.name for v in free), allowed.T, strict=True))
+        value = dict(zip((v.name for v in free), allowed.T, strict=True))
         kept = torch.ones(len(allowed), dtype=torch.bool)
         for a in hard:
-            kept &= torch.from_numpy(a.log_p)[tuple(at[n] for n in a.scope)] == 0
-        targets = [_number([at[v.name][kept] for v in a.arc.targets], shape(a.arc.targets)) for a in soft]
+            kept &= torch.from_numpy(a.log_p)[tuple(value[n] for n in a.scope)] == 0
+        targets = [_number([value[v.name][kept] for v in a.arc.targets], shape(a.arc.targets)) for a in soft]
         if not kept.any() or any(len(x.unique()) < len(x) for x in targets):
             return None
         return cls(total, tuple(soft), tuple(targets), kept.nonzero()[:, 0], shape(free))
@@ -313,6 +211,16 @@ class RowPool:
             log_p = at.log_p[a.name]
             total = total + numerics.scale(a.beta / self.weight, log_p.reshape(len(log_p), -1)[:, index])
         return total
+
+    def divergences(self, at: RowTables) -> dict[str, float]:
+        """KL of every soft arc, on average over the rows."""
+        mu = at.rows.weights[:, None] * torch.softmax(self.scores(at), 1)
+        found: dict[str, float] = {}
+        for a, index in zip(self.arcs, self.targets, strict=True):
+            log_p = at.log_p[a.name]
+            each = numerics.divergence(mu[:, None], log_p.reshape(len(log_p), 1, -1)[..., index])
+            found[a.name] = float(each.sum())
+        return found
 
     def values(self, at: RowTables) -> Tensor:
         """v of every row."""
@@ -331,68 +239,3 @@ def _number(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     for i, size in zip(index, sizes, strict=True):
         found = found * size + i
     return found
-
-
-def by_row(component: Component, makers: tuple[Attended, ...], solver: Solver, name: str) -> ByRowSolution | None:
-    """The solution of a component whose points these hard arcs make; None if it does not come apart into rows."""
-    at = RowTables.of(component, makers, component.theta)
-    if at is None:
-        return None
-    weights, constant = at.rows.weights.detach(), float(at.constant(component))
-    solved: list[list[Solution]] = []
-    pool = RowPool.of(component, at.rows)
-    if pool is not None:
-        value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
-        blurred = 8 * EPS * (1 + abs(value) + _size(component, at)) if math.isfinite(value) else 0.0
-        lower, upper = value - blurred, value + blurred
-    else:
-        parts = _components(component, at)
-        found = iter(solve_together(solver, [c for row in parts for c in row]))
-        solved = [[next(found) for _ in row] for row in parts]
-        lower, upper = (
-            constant + float(numerics.expectation(weights, torch.tensor(each, dtype=numerics.DTYPE)))
-            for each in ([sum(s.lower for s in row) for row in solved], [sum(s.upper for s in row) for row in solved])
-        )
-    every = [s for row in solved for s in row]
-    return ByRowSolution(
-        component,
-        lower,
-        upper,
-        name,
-        converged=all(s.converged for s in every),
-        steps=sum(s.steps for s in every),
-        residual=max((s.residual for s in every), default=0.0),
-        within=max((s.within for s in every), default=0.0),
-        method=" + ".join(sorted({"row by row", *(s.solver for s in every)})),
-        up_to_constant=any(not v.is_finite for a in component.arcs if not a.hard for v in a.arc.targets),
-        makers=makers,
-        at=at,
-        pool=pool,
-        solved=solved,
-    )
-
-
-def _size(component: Component, at: RowTables) -> float:
-    """How large the finite logarithms are that rows add up."""
-    soft = [(a.beta, at.log_p[a.name].detach()) for a in component.arcs if not a.hard]
-    return sum(beta * float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for beta, x in soft)
-
-
-def _components(component: Component, at: RowTables) -> list[list[Component]]:
-    """The connected parts of what is left of every row."""
-    known = at.rows.values.keys()
-    free = _free(component, at.rows)
-    each: dict[str, list[Attended]] = {}
-    for a in _about_free(component, at.rows):
-        sources, targets = ([v for v in side if v.name not in known] for side in (a.arc.sources, a.arc.targets))
-        tables = at.log_p[a.name].detach()
-        each[a.name] = [
-            Attended(Arc(a.name, sources, targets, TableAtPoints(t)), t.numpy(force=True), a.beta, a.alpha)
-            for t in tables
-        ]
-    parts = connected((row[0] for row in each.values()), free)
-    chosen = [(variables, [each[a.name] for a in arcs]) for variables, arcs in parts]
-    return [
-        [Component(vs, tuple(row[r if len(row) > 1 else 0] for row in arcs), component.gamma) for vs, arcs in chosen]
-        for r in range(len(at.rows))
-    ]

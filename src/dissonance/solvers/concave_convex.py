@@ -18,33 +18,7 @@ from dissonance.solvers.exact import Newton
 from dissonance.solvers.least_concave import least_concave
 
 if TYPE_CHECKING:
-    from dissonance.solvers.convex.program import Numbers, Structure
     from dissonance.solvers.convex.solve import Outcome
-
-
-@dataclass(frozen=True)
-class _Concave:
-    """The mechanisms of negative weight: the concave terms w sum m log(m/s), w (terms,) <= 0."""
-
-    structure: Structure
-    weight: Array
-
-    def log_conditionals(self, mu: Array) -> tuple[Array, float]:
-        """w log mu(t|s), added up at every cell, and their mean; mass that has vanished may return."""
-        lay = self.structure.layout
-        cost, mean = np.zeros_like(mu), 0.0
-        for t in np.flatnonzero(self.weight).tolist():
-            k = int(np.searchsorted(lay.term_at, t, side="right")) - 1
-            cells = slice(int(lay.cell_at[k]), int(lay.cell_at[k + 1]))
-            entry = lay.entry[lay.term_cell[t] : lay.term_cell[t + 1]]
-            first = lay.entry_at[lay.row_at[t]]
-            m = np.bincount(entry - first, mu[cells])
-            row = lay.row[first : first + len(m)] - lay.row_at[t]
-            s = np.bincount(row, m)[row]
-            found = self.weight[t] * np.log(np.maximum(m, 1e-30) / np.maximum(s, 1e-30))[entry - first]
-            cost[cells] += found
-            mean += float(mu[cells] @ found)
-        return cost, mean
 
 
 MOST_CELLS, MOST_ROWS = 1000, 100
@@ -90,7 +64,6 @@ class ConcaveConvex(Solver):
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found, and how much lower the global one may be."""
         from dissonance.solvers.convex.program import Arcs
-        from dissonance.solvers.convex.solve import value as total
 
         eased = least_concave(component)
         arcs = Arcs.of([eased])
@@ -99,28 +72,26 @@ class ConcaveConvex(Solver):
             return infinite(component, self.name)
         numbers = s.numbers(arcs)
         bottomless = np.isneginf(numbers.c[0])
-        convex = numbers._replace(c=np.where(bottomless, 0.0, numbers.c))
-        if bottomless.any() and self._reached(s, convex, bottomless):
+        problem = Branching(s, numbers._replace(c=np.where(bottomless, 0.0, numbers.c)), s.weights(arcs)[0])
+        if bottomless.any() and self._reached(problem, bottomless):
             return infinite(component, self.name, -math.inf)
-        concave = _Concave(s, np.minimum(s.weights(arcs)[0], 0.0))
         rng = np.random.default_rng(self.seed)
         found: list[_Local] = []
         lower, steps = -math.inf, 0
         for start in range(self.starts):
             tilt = np.zeros(len(bottomless)) if start == 0 else rng.gumbel(size=len(bottomless))
-            relaxed = self._newton(s, convex, tilt)
+            relaxed = self._newton(problem, tilt)
             if relaxed.contradiction[0] > 0:
                 return infinite(component, self.name)
             lower = max(lower, float(relaxed.bounds[0, 0])) if start == 0 else lower
-            local, used = self._descend(s, convex, concave, relaxed.mu[0], relaxed.at[0])
+            local, used = self._descend(problem, relaxed.mu[0], relaxed.at[0])
             steps += used + int(relaxed.steps[0])
             found.append(local)
         best = min(found, key=lambda x: x.value)
-        branching = Branching(s, convex, concave.weight)
-        if self.nodes and len(bottomless) <= MOST_CELLS and len(branching.rows) <= MOST_ROWS:
-            raised, best, used = self._bracket(branching, concave, best)
+        if self.nodes and len(bottomless) <= MOST_CELLS and len(problem.rows) <= MOST_ROWS:
+            raised, best, used = self._bracket(problem, best)
             lower, steps = max(lower, raised), steps + used
-        residual = total(s, numbers, best.mu)[1]
+        residual = problem.value(best.mu)[1]
         upper = best.value if residual <= FEASIBLE else math.inf
         lower = min(lower, best.value) - component.rounding if residual <= ROUNDING else -math.inf
         return Solution(
@@ -137,50 +108,46 @@ class ConcaveConvex(Solver):
             within=0.0 if residual <= ROUNDING else FEASIBLE,
         )
 
-    def _reached(self, s: Structure, numbers: Numbers, bottomless: Bools) -> bool:
+    def _reached(self, problem: Branching, bottomless: Bools) -> bool:
         """Whether some mu has mass where the incompatibility has no lower end: any has, unless hard arcs forbid it."""
-        if not s.hard:
+        if not problem.structure.hard:
             return True
-        most = self._newton(s, numbers, -CERTAINLY * (1 + np.abs(numbers.W).max(initial=0.0)) * bottomless)
+        most = self._newton(problem, -CERTAINLY * (1 + np.abs(problem.numbers.W).max(initial=0.0)) * bottomless)
         return bool(most.mu[0][bottomless].sum() > FEASIBLE)
 
-    def _bracket(self, branching: Branching, concave: _Concave, best: _Local) -> tuple[float, _Local, int]:
+    def _bracket(self, problem: Branching, best: _Local) -> tuple[float, _Local, int]:
         """A lower bound, the best local minimum after a look at all parts, and how many steps it took."""
-        from dissonance.solvers.convex.solve import value as total
-
-        s, numbers, steps = branching.structure, branching.numbers, 0
+        steps = 0
 
         def upper(mu: Array) -> float:
             nonlocal best, steps
-            value, broken = total(s, numbers, mu)
-            if broken <= ROUNDING and value + concave.log_conditionals(mu)[1] < best.value - self.tol:
-                local, used = self._descend(s, numbers, concave, mu, self._newton(s, numbers, 0.0 * mu).at[0])
+            value, broken = problem.value(mu)
+            if broken <= ROUNDING and value < best.value - self.tol:
+                local, used = self._descend(problem, mu, self._newton(problem, 0.0 * mu).at[0])
                 best, steps = min(best, local, key=lambda x: x.value), steps + used
             return best.value
 
         gap = 0.5 * self.gap * max(1.0, abs(best.value))
-        lower, looked = branching.search(upper, gap, self.nodes, self.seconds)
+        lower, looked = problem.search(upper, gap, self.nodes, self.seconds)
         return lower, best, steps + looked
 
-    def _newton(self, s: Structure, numbers: Numbers, tilt: Array, near: Array | None = None) -> Outcome:
+    def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> Outcome:
         """The minimiser of the convex part with some cost added, from the point of another such cost."""
         from dissonance.solvers.convex.program import Program
         from dissonance.solvers.convex.solve import solve
 
-        goal = np.array([self.tol])
-        program = Program(s, numbers._replace(c=numbers.c + tilt))
+        goal, numbers = np.array([self.tol]), problem.numbers
+        program = Program(problem.structure, numbers._replace(c=numbers.c + tilt))
         return solve(program, goal, goal, None if near is None else near[None])
 
-    def _descend(self, s: Structure, numbers: Numbers, concave: _Concave, mu: Array, at: Array) -> tuple[_Local, int]:
+    def _descend(self, problem: Branching, mu: Array, at: Array) -> tuple[_Local, int]:
         """Tangent, solve, repeat, from mu and a point to start from; and how many steps it took."""
-        from dissonance.solvers.convex.solve import value as total
-
-        value, steps = total(s, numbers, mu)[0] + concave.log_conditionals(mu)[1], 0
+        value, steps = problem.value(mu)[0], 0
         for _ in range(self.rounds):
-            moved = self._newton(s, numbers, concave.log_conditionals(mu)[0], at)
+            moved = self._newton(problem, problem.tangent(mu)[0], at)
             at, steps = moved.at[0], steps + int(moved.steps[0])
-            new = total(s, numbers, moved.mu[0])[0] + concave.log_conditionals(moved.mu[0])[1]
+            new = problem.value(moved.mu[0])[0]
             if not new < value - self.tol * max(1.0, abs(value)):
                 break
             value, mu = new, moved.mu[0]
-        return _Local(float(value), mu, at), steps
+        return _Local(value, mu, at), steps

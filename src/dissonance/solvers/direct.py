@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.arc import Arc, Theta
+from dissonance.arc import Theta
 from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
-from dissonance.distributions.messages import Messages, calibrate
+from dissonance.distributions.messages import Messages, broadcast_over, calibrate, gathered
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component, check_bytes
@@ -38,25 +38,6 @@ def message_bytes(tree: Tree) -> int:
     """What message passing holds at its peak, roughly: no pair of cells is ever looked at."""
     cells = [math.prod(s) for s in tree.shapes]
     return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
-
-
-def broadcast_over(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
-    """An arc's table shaped to broadcast over a cluster that contains it."""
-    scope = [v.name for v in arc.scope]
-    inside = [v for v in tree.clusters[cluster] if v in scope]
-    ordered = table.permute([scope.index(v) for v in inside])
-    return ordered.reshape([tree.sizes[v] if v in scope else 1 for v in tree.clusters[cluster]])
-
-
-def gather(component: Component, tree: Tree, tables: dict[str, Tensor]) -> list[Tensor]:
-    """Sums of arc tables cluster by cluster."""
-    found = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
-    for a in component.arcs:
-        if a.name in tables:
-            home = tree.home(a.scope)
-            assert home is not None
-            found[home] = found[home] + broadcast_over(tables[a.name], a.arc, tree, home)
-    return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
 
 
 def _weighted(arc: Attended, gamma: float) -> Array:
@@ -107,10 +88,7 @@ def _tables(component: Component, arcs: Sequence[Attended], theta: Theta | None)
 class PinnedSolution(Solution):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
 
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
+    exact = True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
@@ -122,9 +100,9 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     assert component.pinned is not None
     tree = component.tree
     logs = _tables(component, component.pinned, theta)
-    gathered = gather(component, tree, logs)
+    logs_by_cluster = gathered(tree, [(a.scope, logs[a.name]) for a in component.pinned])
     # All in one cluster the product is mu itself; across clusters it must be added up.
-    tables = [gathered[0].exp()] if len(gathered) == 1 else calibrate(tree, gathered)[1]
+    tables = [logs_by_cluster[0].exp()] if len(logs_by_cluster) == 1 else calibrate(tree, logs_by_cluster)[1]
     mu = _Product(component, tables, logs)
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
     return unchecked_incompatibility(mu, component.pdg, soft, theta), mu
@@ -198,8 +176,8 @@ class SumProductSolver(Solver):
             )
         tree, gamma = component.tree, component.gamma
         check_bytes(tree, message_bytes(tree), self.budget)
-        logs = {a.name: torch.from_numpy(_weighted(a, gamma) / gamma) for a in component.arcs}
-        log_z, tables = calibrate(tree, gather(component, tree, logs))
+        logs = [(a.scope, torch.from_numpy(_weighted(a, gamma) / gamma)) for a in component.arcs]
+        log_z, tables = calibrate(tree, gathered(tree, logs))
         value = -gamma * float(log_z)
         if math.isinf(value):
             return infinite(component, self.name)
@@ -216,10 +194,7 @@ class GivenSolution(Solution):
 
     evidence: Tensor | None = None
 
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
+    exact = True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The value as a function of theta: mu(R) and Z(R) both move."""
@@ -247,7 +222,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
     tables = _tables(component, (*makers, *loose), theta)
     for a in makers:
-        log_nu = log_nu + broadcast_over(tables[a.name], a.arc, inside, 0)
+        log_nu = log_nu + broadcast_over(tables[a.name], a.scope, inside, 0)
     nu = log_nu.exp()
     within = [a for a in component.arcs if a not in loose]
     soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
@@ -257,7 +232,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
         home = rest.home(v for v in a.scope if v in rest.sizes)
         assert home is not None
         table = numerics.scale(a.beta / gamma, tables[a.name])
-        logs[home] = logs[home] + broadcast_over(table, a.arc, whole, home)
+        logs[home] = logs[home] + broadcast_over(table, a.scope, whole, home)
     support = nu.detach().reshape(-1) > 0
     flat = [x.expand(s).reshape(nu.numel(), -1) for x, s in zip(logs, whole.shapes, strict=True)]
     everywhere = bool(support.all())

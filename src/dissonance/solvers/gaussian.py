@@ -6,7 +6,7 @@ Why Gaussian: a lower bound that holds for every mu with finite second moments,
     gamma > 0:  -gamma log of the integral of exp(-sum/gamma), with beta_a - gamma alpha_a on log r_a
 
 is attained with linear-Gaussian r_a, for which the sum is a quadratic function of x. The bound is proved when that
-quadratic is positive semidefinite (`covariance.py`).
+quadratic is positive semidefinite (`gaussians/covariance.py`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ from dissonance.numerics import CLEARLY, FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
-from dissonance.variables import Euclidean
 
 if TYPE_CHECKING:
-    from dissonance.solvers.covariance import Result
-    from dissonance.solvers.means import GaussianBelief, Mean
-    from dissonance.solvers.moments import Reduction
+    from dissonance.gaussians.covariance import Result
+    from dissonance.gaussians.means import GaussianBelief, Mean
+    from dissonance.gaussians.moments import Reduction
 
 PRIOR = 1e-9
 """The precision given to directions that no arc bounds, when mu is asked for (scaled coordinates)."""
@@ -59,7 +58,7 @@ class GaussianSolution(Solution):
     @cached_property
     def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleMethodOverride]
         """mu*; where no arc bounds a direction, a mu with unit variance there (in units of the arcs' noise)."""
-        from dissonance.solvers.covariance import minimise
+        from dissonance.gaussians.covariance import minimise
 
         assert self.reduction is not None
         core = self.core
@@ -103,16 +102,13 @@ class GaussianSolution(Solution):
 class PinnedGaussian(GaussianSolution):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
 
+    exact = True
+
     @cached_property
     def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The one mu that the hard arcs allow."""
         with torch.no_grad():
             return _product(self.component, self.component.theta)
-
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
@@ -173,10 +169,9 @@ class GaussianSolver(Solver):
             if collapses(component):
                 return infinite(component, self.name, -math.inf)
             raise CapabilityError(_not_convex(component))
-        from dissonance.solvers.moments import gaussian_beliefs
+        from dissonance.gaussians.moments import coordinates, gaussian_beliefs
 
-        n = sum(v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean))
-        check_covariance(n, self.budget)
+        check_covariance(sum(map(len, coordinates(component.variables).values())), self.budget)
         arcs = gaussian_beliefs(component)
         found = self._solve(component, arcs)
         if found is None:
@@ -211,11 +206,11 @@ class GaussianSolver(Solver):
 
     def _solve(self, component: Component, arcs: Sequence[GaussianBelief]) -> GaussianSolution | None:
         """The solution at these beliefs, -inf if nothing bounds it below; None if hard arcs contradict each other."""
-        from dissonance.solvers.covariance import Result, minimise
-        from dissonance.solvers.means import blurred_covariance, mean
-        from dissonance.solvers.moments import Reduction
+        from dissonance.gaussians.covariance import Result, minimise
+        from dissonance.gaussians.means import blurred_covariance, mean
+        from dissonance.gaussians.moments import Reduction
 
-        middle = mean(arcs, arcs[0].R.shape[1])
+        middle = mean(arcs, arcs[0].n)
         if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
             return None  # the root of the sum of their squares is as small as it can be
         if middle.cost == -math.inf:  # more doubt than belief in some direction: the further mu goes there the better
@@ -276,8 +271,8 @@ class GaussianSolver(Solver):
                 f"{component.pinned[0].arc} and the other hard arcs make noise that differs by too many orders of "
                 "magnitude for double precision. Scale the variables, or widen the narrow arcs."
             )
-        from dissonance.solvers.means import blurred_covariance, blurred_mean
-        from dissonance.solvers.moments import gaussian_beliefs
+        from dissonance.gaussians.means import blurred_covariance, blurred_mean
+        from dissonance.gaussians.moments import gaussian_beliefs
 
         arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta != 0]
         slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
@@ -302,24 +297,17 @@ class GaussianSolver(Solver):
 
 def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Multiplier]:
     """The multipliers of the hard arcs, for their equations as they stand (not whitened)."""
-    from scipy.linalg import cholesky, inv, solve_triangular
+    from scipy.linalg import inv, solve_triangular
 
     hard: list[GaussianBelief] = [h for g in reduction.groups for h in g.hard]
     duals = [d for d in found.duals if len(d.Omega)]
     prices = dict(reduction.multipliers)
     for h, d in zip(hard, duals, strict=True):
-        inverse = inv(cholesky(h.Sigma, lower=True))
-        scale = reduction.scale[h.sources]
-        prices[h.arc.name] = inverse.T @ d.Omega @ inverse, inverse.T @ d.Phi * scale
-    by_name = {a.arc.name: a for a in reduction.arcs}
-    return {
-        name: (
-            omega,
-            phi,
-            solve_triangular(cholesky(by_name[name].Sigma, lower=True), middle.eta[name], lower=True, trans=1),
-        )
-        for name, (omega, phi) in prices.items()
-    }
+        inverse = inv(h.L)
+        prices[h.arc.name] = inverse.T @ d.Omega @ inverse, inverse.T @ d.Phi * reduction.scale[h.sources]
+    root = {a.arc.name: a.L for a in reduction.arcs}
+    eta = {name: solve_triangular(root[name], middle.eta[name], lower=True, trans=1) for name in prices}
+    return {name: (*both, eta[name]) for name, both in prices.items()}
 
 
 def _amiss(component: Component, mu: GaussianDistribution, but: Container[str] = ()) -> float:
@@ -334,10 +322,9 @@ def _price(component: Component, arcs: Sequence[GaussianBelief], found: Gaussian
     total = 0.0
     for a in arcs:
         if a.arc.hard:
-            root = np.linalg.cholesky(a.Sigma)
             omega, phi, eta = found.prices[a.arc.name]
-            total += 0.5 * float(np.abs(root.T @ omega @ root).sum()) + float(np.abs(root.T @ eta).sum())
-            total += float((np.abs(root.T @ phi) @ deviation[a.sources]).sum())
+            total += 0.5 * float(np.abs(a.L.T @ omega @ a.L).sum()) + float(np.abs(a.L.T @ eta).sum())
+            total += float((np.abs(a.L.T @ phi) @ deviation[a.sources]).sum())
         total += len(a.b) * (component.gamma * abs(a.arc.alpha) + (0.0 if a.arc.hard else abs(a.arc.beta)))
     return total
 
@@ -351,16 +338,15 @@ def collapses(component: Component) -> bool:
     """
     if component.hard.any():
         return False
-    dim = {v.name: v.domain.dim for v in component.variables if isinstance(v.domain, Euclidean)}
-    ends = np.cumsum(list(dim.values())).tolist()
-    place = {name: list(range(end - dim[name], end)) for name, end in zip(dim, ends, strict=True)}
-    rng = np.random.default_rng(0)
+    from dissonance.gaussians.moments import coordinates
+
+    place, rng = coordinates(component.variables), np.random.default_rng(0)
     for (sources, targets), weight in component.weights.items():
         if weight >= 0:
             continue
         s, t = ([i for name in place if name in names for i in place[name]] for names in (sources, targets))
         for scale in (0.0, 1.0):
-            basis = np.eye(ends[-1])
+            basis = np.eye(sum(map(len, place.values())))
             basis[t] = 0.0
             basis[np.ix_(t, s)] = scale * rng.normal(size=(len(t), len(s)))
             rate = 0.0

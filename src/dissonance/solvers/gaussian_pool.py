@@ -16,7 +16,6 @@ the mixture of the pools of many rows, which is no Gaussian.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,18 +24,15 @@ from torch import Tensor
 
 from dissonance.arc import Theta
 from dissonance.attended import Attended
+from dissonance.distributions.gaussian import LOG_2PI
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.problem import Component
-from dissonance.sampling.blocks import estimate
-from dissonance.sampling.draws import Units
 from dissonance.sampling.plan import Estimate, Plan
-from dissonance.solvers.base import Solution, Solver
-from dissonance.solvers.sampled import SampledSolution
+from dissonance.solvers.base import Solution
+from dissonance.solvers.sampled import Sampled, SampledSolution
 from dissonance.variables import Euclidean
-
-LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -53,43 +49,32 @@ class _Pool:
 class GaussianPoolSolution(SampledSolution):
     """What the pools of all rows cost, on top of what made the rows."""
 
-    solver_asked: GaussianPool | None = field(default=None, repr=False)
-
-    def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """The value as a function of theta, rows included."""
-        assert self.solver_asked is not None and self.estimate is not None
-        if theta is self.component.theta and self.estimate.value.requires_grad:
-            return self.estimate.value
-        return self.solver_asked.evaluate(self.component, theta)[0].value
+    pool: _Pool = field(kw_only=True, repr=False)
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The rows, with a draw of the pool for each."""
-        assert self.solver_asked is not None
-        with torch.no_grad():
-            found, pool = self.solver_asked.evaluate(self.component, self.component.theta)
-        generator = torch.Generator().manual_seed(self.solver_asked.seed)
-        z = torch.randn(pool.mean.shape, dtype=DTYPE, generator=generator)
-        L = torch.linalg.cholesky(pool.precision)
-        drawn = pool.mean + torch.linalg.solve_triangular(L.mT, z[..., None], upper=True)[..., 0]
-        pooled = _pooled(self.component)
-        assert pooled is not None
-        widths = [v.domain.dim for v in pooled[0].arc.targets if isinstance(v.domain, Euclidean)]
-        values = dict(zip((v.name for v in pooled[0].arc.targets), drawn.split(widths, -1), strict=True))
-        return Samples(self.component.variables, {**found.mu.values, **values}, found.mu.weights)
+        assert self.asked is not None and self.estimate is not None
+        rows, mean, precision = self.estimate.mu, self.pool.mean.detach(), self.pool.precision.detach()
+        generator = torch.Generator().manual_seed(self.asked.seed)
+        z = torch.randn(mean.shape, dtype=DTYPE, generator=generator)
+        drawn = (
+            mean + torch.linalg.solve_triangular(torch.linalg.cholesky(precision).mT, z[..., None], upper=True)[..., 0]
+        )
+        targets = _pooled(self.component)[0].arc.targets
+        widths = [v.domain.dim for v in targets if isinstance(v.domain, Euclidean)]
+        values = dict(zip((v.name for v in targets), drawn.split(widths, -1), strict=True))
+        return Samples(self.component.variables, {**rows.values, **values}, rows.weights)
 
     @torch.no_grad()
     def divergences(self) -> dict[str, float]:
         """KL of every soft arc at mu."""
-        assert self.solver_asked is not None
-        plan = _rest(self.component)
-        found, pool = self.solver_asked.evaluate(self.component, self.component.theta)
-        pooled = {n: float((found.mu.weights * kl).sum()) for n, kl in pool.divergences.items()}
-        return plan.divergences(found) | pooled
+        weights = self.mu.weights
+        return super().divergences() | {n: float((weights * kl).sum()) for n, kl in self.pool.divergences.items()}
 
 
 @dataclass(frozen=True)
-class GaussianPool(Solver):
+class GaussianPool(Sampled):
     """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, made by hard arcs;
     and factors (beta = gamma alpha) with fewer sources.
 
@@ -98,39 +83,39 @@ class GaussianPool(Solver):
 
     name = "gaussian-pool"
 
-    count: int | None = None
-    seed: int = 0
-
     takes = needs = frozenset({"drawn"})
 
     def fits(self, component: Component) -> bool:
         """Whether all that hard arcs do not make is in the targets of such beliefs, and of no other arc."""
-        return component.is_drawn and _pooled(component) is not None
+        return component.is_drawn and bool(_pooled(component))
 
     def solve(self, component: Component) -> Solution:
         """The average over rows; converged if nothing in it is random."""
         if not self.fits(component):
             raise CapabilityError(misfit(component) or _NEEDS)
-        found, _ = self.evaluate(component, component.theta)
+        found, pool = self.evaluate(component, component.theta)
         names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
         why = f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row."
-        return GaussianPoolSolution.of(component, self.name, found, lambda: why, solver_asked=self)
+        return GaussianPoolSolution.of(component, self.name, found, lambda: why, asked=self, pool=pool)
 
-    def for_step(self, seed: int) -> GaussianPool:
-        """The same for a step of LIR: see `Sampled.for_step`."""
-        return GaussianPool(self.count or 1, seed)
+    def plan(self, component: Component) -> Plan:
+        """How the rows are made."""
+        rest = _without(component, _pooled(component))
+        assert rest.pinned is not None
+        return Plan.of(rest, rest.pinned)
+
+    def estimate(self, component: Component, theta: Theta | None) -> Estimate:
+        """The rows, with the pools' cost among their scores."""
+        return self.evaluate(component, theta)[0]
 
     def evaluate(self, component: Component, theta: Theta | None) -> tuple[Estimate, _Pool]:
-        """The rows, with the pools' cost among their scores, and the pools."""
-        found = estimate(_rest(component), theta, self.count, self.seed)
+        """The same, and the pools."""
+        found = super().estimate(component, theta)
         if found.tally is not None:
             raise CapabilityError("that many draws do not fit into memory at once here: ask for fewer.")
-        arcs = _pooled(component)
-        assert arcs is not None
-        pool = _pool(component, arcs, found.mu, theta)
+        pool = _pool(component, _pooled(component), found.mu, theta)
         value = found.value + (found.mu.weights * pool.value).sum()
-        units: Units | None = found.units
-        return replace(found, value=value, parts=[*found.parts, (1.0, pool.value)], units=units), pool
+        return replace(found, value=value, parts=[*found.parts, (1.0, pool.value)]), pool
 
 
 _NEEDS = (
@@ -139,42 +124,39 @@ _NEEDS = (
 )
 
 
-def _pooled(component: Component) -> tuple[Attended, ...] | None:
-    """The beliefs that are pooled; None if there are none, or others about their targets."""
+def _pooled(component: Component) -> tuple[Attended, ...]:
+    """The beliefs that are pooled; none if there are others about their targets."""
     arcs = _about(component)
-    return arcs if arcs and not _apart(component, arcs) else None
+    return () if _apart(component, arcs) else arcs
 
 
-def _about(component: Component) -> tuple[Attended, ...] | None:
+def _about(component: Component) -> tuple[Attended, ...]:
     """The arcs about what hard arcs do not make, if they are Gaussians about the same targets."""
     made = {t for a in component.arcs if a.hard for t in a.targets}
     free = {v.name for v in component.variables} - made
     arcs = tuple(a for a in component.arcs if not free.isdisjoint(a.scope))
     if not arcs or component.varies:
-        return None
+        return ()
     alike = all(a.targets == arcs[0].targets and a.beta >= 0 for a in arcs)
     gaussian = all(a.arc.cpd.is_normal for a in arcs)
     if not alike or not gaussian or free != set(arcs[0].targets) or _weight(component, arcs) <= 0:
-        return None
+        return ()
     rest = _without(component, arcs)
-    return arcs if rest.arcs and rest.pinned is not None else None
+    return arcs if rest.arcs and rest.pinned is not None else ()
 
 
 def _apart(component: Component, arcs: tuple[Attended, ...]) -> list[Attended]:
     """The arcs that are given something else than the others, and are not mere factors."""
     points = {t for a in component.arcs if a.hard and not a.sources and a.deterministic for t in a.targets}
     given = [set(a.sources) - points for a in arcs]
-    most = max(given, key=len)
-    odd = [
-        not (s == most or (s <= most and a.beta == component.gamma * a.alpha)) for a, s in zip(arcs, given, strict=True)
-    ]
-    return [a for a, apart in zip(arcs, odd, strict=True) if apart]
+    most = max(given, key=len, default=set[str]())
+    factor = [s <= most and a.beta == component.gamma * a.alpha for a, s in zip(arcs, given, strict=True)]
+    return [a for a, s, fits in zip(arcs, given, factor, strict=True) if s != most and not fits]
 
 
 def misfit(component: Component) -> str | None:
     """Why beliefs that are nearly fit to be pooled are not; None if they are nothing of the kind."""
-    arcs = _about(component) if component.is_drawn else None
-    odd = _apart(component, arcs) if arcs else []
+    odd = _apart(component, _about(component)) if component.is_drawn else []
     if not odd:
         return None
     given, about = ", ".join(odd[0].sources) or "nothing", ", ".join(odd[0].targets)
@@ -195,41 +177,28 @@ def _without(component: Component, arcs: tuple[Attended, ...]) -> Component:
     return Component(variables, tuple(a for a in component.arcs if a not in arcs), component.gamma, component.theta)
 
 
-def _rest(component: Component) -> Plan:
-    """How the rows are made."""
-    arcs = _pooled(component)
-    assert arcs is not None
-    rest = _without(component, arcs)
-    assert rest.pinned is not None
-    return Plan.of(rest, rest.pinned)
-
-
 def _pool(component: Component, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
-    W = _weight(component, arcs)
-    rows = len(mu)
-    means: list[Tensor] = []
-    precisions: list[Tensor] = []
-    log_dets: list[Tensor] = []
-    for a in arcs:
-        mean, covariance = a.arc.call("normal", theta, [mu.values[n] for n in a.sources])
-        L = torch.linalg.cholesky(covariance.to(DTYPE))
-        means.append(mean.to(DTYPE).expand(rows, -1))
-        precisions.append(torch.cholesky_inverse(L).expand(rows, *L.shape[-2:]))
-        log_dets.append((2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)).expand(rows))
-    size = means[0].shape[1]
-    shares = [a.beta / W for a in arcs]
-    P = torch.stack([s * p for s, p in zip(shares, precisions, strict=True)]).sum(0)
-    pull = torch.stack([s * (p @ m[..., None]) for s, p, m in zip(shares, precisions, means, strict=True)]).sum(0)
+    W, rows = _weight(component, arcs), len(mu)
+    beta = torch.tensor([a.beta for a in arcs], dtype=DTYPE)
+    normals = [a.arc.call("normal", theta, [mu.values[n] for n in a.sources]) for a in arcs]
+    means = torch.stack([mean.to(DTYPE).expand(rows, -1) for mean, _ in normals])  # (arcs, rows, size)
+    roots = [torch.linalg.cholesky(covariance.to(DTYPE)) for _, covariance in normals]
+    precisions = torch.stack([torch.cholesky_inverse(L).expand(rows, *L.shape[-2:]) for L in roots])
+    size = means.shape[-1] * LOG_2PI
+    log_dets = torch.stack([size + _log_det(L).expand(rows) for L in roots])  # log det 2 pi Sigma_a
+    shares = (beta / W).view(-1, 1, 1, 1) * precisions
+    P = shares.sum(0)
     root = torch.linalg.cholesky(P)
-    m = torch.cholesky_solve(pull, root)[..., 0]
-    wide = size * LOG_2PI - 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # log det 2 pi P^-1
-    value = -0.5 * W * wide
-    C = torch.cholesky_inverse(root)
-    divergences: dict[str, Tensor] = {}
-    for a, p, mean, log_det in zip(arcs, precisions, means, log_dets, strict=True):
-        off = mean - m
-        square = (off[:, None] @ p @ off[..., None])[:, 0, 0]
-        value = value + 0.5 * a.beta * (size * LOG_2PI + log_det + square)
-        trace = (p * C).sum((-2, -1))
-        divergences[a.name] = 0.5 * (log_det + size * LOG_2PI - wide + square + trace - size)
-    return _Pool(m, P, value, divergences)
+    m = torch.cholesky_solve((shares @ means[..., None]).sum(0), root)[..., 0]
+    wide = size - _log_det(root)  # log det 2 pi P^-1
+    off = means - m
+    squares = (off[..., None, :] @ precisions @ off[..., None])[..., 0, 0]
+    value = 0.5 * (beta @ (log_dets + squares) - W * wide)
+    traces = (precisions * torch.cholesky_inverse(root)).sum((-2, -1)) - means.shape[-1]
+    divergences = 0.5 * (log_dets - wide + squares + traces)
+    return _Pool(m, P, value, dict(zip((a.name for a in arcs), divergences, strict=True)))
+
+
+def _log_det(root: Tensor) -> Tensor:
+    """log det L L'."""
+    return 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -64,11 +64,9 @@ class Narrowing:
 
     def prices(self, c: Floats, weights: Floats, y: Floats) -> Floats:
         """c + W log q of every cell."""
-        lay, found = self.whole.layout, c.copy()
-        for k, (cells, _) in enumerate(self._clusters):
-            for t in range(lay.term_at[k], lay.term_at[k + 1]):
-                found[cells] += weights[t] * y[lay.entry[lay.term_cell[t] : lay.term_cell[t + 1]]]
-        return found
+        lay = self.whole.layout
+        weighed = np.repeat(weights, np.diff(lay.entry_at[lay.row_at])) * y
+        return c + np.bincount(self.whole.cell_of, weighed[lay.entry], len(c))
 
     def cheapest(self, price: Floats) -> tuple[float, Floats]:
         """The price of the cheapest world, less what rounding may have added; and by how much the cheapest world

@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance import numerics
 from dissonance.adam import Adam
 from dissonance.arc import Arc
+from dissonance.distributions.messages import broadcast_over
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
@@ -55,14 +56,15 @@ class Paper(Solver):
         hard = next((a for a in component.arcs if a.hard), None)
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
-        from dissonance.solvers.convex.program import Arcs as Numbered
+        from dissonance.solvers.convex.program import Arcs
         from dissonance.solvers.convex.solve import lower_from
 
-        tree, numbered = single(component.sizes), Numbered.of([component])
+        tree, numbered = single(component.sizes), Arcs.of([component])
         ((s, _),) = Newton(budget=self.budget).structures(component.shape, tree, numbered)
         if s is None:
             return infinite(component, self.name)
-        dense, arcs = Dense.of(component.variables, [a.arc for a in component.arcs]), StackedArcs.of(component)
+        dense = Dense.of(component.variables, [a.arc for a in component.arcs])
+        arcs = StackedArcs(*map(torch.from_numpy, vars(numbered).values()))
         mu, _ = dense.descend(dense.uniform(1), arcs, self.iterations, self.rate * self.spread)
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
@@ -82,70 +84,60 @@ class StackedArcs:
     alpha: Tensor
     gamma: Tensor
 
-    @classmethod
-    def of(cls, component: Component) -> StackedArcs:
-        """Those of one component."""
-        tables = np.concatenate([a.log_p.reshape(-1) for a in component.arcs])
-        weights = [[a.beta for a in component.arcs], [a.alpha for a in component.arcs], component.gamma]
-        return cls(torch.from_numpy(tables)[None], *(torch.tensor([x], dtype=DTYPE) for x in weights))
-
-
-@dataclass(frozen=True)
-class Incidence:
-    """Which of `n` things count in which of `k` sums."""
-
-    thing: Tensor
-    sum: Tensor
-    n: int
-    k: int
-
-    def sums(self, x: Tensor) -> Tensor:
-        """(P, n) summed into (P, k)."""
-        return x.new_zeros(len(x), self.k).index_add_(1, self.sum, x.index_select(1, self.thing))
-
-    def back(self, y: Tensor) -> Tensor:
-        """(P, k) added up at every thing: the transpose."""
-        return y.new_zeros(len(y), self.n).index_add_(1, self.thing, y.index_select(1, self.sum))
-
 
 @dataclass(frozen=True)
 class Dense:
-    """The joint states of some variables, the entries (s,t) of their arcs' tables, and the arc of each entry."""
+    """The joint states of some variables, the entries (s,t) of their arcs' tables, and the arc of each entry.
 
-    entries: Incidence
+    `entry`: that of every state, arc after arc; `row`: the first of those that have the same s.
+    """
+
+    states: int
+    entry: Tensor
     row: Tensor
     arc_at: Tensor
 
     @classmethod
     def of(cls, variables: Sequence[Variable], arcs: Sequence[Arc]) -> Dense:
         """Tables one after another, (sources..., targets...) in C order."""
-        sizes, place = shape(tuple(variables)), {v.name: i for i, v in enumerate(variables)}
-        states, entry, row = math.prod(sizes), [torch.zeros(0, dtype=torch.long)], [torch.zeros(0, dtype=torch.long)]
+        joint, none = single({v.name: v.size for v in variables}), torch.zeros(0, dtype=torch.long)
         counts = [cells(a.scope) for a in arcs]
-        for a, at in zip(arcs, np.cumsum([0, *counts]).tolist(), strict=False):
-            entry.append(at + _setting(sizes, [place[v.name] for v in a.scope]))
-            row.append(at + torch.arange(cells(a.scope)) // cells(a.targets))
-        state = torch.arange(states).repeat(len(arcs))
-        made = Incidence(state, torch.cat(entry), states, sum(counts))
-        return cls(made, torch.cat(row), torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts)))
+        entry, row = [none], [none]
+        for a, at in zip(arcs, accumulate(counts, initial=0), strict=False):
+            own = torch.arange(at, at + cells(a.scope))
+            entry.append(
+                broadcast_over(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0]).reshape(-1)
+            )
+            row.append(at + (own - at) // cells(a.targets))
+        arc_at = torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts))
+        return cls(joint.cells, torch.cat(entry), torch.cat(row), arc_at)
+
+    def sums(self, mu: Tensor) -> Tensor:
+        """mu(s,t) of every entry, (P, entries), of mu (P, states)."""
+        arcs = len(self.entry) // self.states
+        return mu.new_zeros(len(mu), len(self.row)).index_add_(1, self.entry, mu.repeat(1, arcs))
+
+    def back(self, costs: Tensor) -> Tensor:
+        """Costs of entries, (P, entries), added up at every state: the transpose."""
+        return costs.index_select(1, self.entry).view(len(costs), -1, self.states).sum(1)
 
     def uniform(self, count: int) -> Tensor:
         """The uniform joint, so many times: (count, states)."""
-        return torch.full((count, self.entries.n), 1 / self.entries.n, dtype=DTYPE)
+        return torch.full((count, self.states), 1 / self.states, dtype=DTYPE)
 
     def score(self, mu: Tensor, a: StackedArcs) -> tuple[Tensor, Tensor, Tensor]:
         """mu(s,t), the incompatibility of mu, (P, 1), and the published derivative of it in mu.
 
         Of OInc it is sum_a beta_a log mu(t|s)/p_a(t|s); where mu(s,t) = 0, that of the other cells' mu(s), which is -1.
         """
-        m = self.entries.sums(mu)
+        m = self.sums(mu)
         mass = torch.zeros_like(m).index_add_(1, self.row, m).index_select(1, self.row)
         some = m > 0
         beta = a.beta[:, self.arc_at]
         weight = beta - a.gamma[:, None] * a.alpha[:, self.arc_at]
         ratio = m.where(some, 1.0).log() - mass.where(some, 1.0).log()
         cost = torch.where(some, weight * ratio - numerics.times(beta, a.log_p), -weight * (mass > 0))
-        value, slope = (m * cost).sum(1, keepdim=True), self.entries.back(cost)
+        value, slope = (m * cost).sum(1, keepdim=True), self.back(cost)
         if (a.gamma > 0).any():
             value = value + a.gamma[:, None] * numerics.xlogy(mu, mu).sum(1, keepdim=True)
             slope = slope + a.gamma[:, None] * torch.where(mu > 0, mu.where(mu > 0, 1.0).log() + 1, 0.0)
@@ -154,7 +146,7 @@ class Dense:
     def possible(self, a: StackedArcs) -> Tensor:
         """Which joint states no believed arc makes impossible, (P, states)."""
         zero = (a.log_p == -math.inf) & (a.beta > 0)[:, self.arc_at]
-        return self.entries.back(zero.to(DTYPE)) == 0
+        return self.back(zero.to(DTYPE)) == 0
 
     def descend(self, start: Tensor, a: StackedArcs, iterations: int, rate: float) -> tuple[Tensor, Tensor]:
         """The best mu that Adam passes on its way from `start`, and mu(s,t) of all that it passes, added up.
@@ -178,12 +170,3 @@ class Dense:
             inward = (slope - (slope * mu).sum(1, keepdim=True)) / BIT / total + 2 * (total - 1)
             x = x - rate * adam.direction(torch.where((x >= 0) & alive, inward, 0.0))
         return best, passed
-
-
-def _setting(sizes: Sequence[int], axes: Sequence[int]) -> Tensor:
-    """For every joint state the flat index of its setting of some axes, in that order."""
-    states = torch.cartesian_prod(*(torch.arange(n) for n in sizes)).reshape(math.prod(sizes), -1)
-    found = torch.zeros(len(states), dtype=torch.long)
-    for i in axes:
-        found = found * sizes[i] + states[:, i]
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -27,6 +27,8 @@ class SampledSolution(Solution):
     up_to_constant: bool = False
     asked: Sampled | None = field(default=None, repr=False)
 
+    sampled = exact = True
+
     @classmethod
     def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **asked: Any) -> Self:
         """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
@@ -39,11 +41,6 @@ class SampledSolution(Solution):
         known = {"converged": not found.random, "estimate": found, "up_to_constant": found.up_to_constant}
         return cls(component, value, value, name, **known, **asked)
 
-    @property
-    def sampled(self) -> bool:
-        """Yes."""
-        return True
-
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The samples."""
@@ -54,11 +51,6 @@ class SampledSolution(Solution):
     def error(self) -> float:
         """The standard error; 0 where nothing was drawn at random, NaN where there was but one draw."""
         return 0.0 if self.estimate is None else self.estimate.error
-
-    @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
-        return True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The average as a function of theta, samples included: the same draws again."""
@@ -94,9 +86,9 @@ class Sampled(Solver):
         if self.count is not None and self.count < 1:
             raise DissonanceError(f"the number of draws: 1 or more, found {self.count}.")
 
-    def for_step(self, seed: int) -> Sampled:
+    def for_step(self, seed: int) -> Self:
         """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
-        return Sampled(self.count or 1, seed)
+        return replace(self, count=self.count or 1, seed=seed)
 
     def fits(self, component: Component) -> bool:
         """Whether there is something to sample and hard arcs make mu."""

@@ -99,7 +99,7 @@ class Stack:
     @cached_property
     def tree(self) -> Tree:
         """The junction tree of all the arcs; a single cluster, if facts leave no more cells there."""
-        shape = self._whole(self.plain)
+        shape = self.shape(self.plain, self.facts)
         if self.facts and cells(self.variables) <= MOST_TOGETHER:
             one = single(shape.sizes)
             if self._possible(self.plain, one)[0].sum() <= self._possible(self.plain, shape.tree)[0].sum():
@@ -118,14 +118,10 @@ class Stack:
         widths = np.array([t for s, t in rows for _ in range(s)], dtype=np.int64)
         return np.repeat(np.arange(len(widths)), widths)
 
-    def shape(self, group: Group) -> Shape:
-        """What all problems of a group have in common beside their zeros."""
-        return Shape.of(self.variables, self.arcs, np.array(group[0], dtype=np.bool_), group[1])
-
-    def _whole(self, group: Group) -> Shape:
-        """The same with the facts."""
-        hard = np.array([*group[0], *(False for _ in self.facts)], dtype=np.bool_)
-        return Shape.of(self.variables, (*self.arcs, *self.facts), hard, group[1])
+    def shape(self, group: Group, facts: Sequence[Arc] = ()) -> Shape:
+        """What all problems of a group have in common beside their zeros; with facts, if these are to count as arcs."""
+        hard = np.array([*group[0], *(False for _ in facts)], dtype=np.bool_)
+        return Shape.of(self.variables, (*self.arcs, *facts), hard, group[1])
 
     @cached_property
     def _ruled_out(self) -> Bools:
@@ -134,7 +130,7 @@ class Stack:
 
     def _possible(self, group: Group, tree: Tree) -> tuple[Bools, bool]:
         """Which cells of a tree can carry mass, and whether any can."""
-        whole = structure(self._whole(group), tree)
+        whole = structure(self.shape(group, self.facts), tree)
         bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8)).astype(np.bool_)
         dead = np.zeros(len(whole.arc_of), dtype=np.bool_)
         entries = len(self._row)

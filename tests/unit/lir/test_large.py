@@ -12,6 +12,7 @@ from dissonance import Record, lir
 from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
 from dissonance.distributions import CliqueTree
+from dissonance.distributions.extended import Extended
 from dissonance.flows import FullControl
 from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
@@ -21,7 +22,7 @@ from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto
-from dissonance.solvers.peeled import Extended, PeeledSolution
+from dissonance.solvers.peeled import PeeledSolution
 from dissonance.variables import Variable
 
 EXPERTS = Control({"expert 1": 1.0, "expert 2": 1.0})

@@ -11,13 +11,14 @@ import torch
 
 from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable
+from dissonance.distributions.extended import Extended
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistency
 from dissonance.pdg import PDG
 from dissonance.problem import BUDGET, Component, prepare
 from dissonance.solvers import Auto, Newton
-from dissonance.solvers.peeled import Extended, Peeled, peel
+from dissonance.solvers.peeled import Peeled, peel
 from dissonance.variables import Variable
 from strategies import MIXED, SOFT, conditional_of, random_case, random_joint
 

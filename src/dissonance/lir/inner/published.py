@@ -135,7 +135,7 @@ class Unconverged(Inner):
         """mu(s,t) of an arc after the iterations of a first solve, from the uniform joint."""
         arcs = self._arcs(log_p, attention)
         mu, _ = self.dense.descend(self.dense.uniform(len(log_p)), arcs, self.solver.iterations, self.rate)
-        return self.dense.entries.sums(mu)[:, self.parameters.spans[arc.name]]
+        return self.dense.sums(mu)[:, self.parameters.spans[arc.name]]
 
     def _arcs(self, log_p: Tensor, a: Attentions) -> StackedArcs:
         hard = (a.beta == math.inf).any(0)

@@ -70,7 +70,7 @@ class CovarianceProgram:
 
 @dataclass(frozen=True)
 class Dual:
-    """One term's dual variables: of a soft one A and L with P = L L', of a hard one Omega and Phi."""
+    """One term's dual variables: of a soft one A and L with P = L L', of a hard one Omega (else empty) and Phi."""
 
     A: Array
     L: Array
@@ -157,15 +157,15 @@ class _State:
         ]
         self._lay_out()
         self.M = self._slack(self.duals)
-        while log_det(self.M) == -math.inf:  # only where a mechanism has more weight than belief
-            self.duals = [replace(d, L=0.1 * d.L) for d in self.duals]
+        while log_det(self.M) == -math.inf:  # a mechanism has more weight than belief, or some beta < 0: less sure
+            self.duals = [replace(d, L=d.L / math.sqrt(2)) for d in self.duals]
             self.M = self._slack(self.duals)
         self.g = max(program.gamma, max((t.w for t in program.terms), default=1.0), 1e-3)
         self.C = self.g * inv(self.M)
 
     def _lay_out(self) -> None:
-        u, v, weight = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
-        self.blocks: list[tuple[slice, slice, slice, slice]] = []  # rows of Y, rows of S, unknowns Omega, unknowns Phi
+        u, v, weight, drive = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
+        self.blocks: list[tuple[slice, slice, slice]] = []  # rows of S, unknowns Omega, unknowns Phi
         row = start = 0
         for t in self.program.terms:
             w, d, s = (1.0 if t.hard else t.w), len(t.T), len(t.S)
@@ -173,11 +173,12 @@ class _State:
             u += [row + i, np.repeat(row + np.arange(d), s)]
             v += [row + j, np.tile(row + d + np.arange(s), d)]
             weight += [np.where(i == j, w / 2, w), np.full(d * s, -w)]
+            drive += [np.where(i == j, w / 2, 0.0), np.zeros(d * s)]
             middle = start + len(i)
-            rows, sources = slice(row, row + d), slice(row + d, row + d + s)
-            self.blocks.append((rows, sources, slice(start, middle), slice(middle, middle + d * s)))
+            self.blocks.append((slice(row + d, row + d + s), slice(start, middle), slice(middle, middle + d * s)))
             row, start = row + d + s, middle + d * s
-        self.u, self.v, self.weight = np.concatenate(u), np.concatenate(v), np.concatenate(weight)
+        self.u, self.v = np.concatenate(u), np.concatenate(v)
+        self.weight, self.drive = np.concatenate(weight), np.concatenate(drive)
 
     # -- the parts of the system ---------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class _State:
         B += G[np.ix_(v, v)] * H[np.ix_(u, u)]
         B += G[np.ix_(u, u)] * H[np.ix_(v, v)]
         B *= 0.5 * np.outer(self.weight, self.weight)
-        for t, (_, sources, omega, phi) in zip(self.program.terms, self.blocks, strict=True):
+        for t, (sources, omega, phi) in zip(self.program.terms, self.blocks, strict=True):
             if not t.hard:
                 at = np.arange(omega.start, omega.stop)
                 B[at, at] += self.weight[at]
@@ -223,12 +224,7 @@ class _State:
         return B
 
     def _gradient(self, Y: Array, C: Array) -> Array:
-        found = -self.weight * ((Y @ C)[self.u] * Y[self.v]).sum(1)
-        for t, (_, _, omega, _) in zip(self.program.terms, self.blocks, strict=True):
-            at = np.arange(omega.start, omega.stop)
-            on = self.u[at] == self.v[at]
-            found[at[on]] += 0.5 * (1.0 if t.hard else t.w)
-        return found
+        return self.drive - self.weight * ((Y @ C)[self.u] * Y[self.v]).sum(1)
 
     def _moved(self, Y: Array, y: Array) -> Array:
         """dM for a step in the unknowns."""
@@ -278,7 +274,7 @@ class _State:
         """Go as far as C and M stay positive definite, P is not many times as large or as small, and the dual gains."""
         primal = min(1.0, 0.95 * longest_positive_step(self.C, dC))
         dual = min(1.0, 0.95 * longest_positive_step(self.M, dM))
-        for t, (_, _, omega, _) in zip(self.program.terms, self.blocks, strict=True):
+        for t, (_, omega, _) in zip(self.program.terms, self.blocks, strict=True):
             if not t.hard:
                 moves = eigvalsh(_symmetric(y[omega], len(t.T)))
                 dual = min(dual, 0.8 / max(1e-300, -moves[0]), 4.0 / max(1e-300, moves[-1]))
@@ -301,12 +297,12 @@ class _State:
         """The dual objective with g in place of gamma: what a step is to raise."""
         total = 0.5 * self.g * log_det(M)
         for t, d in zip(self.program.terms, duals, strict=True):
-            total += 0.5 * float(np.trace(d.Omega)) if t.hard else t.w * float(np.log(np.diag(d.L)).sum())
+            total += 0.5 * float(np.trace(d.Omega)) + t.w * float(np.log(np.diag(d.L)).sum())
         return total
 
     def _duals(self, y: Array, length: float) -> list[Dual]:
         found: list[Dual] = []
-        for t, d, (_, _, omega, phi) in zip(self.program.terms, self.duals, self.blocks, strict=True):
+        for t, d, (_, omega, phi) in zip(self.program.terms, self.duals, self.blocks, strict=True):
             dO, dF = length * _symmetric(y[omega], len(t.T)), length * y[phi].reshape(d.Phi.shape)
             if t.hard:
                 found.append(replace(d, Omega=d.Omega + dO, Phi=d.Phi + dF))
@@ -324,16 +320,13 @@ class _State:
         """The bounds that the present C and dual variables prove."""
         program, n, gamma = self.program, len(self.M), self.program.gamma
         blurred = self.M - np.diag(n * EPS * np.diag(program.Q))  # positive definite even after rounding
-        lower = 0.0
-        price = residual = 0.0
+        lower = price = residual = 0.0
         for t, d in zip(program.terms, self.duals, strict=True):
+            lower += 0.5 * float(np.trace(d.Omega)) + t.w * (float(np.log(np.diag(d.L)).sum()) + 0.5 * len(t.T))
             if t.hard:
-                lower += 0.5 * float(np.trace(d.Omega))
                 off, across = t.T @ self.C @ t.T.T - np.eye(len(t.T)), t.T @ self.C @ t.S.T
                 residual = max(residual, float(np.abs(off).max()), float(np.abs(across).max(initial=0.0)))
                 price += 0.5 * float(np.abs(d.Omega * off).sum()) + float(np.abs(d.Phi * across).sum())
-            else:
-                lower += t.w * (float(np.log(np.diag(d.L)).sum()) + 0.5 * len(t.T))
         inside = log_det(blurred)
         if gamma:
             lower += 0.5 * gamma * (inside - n * math.log(gamma) + n)

@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from dissonance.arc import Arc
-from dissonance.attended import Attended
 from dissonance.cpds import Table
 from dissonance.distributions import CliqueTree
+from dissonance.distributions.extended import Extended
 from dissonance.distributions.tree import single
 from dissonance.errors import SizeError
 from dissonance.problem import BUDGET
-from dissonance.solvers.peeled import Extended
 from dissonance.variables import Variable
 
 A, B, C, D, E, F, G = (Variable(n, k) for n, k in zip("ABCDEFG", (2, 3, 2, 3, 2, 3, 2), strict=True))
@@ -37,7 +36,7 @@ def made(budget: int = BUDGET) -> tuple[Extended, torch.Tensor]:
         for scope, p in (((A, B), ab), ((C,), c))
     ]
     arcs = Arc("e", D, E, Table(e)), Arc("f", B, F, Table(f)), Arc("d", (A, C), D, Table(d))
-    ends = [Attended(a, a.log_table().numpy(), 1.0, 1.0) for a in arcs]
+    ends = [(a, a.log_table()) for a in arcs]
     joint = np.einsum("ab,c,acd,de,bf,g->abcdefg", ab, c, d, e, f, np.full(2, 0.5))
     return Extended(EVERY, parts, ends, budget), torch.from_numpy(joint)
 

@@ -17,20 +17,20 @@ others. `peel` applies these rules while it can; `covariance.py` solves what the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, inv, null_space, solve
 
 from dissonance.attended import Array, Mechanism
+from dissonance.distributions.gaussian import LOG_2PI
 from dissonance.errors import CapabilityError
+from dissonance.gaussians.covariance import CovarianceProgram, Term, log_det
+from dissonance.gaussians.means import GaussianBelief, norm
 from dissonance.problem import EPS, Component
-from dissonance.solvers.covariance import CovarianceProgram, Term, log_det
-from dissonance.solvers.means import GaussianBelief, belief_of, norm
-from dissonance.variables import Euclidean
-
-LOG_2PI = math.log(2 * math.pi)
+from dissonance.variables import Euclidean, Variable
 
 
 @dataclass
@@ -59,18 +59,24 @@ class PeeledTargets:
     noise: Array
 
 
-def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
-    """The arcs as numbers, over the coordinates of the component's variables laid end to end."""
-    place: dict[str, list[int]] = {}
-    n = 0
-    for v in component.variables:
+def coordinates(variables: Iterable[Variable]) -> dict[str, list[int]]:
+    """Those of Euclidean variables laid end to end."""
+    found, n = dict[str, list[int]](), 0
+    for v in variables:
         assert isinstance(v.domain, Euclidean)
-        place[v.name] = list(range(n, n := n + v.domain.dim))
+        found[v.name] = list(range(n, n := n + v.domain.dim))
+    return found
+
+
+def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
+    """The arcs as numbers, over the coordinates of the component's variables."""
+    place = coordinates(component.variables)
+    n = sum(map(len, place.values()))
     found: list[GaussianBelief] = []
     for a in component.arcs:
         A, b, Sigma = (x.detach().cpu().numpy() for x in a.arc.linear_gaussian(component.theta))
         s, t = [i for v in a.sources for i in place[v]], [i for v in a.targets for i in place[v]]
-        found.append(belief_of(a, s, t, A, b, Sigma, n))
+        found.append(GaussianBelief(a, s, t, A, b, Sigma, n))
     return found
 
 
@@ -87,19 +93,6 @@ def mechanisms(component: Component, arcs: Sequence[GaussianBelief]) -> list[Mec
     return [g for g in found.values() if g.w > 0 or g.hard]
 
 
-def _startable(program: CovarianceProgram) -> CovarianceProgram:
-    """The same program with starts so unsure that Q outweighs them; they are as a rule, unless some beta < 0."""
-
-    def enough(share: float) -> bool:
-        J = (t.w * share * t.T.T @ t.P @ t.T for t in program.terms if not t.hard)
-        return log_det(program.Q - sum(J, np.zeros_like(program.Q))) > -math.inf
-
-    if any(t.hard for t in program.terms) or enough(1.0):
-        return program
-    share = next((0.5**k for k in range(1, 60) if enough(0.5**k)), 1.0)
-    return replace(program, terms=[replace(t, P=share * t.P) for t in program.terms])
-
-
 class Reduction:
     """C's problem after peeling: what is left over the coordinates `core`, and how to get the rest of C back.
 
@@ -108,31 +101,33 @@ class Reduction:
     """
 
     def __init__(self, component: Component, arcs: Sequence[GaussianBelief]) -> None:
-        self.n = arcs[0].R.shape[1]
+        self.n = arcs[0].n
         self.gamma = component.gamma
         self.arcs = arcs
         self.multipliers: dict[str, tuple[Array, Array]] = {}
         """Omega and Phi (not whitened) of hard arcs that were peeled."""
-        self.Q = sum((a.arc.beta * a.white.T @ a.white for a in arcs if not a.arc.hard), np.zeros((self.n, self.n)))
-        self.bound = self.Q + sum((a.white.T @ a.white for a in arcs if a.arc.hard), np.zeros((self.n, self.n)))
-        diagonal = np.diag(self.bound)
+        self.Q = self._precision([a for a in arcs if not a.arc.hard])
+        bound = self.Q + self._precision([a for a in arcs if a.arc.hard])
+        diagonal = np.diag(bound)
         self.scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # y = scale x
         self.peeled: list[PeeledTargets] = []
         self.constant = self._constants(component)
         self.groups = mechanisms(component, arcs)
         self.core = set(range(self.n))
         self.links = [{*a.sources, *a.targets} for a in arcs if not a.arc.hard and a.arc.beta != 0]
-        free = self.bounded(self.bound / np.outer(self.scale, self.scale))[1]
+        free = self.bounded(bound / np.outer(self.scale, self.scale))[1]
         self.check_scales(free, range(self.n))
         self.unbounded = self.gamma > 0 and len(free) > 0
+
+    def _precision(self, arcs: Sequence[GaussianBelief]) -> Array:
+        """sum_a beta_a R'P R; hard arcs count once."""
+        weighted = ((1.0 if a.arc.hard else a.arc.beta) * a.white.T @ a.white for a in arcs)
+        return sum(weighted, np.zeros((self.n, self.n)))
 
     def _constants(self, component: Component) -> float:
         """All that depends neither on m nor on C; entropies of hard mechanisms among them."""
         total = 0.0
-        fixed: dict[Mechanism, GaussianBelief] = {}
-        for a in self.arcs:
-            if a.arc.hard:
-                fixed.setdefault(a.arc.mechanism, a)
+        fixed = {a.arc.mechanism: a for a in reversed(self.arcs) if a.arc.hard}
         for a in self.arcs:
             total += 0.0 if a.arc.hard else 0.5 * a.arc.beta * a.log_det
             if a.arc.mechanism in fixed:
@@ -165,20 +160,13 @@ class Reduction:
             pass
 
     def _peel_one(self) -> bool:
-        seen: dict[int, int] = {}
-        for g in self.groups:
-            for i in g.scope:
-                seen[i] = seen.get(i, 0) + 1
+        seen = Counter(i for g in self.groups for i in g.scope)
         loose = sorted(self.core - set(seen))
-        if loose:
-            others = sorted(self.core - set(loose))
-            if self._take(loose, others, self.gamma):
-                return True
+        if loose and self._take(loose, sorted(self.core - set(loose)), self.gamma):
+            return True
         for g in self.groups:
-            inside = g.scope
-            if any(seen[i] > 1 for i in g.targets):
-                continue
-            if any(not link <= inside for link in self.links if not link.isdisjoint(g.targets)):
+            linked = (link for link in self.links if not link.isdisjoint(g.targets))
+            if any(seen[i] > 1 for i in g.targets) or any(not link <= g.scope for link in linked):
                 continue
             if self._take_hard(g) if g.hard else self._take(g.targets, g.sources, g.w + self.gamma):
                 self.groups.remove(g)
@@ -206,10 +194,9 @@ class Reduction:
         (h,) = group.hard
         Q, t, s, A = self.Q, h.targets, h.sources, h.A
         QT, across = Q[np.ix_(t, t)], Q[np.ix_(t, s)]
-        inverse = inv(h.Sigma)
         self.peeled.append(PeeledTargets(t, s, A, h.Sigma))
         self.constant += 0.5 * float((QT * h.Sigma).sum()) - 0.5 * self.gamma * (h.log_det + len(t))
-        self.multipliers[h.arc.name] = QT - self.gamma * inverse, -across - QT @ A
+        self.multipliers[h.arc.name] = QT - self.gamma * inv(h.Sigma), -across - QT @ A
         self._leave(t, s, A.T @ across + across.T @ A + A.T @ QT @ A)
         return True
 
@@ -217,8 +204,7 @@ class Reduction:
         self.Q[np.ix_(s, s)] += (change + change.T) / 2
         self.Q[t, :] = self.Q[:, t] = 0.0
         self.core -= set(t)
-        gone = set(t)
-        self.links = [link for link in self.links if link.isdisjoint(gone)] + [set(s)]
+        self.links = [link for link in self.links if link.isdisjoint(t)] + [set(s)]
 
     # -- what is left --------------------------------------------------------------------------------------------------
 
@@ -254,17 +240,14 @@ class Reduction:
                 terms.append(Term(0.0, (h.white / self.scale)[:, core] @ W.T, S, np.eye(len(t))))
             if g.w > 0 and not g.hard:
                 slope, P = self._start(g)
-                T = (unit[t] - slope @ unit[s]) @ W.T
-                terms.append(Term(g.w, T, S, P))
-                size = len(t)
-                constant += g.w * (float(np.log(scale[t]).sum()) - 0.5 * size * (1 + LOG_2PI))
-        return _startable(CovarianceProgram(W @ Q @ W.T, gamma, terms)), W, V, constant
+                terms.append(Term(g.w, (unit[t] - slope @ unit[s]) @ W.T, S, P))
+                constant += g.w * (float(np.log(scale[t]).sum()) - 0.5 * len(t) * (1 + LOG_2PI))
+        return CovarianceProgram(W @ Q @ W.T, gamma, terms), W, V, constant
 
     def _start(self, g: MechanismArcs) -> tuple[Array, Array]:
         """The weighted geometric mean of a mechanism's cpds, half as sure: w J is then at most half of its own Q."""
         t, s = g.targets, g.sources
-        own = sum((a.arc.beta * a.white.T @ a.white for a in g.soft), np.zeros((self.n, self.n)))
-        own = own / np.outer(self.scale, self.scale)
+        own = self._precision(g.soft) / np.outer(self.scale, self.scale)
         trust = sum(a.arc.beta for a in g.soft)
         P = own[np.ix_(t, t)]
         if trust < g.w or log_det(P) == -math.inf:  # alpha < 0: more weight than belief
