@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance import numerics
 from dissonance.arc import Theta
-from dissonance.attended import Array, Attended
+from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, broadcast_over, calibrate, gathered
 from dissonance.distributions.tree import single
@@ -38,12 +37,6 @@ def message_bytes(tree: Tree) -> int:
     """What message passing holds at its peak, roughly: no pair of cells is ever looked at."""
     cells = [math.prod(s) for s in tree.shapes]
     return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
-
-
-def _weighted(arc: Attended, gamma: float) -> Array:
-    """beta log p of a soft arc, gamma alpha log p of a hard one; 0 where the weight is."""
-    weight = gamma * arc.alpha if arc.hard else arc.beta
-    return weight * arc.log_p if weight else np.zeros_like(arc.log_p)
 
 
 class _Product(CliqueTree):
@@ -176,7 +169,7 @@ class SumProductSolver(Solver):
             )
         tree, gamma = component.tree, component.gamma
         check_bytes(tree, message_bytes(tree), self.budget)
-        logs = [(a.scope, torch.from_numpy(_weighted(a, gamma) / gamma)) for a in component.arcs]
+        logs = [(a.scope, numerics.scale(a.beta / gamma, torch.from_numpy(a.log_p))) for a in component.arcs]
         log_z, tables = calibrate(tree, gathered(tree, logs))
         value = -gamma * float(log_z)
         if math.isinf(value):

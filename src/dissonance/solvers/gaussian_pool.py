@@ -17,7 +17,7 @@ the mixture of the pools of many rows, which is no Gaussian.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -29,9 +29,10 @@ from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.problem import Component
+from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Estimate, Plan
-from dissonance.solvers.base import Solution
-from dissonance.solvers.sampled import Sampled, SampledSolution
+from dissonance.solvers.base import Solution, Solver
+from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean
 
 
@@ -50,13 +51,14 @@ class GaussianPoolSolution(SampledSolution):
     """What the pools of all rows cost, on top of what made the rows."""
 
     pool: _Pool = field(kw_only=True, repr=False)
+    seed: int = 0
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The rows, with a draw of the pool for each."""
-        assert self.asked is not None and self.estimate is not None
+        assert self.estimate is not None
         rows, mean, precision = self.estimate.mu, self.pool.mean.detach(), self.pool.precision.detach()
-        generator = torch.Generator().manual_seed(self.asked.seed)
+        generator = torch.Generator().manual_seed(self.seed)
         z = torch.randn(mean.shape, dtype=DTYPE, generator=generator)
         drawn = (
             mean + torch.linalg.solve_triangular(torch.linalg.cholesky(precision).mT, z[..., None], upper=True)[..., 0]
@@ -74,7 +76,7 @@ class GaussianPoolSolution(SampledSolution):
 
 
 @dataclass(frozen=True)
-class GaussianPool(Sampled):
+class GaussianPool(Solver):
     """Soft Gaussian beliefs, linear or by networks, about the same targets given the same sources, made by hard arcs;
     and factors (beta = gamma alpha) with fewer sources.
 
@@ -82,6 +84,9 @@ class GaussianPool(Sampled):
     """
 
     name = "gaussian-pool"
+
+    count: int | None = None
+    seed: int = 0
 
     takes = needs = frozenset({"drawn"})
 
@@ -94,15 +99,16 @@ class GaussianPool(Sampled):
         if not self.fits(component):
             raise CapabilityError(misfit(component) or _NEEDS)
         found, pool = self.evaluate(component, component.theta)
+        plan, again = _rest(component), partial(self.estimate, component)
         names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
         why = f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row."
-        return GaussianPoolSolution.of(component, self.name, found, lambda: why, asked=self, pool=pool)
+        return GaussianPoolSolution.of(
+            component, self.name, found, lambda: why, plan=plan, again=again, pool=pool, seed=self.seed
+        )
 
-    def plan(self, component: Component) -> Plan:
-        """How the rows are made."""
-        rest = _without(component, _pooled(component))
-        assert rest.pinned is not None
-        return Plan.of(rest, rest.pinned)
+    def for_step(self, seed: int) -> GaussianPool:
+        """The same for a step of LIR: see `Sampled.for_step`."""
+        return GaussianPool(self.count or 1, seed)
 
     def estimate(self, component: Component, theta: Theta | None) -> Estimate:
         """The rows, with the pools' cost among their scores."""
@@ -110,7 +116,7 @@ class GaussianPool(Sampled):
 
     def evaluate(self, component: Component, theta: Theta | None) -> tuple[Estimate, _Pool]:
         """The same, and the pools."""
-        found = super().estimate(component, theta)
+        found = estimate(_rest(component), theta, self.count, self.seed)
         if found.tally is not None:
             raise CapabilityError("that many draws do not fit into memory at once here: ask for fewer.")
         pool = _pool(component, _pooled(component), found.mu, theta)
@@ -175,6 +181,13 @@ def _without(component: Component, arcs: tuple[Attended, ...]) -> Component:
     gone = set(arcs[0].targets)
     variables = tuple(v for v in component.variables if v.name not in gone)
     return Component(variables, tuple(a for a in component.arcs if a not in arcs), component.gamma, component.theta)
+
+
+def _rest(component: Component) -> Plan:
+    """How the rows are made."""
+    rest = _without(component, _pooled(component))
+    assert rest.pinned is not None
+    return Plan.of(rest, rest.pinned)
 
 
 def _pool(component: Component, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:

@@ -25,21 +25,23 @@ class SampledSolution(Solution):
 
     estimate: Estimate | None = field(default=None, repr=False)
     up_to_constant: bool = False
-    asked: Sampled | None = field(default=None, repr=False)
+    plan: Plan | None = field(default=None, repr=False)
+    again: Callable[[Theta | None], Estimate] | None = field(default=None, repr=False)
+    """The same draws at other parameters."""
 
     sampled = exact = True
 
     @classmethod
-    def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **asked: Any) -> Self:
+    def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **more: Any) -> Self:
         """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
 
-        `why` it is NaN, if it is; `asked`: the solver, for what is evaluated later.
+        `why` it is NaN, if it is; `more`: what is needed later.
         """
         value = found.value.item()
         if math.isnan(value):
             raise DissonanceError(why())
         known = {"converged": not found.random, "estimate": found, "up_to_constant": found.up_to_constant}
-        return cls(component, value, value, name, **known, **asked)
+        return cls(component, value, value, name, **known, **more)
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -54,15 +56,15 @@ class SampledSolution(Solution):
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The average as a function of theta, samples included: the same draws again."""
-        assert self.asked is not None and self.estimate is not None
+        assert self.again is not None and self.estimate is not None
         if theta is self.component.theta and self.estimate.value.requires_grad:
             return self.estimate.value
-        return self.asked.estimate(self.component, theta).value
+        return self.again(theta).value
 
     def divergences(self) -> dict[str, float]:
         """KL of every soft arc at mu, without the entropy of points; NaN where it is not known."""
-        assert self.asked is not None and self.estimate is not None
-        return self.asked.plan(self.component).divergences(self.estimate)
+        assert self.plan is not None and self.estimate is not None
+        return self.plan.divergences(self.estimate)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Sampled(Solver):
         """The average."""
         plan, found = self.plan(component), self.estimate(component, component.theta)
         why = partial(plan.not_a_number, found.mu, component.theta)
-        return SampledSolution.of(component, self.name, found, why, asked=self)
+        return SampledSolution.of(component, self.name, found, why, plan=plan, again=partial(self.estimate, component))
 
     def plan(self, component: Component) -> Plan:
         """What there is to draw and to score."""

@@ -74,6 +74,8 @@ def test_blame_samples_and_derivatives_of_a_square_loss():
     assert found.mu.values["Y"].shape == (3, 1)  # pyright: ignore
     run = lir(pdg, steps=30, attention=attention, control=Control({"f": 0.5}), flow="step")
     assert run.after.upper < 0.01 * found.upper
+    assert run.trace.column("local_upper")[0] == pytest.approx(found.upper)
+    assert inconsistency(run.pdg, attention).upper < 0.01 * found.upper
 
 
 def _standard() -> Independent:
