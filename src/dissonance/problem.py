@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -143,6 +143,11 @@ class Component:
         return self.shape.tree
 
     @cached_property
+    def homes(self) -> list[int]:
+        """The smallest cluster of the tree that each arc lies in."""
+        return self.tree.homes([a.scope for a in self.arcs]).tolist()
+
+    @cached_property
     def weights(self) -> dict[Mechanism, float]:
         """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes.
 
@@ -151,10 +156,10 @@ class Component:
         total: dict[Mechanism, float] = {}
         for a in self.arcs:
             if not a.hard:
-                total[a.mechanism] = total.get(a.mechanism, 0.0) + a.beta - self.gamma * a.alpha
+                total[a.arc.mechanism] = total.get(a.arc.mechanism, 0.0) + a.beta - self.gamma * a.alpha
         for a in self.arcs:
             if a.hard:
-                total.pop(a.mechanism, None)
+                total.pop(a.arc.mechanism, None)
         return total
 
     @cached_property
@@ -184,7 +189,7 @@ class Component:
             return True
         size: dict[Mechanism, float] = {}
         for a in self.arcs:
-            size[a.mechanism] = size.get(a.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
+            size[a.arc.mechanism] = size.get(a.arc.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
         return all(w >= -EVEN * size[m] for m, w in self.weights.items())
 
     def at(self, theta: Theta | None) -> Component:
@@ -203,9 +208,9 @@ class Component:
     def without(self, name: str) -> Component:
         """The same variables without one arc: it stays with weight 0 (a hard one goes), so that components without one
         soft arc or another still have the same shape."""
-        arcs = (
+        arcs = [
             replace(a, beta=0.0, alpha=0.0) if a.name == name else a for a in self.arcs if a.name != name or not a.hard
-        )
+        ]
         return Component(self.variables, tuple(arcs), self.gamma, self.theta)
 
     @cached_property
@@ -220,7 +225,7 @@ class Component:
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
         """
         makers = self._makers
-        if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
+        if not makers or sum([len(a.targets) for a in makers]) < len(self.variables):
             return None
         return makers if determined([a.scope for a in self.arcs], makers) else None
 
@@ -238,7 +243,7 @@ class Component:
         if not known.issuperset(v for a in self.arcs if a.hard for v in a.scope):
             return None
         loose = [a for a in self.arcs if not known.issuperset(a.scope)]
-        if not loose or any(a.beta < 0 or self.weights[a.mechanism] != 0 for a in loose):
+        if not loose or any(a.beta < 0 or self.weights[a.arc.mechanism] != 0 for a in loose):
             return None
         return makers if determined([tuple(known)], makers) else None
 
@@ -278,33 +283,40 @@ class Problem:
     components: tuple[Component, ...]
     free: tuple[Variable, ...]
     gamma: float
+    theta: Theta | None = None
+    constant: float = field(init=False)
+    """-gamma sum log|V| over the unmentioned variables."""
 
-    def at(self, theta: Theta | None) -> Problem:
-        """The same problem at other parameters."""
-        return Problem(tuple(c.at(theta) for c in self.components), self.free, self.gamma)
+    def __post_init__(self) -> None:
+        each = [math.log(v.size) if v.is_finite else math.inf for v in self.free] if self.gamma else []
+        object.__setattr__(self, "constant", -self.gamma * sum(each) if each else 0.0)
 
-    @cached_property
-    def constant(self) -> float:
-        """-gamma sum log|V| over the unmentioned variables."""
-        if not self.gamma:
-            return 0.0
-        return -self.gamma * sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
+    def at(self, theta: Theta) -> Problem:
+        """The same problem at other parameters; itself if it was prepared for these very ones."""
+        if theta is self.theta:
+            return self
+        return Problem(tuple([c.at(theta) for c in self.components]), self.free, self.gamma, theta)
 
 
-def check_bytes(
+def check_bytes(tree: Tree, need: int, budget: int, **words: str) -> None:
+    """Raise SizeError if something that needs so many bytes would not fit."""
+    if need > budget:
+        raise too_large(tree, need, budget, **words)
+
+
+def too_large(
     tree: Tree,
     need: int,
     budget: int,
     what: str = "the attended part",
     instead: str = "Attend to fewer arcs (set beta to 0), or give the solver a larger budget.",
-) -> None:
-    """Raise SizeError if something that needs so many bytes would not fit, and say what to do instead."""
-    if need > budget:
-        size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
-        raise SizeError(
-            f"{what} has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
-            f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. {instead}"
-        )
+) -> SizeError:
+    """The error of something that needs so many bytes, and what to do instead."""
+    size = f"about {_bytes(need)}" if tree.cells < MOST else "which no machine holds"
+    return SizeError(
+        f"{what} has treewidth {tree.treewidth} (a cluster of {tree.treewidth + 1} variables) and needs "
+        f"{tree.counted} table cells, {size}; the budget is {_bytes(budget)}. {instead}"
+    )
 
 
 def _bytes(n: int) -> str:
@@ -369,4 +381,4 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     parts = connected(with_weights(arcs, attention, theta), pdg.variables)
     components = tuple([Component(vs, some, gamma, _kept(some, theta)) for vs, some in parts])
     seen = {v.name for c in components for v in c.variables}
-    return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma)
+    return Problem(components, tuple([v for v in pdg.variables if v.name not in seen]), gamma, theta)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dissonance.arc import Arc
+from dissonance.arc import Arc, arc_ends
 from dissonance.collector import uncollected
 from dissonance.columns.column import Column
 from dissonance.columns.numbered import Numbered
@@ -123,12 +123,7 @@ class ColumnarPDG(PDG):
         name = f"a{number}" if column.names is None else str(column.names[row])
         made = object.__new__(Arc)
         made.__dict__.update(
-            name=name,
-            sources=sources,
-            targets=targets,
-            cpd=column.cpd(row),
-            beta=float(column.beta[row]),
-            counts=None,
+            arc_ends(sources, targets), name=name, cpd=column.cpd(row), beta=float(column.beta[row]), counts=None
         )
         return made
 

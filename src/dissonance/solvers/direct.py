@@ -17,7 +17,7 @@ from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.problem import BUDGET, Component, too_large
 from dissonance.scores import unchecked_incompatibility
 from dissonance.solvers.base import Solution, Solver, infinite
 from dissonance.solvers.concave_convex import ConcaveConvex
@@ -48,13 +48,12 @@ def broadcast_over(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
     return ordered.reshape([tree.sizes[v] if v in scope else 1 for v in tree.clusters[cluster]])
 
 
-def gather(component: Component, tree: Tree, tables: dict[str, Tensor]) -> list[Tensor]:
+def gather(component: Component, tables: dict[str, Tensor]) -> list[Tensor]:
     """Sums of arc tables cluster by cluster."""
+    tree = component.tree
     found = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
-    for a in component.arcs:
+    for a, home in zip(component.arcs, component.homes, strict=True):
         if a.name in tables:
-            home = tree.home(a.scope)
-            assert home is not None
             found[home] = found[home] + broadcast_over(tables[a.name], a.arc, tree, home)
     return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
 
@@ -75,7 +74,7 @@ class _Product(CliqueTree):
     def _entropy(self) -> Tensor:
         total = torch.zeros((), dtype=numerics.DTYPE)
         for arc, log_p in self.factors:
-            total = total - numerics.expectation(self._marginal(tuple(v.name for v in arc.scope)), log_p)
+            total = total - numerics.expectation(self._marginal(arc.names), log_p)
         return total
 
 
@@ -121,13 +120,14 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     """The incompatibility of prod_a p_a over the pinning arcs, and that distribution; hard arcs are checked apart."""
     assert component.pinned is not None
     tree = component.tree
-    logs = _tables(component, component.pinned, theta)
-    gathered = gather(component, tree, logs)
+    known = _tables(component, component.arcs, theta)
+    logs = {a.name: known[a.name] for a in component.pinned}
+    gathered = gather(component, logs)
     # All in one cluster the product is mu itself; across clusters it must be added up.
     tables = [gathered[0].exp()] if len(gathered) == 1 else calibrate(tree, gathered)[1]
     mu = _Product(component, tables, logs)
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-    return unchecked_incompatibility(mu, component.pdg, soft, theta), mu
+    return unchecked_incompatibility(mu, component.pdg, soft, theta, known), mu
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ class Pinned(Solver):
             )
         if component.varies:  # the one mu, outcome by outcome
             return replace(Sampled().solve(component), solver=self.name)
-        check_bytes(component.tree, message_bytes(component.tree), self.budget)
+        need = message_bytes(component.tree)
+        if need > self.budget:
+            raise too_large(component.tree, need, self.budget)
         value, mu = _evaluate(component, component.theta)
         odd = _contradicted(component, component.pinned, mu, self.name)
         if odd is not None:
@@ -167,7 +169,7 @@ class Pinned(Solver):
         if not math.isfinite(exact):
             return infinite(component, self.name, exact)
         rounding = 1e-14 * max(1.0, abs(exact)) + component.rounding
-        tables = tuple(t.detach() for t in mu.tables)
+        tables = tuple(map(Tensor.detach, mu.tables))
         return PinnedSolution(component, exact - rounding, exact + rounding, self.name, tree=mu.tree, tables=tables)
 
 
@@ -197,9 +199,11 @@ class SumProductSolver(Solver):
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."
             )
         tree, gamma = component.tree, component.gamma
-        check_bytes(tree, message_bytes(tree), self.budget)
+        need = message_bytes(tree)
+        if need > self.budget:
+            raise too_large(tree, need, self.budget)
         logs = {a.name: torch.from_numpy(_weighted(a, gamma) / gamma) for a in component.arcs}
-        log_z, tables = calibrate(tree, gather(component, tree, logs))
+        log_z, tables = calibrate(tree, gather(component, logs))
         value = -gamma * float(log_z)
         if math.isinf(value):
             return infinite(component, self.name)
@@ -228,10 +232,10 @@ class GivenSolution(Solution):
 
 @dataclass(frozen=True)
 class _Conditioned:
-    """The value; nu = mu(R); log Z(R); and mu's tables over (R, cluster) of `tree`."""
+    """The value; mu(R); log Z(R); and mu's tables over (R, cluster) of `tree`."""
 
     value: Tensor
-    nu: Tensor
+    known: Joint
     evidence: Tensor
     tree: Tree
     tables: list[Tensor]
@@ -249,12 +253,13 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     for a in makers:
         log_nu = log_nu + broadcast_over(tables[a.name], a.arc, inside, 0)
     nu = log_nu.exp()
-    within = [a for a in component.arcs if a not in loose]
-    soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
-    fixed = unchecked_incompatibility(Joint(known, nu), component.pdg, soft, theta)
+    out = {a.name: 0.0 for a in loose}
+    soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard} | out, alpha=out)
+    inside_mu = Joint(known, nu)
+    fixed = unchecked_incompatibility(inside_mu, component.pdg, soft, theta)
     logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
     for a in loose:
-        home = rest.home(v for v in a.scope if v in rest.sizes)
+        home = rest.home([v for v in a.scope if v in rest.sizes])
         assert home is not None
         table = numerics.scale(a.beta / gamma, tables[a.name])
         logs[home] = logs[home] + broadcast_over(table, a.arc, whole, home)
@@ -271,7 +276,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
         masses = masses.new_zeros(nu.numel(), masses.shape[1]).index_copy_(0, support.nonzero()[:, 0], masses)
     parts = masses.split([math.prod(s) for s in rest.shapes], 1)
     masses_by_cluster = [x.reshape(s) for x, s in zip(parts, whole.shapes, strict=True)]
-    return _Conditioned(value, nu, evidence.reshape(nu.shape), whole, masses_by_cluster)
+    return _Conditioned(value, inside_mu, evidence.reshape(nu.shape), whole, masses_by_cluster)
 
 
 def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
@@ -316,13 +321,12 @@ class Given(Solver):
                 "and beta = gamma alpha for every other (S, T)."
             )
         whole = component.beyond[1]
-        check_bytes(whole, _given_bytes(whole), self.budget)
+        if _given_bytes(whole) > self.budget:
+            raise too_large(whole, _given_bytes(whole), self.budget)
         with torch.no_grad():
             found = _condition(component, component.theta)
-        nu = found.nu
-        known = {t for m in component.given for t in m.targets}
-        mu = Joint([v for v in component.variables if v.name in known], nu)
-        odd = _contradicted(component, component.given, mu, self.name)
+        nu = found.known.table
+        odd = _contradicted(component, component.given, found.known, self.name)
         if odd is not None:
             return odd
         value = float(found.value)
