@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from dissonance.above import ask
 from dissonance.cpds import CPD, Table
-from dissonance.cpds.held import Held
+from dissonance.cpds.held import Held, HeldByOne
 from dissonance.errors import CapabilityError, DissonanceError, visible
 from dissonance.variables import Euclidean, Variable, as_tuple, shape
 
@@ -28,6 +29,14 @@ def bottomless(beta: object) -> str:
     """Why beta cannot be -inf; nothing to say of other numbers."""
     why = " Boundless disbelief is worth -inf as soon as the cpd can be broken at all: give a negative number."
     return why if beta == -math.inf else ""
+
+
+def arc_ends(sources: tuple[Variable, ...], targets: tuple[Variable, ...]) -> dict[str, Any]:
+    """What an arc holds of its variables."""
+    scope = sources + targets
+    names = tuple([v.name for v in scope])
+    found = {"sources": sources, "targets": targets, "scope": scope, "names": names}
+    return found | {"source_names": names[: len(sources)], "target_names": names[len(sources) :]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +54,14 @@ class Arc:
     cpd: CPD
     beta: float = 1.0
     counts: Tensor | None = None
+    scope: tuple[Variable, ...] = field(init=False)
+    """The sources, then the targets."""
+    names: tuple[str, ...] = field(init=False)
+    """Names of the sources, then of the targets."""
+    source_names: tuple[str, ...] = field(init=False)
+    """Names of the sources."""
+    target_names: tuple[str, ...] = field(init=False)
+    """Names of the targets."""
 
     def __init__(
         self,
@@ -65,7 +82,7 @@ class Arc:
             sources, targets = as_tuple(sources), as_tuple(targets)
         except DissonanceError as error:
             raise DissonanceError(f"arc {name!r}: {error}") from None
-        self.__dict__.update(name=name, sources=sources, targets=targets, beta=beta, counts=counts)
+        self.__dict__.update(arc_ends(sources, targets), name=name, beta=beta, counts=counts)
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"an arc needs a non-empty name, found {name!r}.")
         if not targets:
@@ -136,26 +153,6 @@ class Arc:
         return Arc(self.name, self.sources, self.targets, cpd, beta=self.beta)
 
     @cached_property
-    def scope(self) -> tuple[Variable, ...]:
-        """The sources, then the targets."""
-        return (*self.sources, *self.targets)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the sources, then of the targets."""
-        return tuple([v.name for v in self.scope])
-
-    @cached_property
-    def source_names(self) -> tuple[str, ...]:
-        """Names of the sources."""
-        return self.names[: len(self.sources)]
-
-    @cached_property
-    def target_names(self) -> tuple[str, ...]:
-        """Names of the targets."""
-        return self.names[len(self.sources) :]
-
-    @cached_property
     def mechanism(self) -> tuple[frozenset[str], frozenset[str]]:
         """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
         return frozenset(self.source_names), frozenset(self.target_names)
@@ -201,7 +198,7 @@ class Arc:
         """A method of the cpd, at `theta` if given: it may stand for parameters and for buffers."""
         if theta is None:
             return getattr(self.cpd, method)(*arguments)
-        return self.held.call(theta, method, *arguments)
+        return getattr(self.held.at(theta), method)(*arguments)
 
     def at(self, theta: Theta | None) -> CPD:
         """The cpd with theta in the place of what it holds; the cpd itself is not touched."""
@@ -215,6 +212,12 @@ class Arc:
     def held(self) -> Held[CPD]:
         """The parameters and buffers of the cpd, and the cpd at other values of them."""
         return Held(self.cpd, self.name)
+
+    def for_one(self) -> Arc:
+        """The same arc for a single user, who asks for its cpd at one theta after another: it is copied only once."""
+        own = copy.copy(self)
+        own.__dict__["held"] = HeldByOne(self.cpd, self.name)
+        return own
 
     def learnable(self) -> Arc:
         """The same belief with parameters that can move; itself if it has them already, or cannot have any."""

@@ -52,7 +52,7 @@ def savings(
 
 def _possible(solver: Solver, dropped: _Dropped) -> bool:
     """Whether what is left can be solved: tables always can."""
-    return all(not p.is_drawn or solver.choose(p).fits(p) for p in dropped.parts)
+    return all([not p.is_drawn or solver.choose(p).fits(p) for p in dropped.parts])
 
 
 def _idle(solution: Solution) -> set[str]:

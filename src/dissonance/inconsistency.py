@@ -79,6 +79,11 @@ class Inconsistency:
         return any(s.up_to_constant for s in self.solutions if isinstance(s, SampledSolution))
 
     @property
+    def steps(self) -> int:
+        """How many steps the solvers took."""
+        return sum([s.steps for s in self.solutions])
+
+    @property
     def stats(self) -> dict[str, float]:
         """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, bytes, seconds."""
         trees = [s.tree for s in self.solutions if s.tree is not None]
@@ -87,7 +92,8 @@ class Inconsistency:
             "clusters": sum(len(t.clusters) for t in trees),
             "cells": sum(t.cells for t in trees),
             "treewidth": max((t.treewidth for t in trees), default=0),
-            **{name: self._in_all[name] for name in ("steps", "residual", "memory")},
+            "steps": self.steps,
+            **{name: self._in_all[name] for name in ("residual", "memory")},
             "seconds": self.seconds,
         }
 
@@ -324,11 +330,11 @@ def inconsistencies(
     began = time.perf_counter()
     chosen = solver_named(solver) if isinstance(solver, str) else solver
     nothing = [None] * len(pdgs)
+    given = list(zip(pdgs, attentions or nothing, strict=True))
     if problems is None:
         for asked in zip(pdgs, attentions or nothing, thetas or nothing, strict=True):
             _check_arguments(*asked)
-    given = zip(pdgs, attentions or nothing, strict=True)
-    attended = [Attention.of(a, p) for p, a in given]
+    attended = [a if type(a) is Attention and not a.others else Attention.of(a, p) for p, a in given]
     thetas = thetas or nothing
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
     components = [c for p in problems for c in p.components]
@@ -380,7 +386,9 @@ def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
     for c in problem.components:
         kept.update(c.theta or {})
     attended = {a.name for c in problem.components for a in c.arcs}
-    kept.update(frozen([a for a in pdg.arcs if a.name not in attended and not a.is_drawn], theta) or {})
+    beside = [a for a in pdg.arcs if a.name not in attended and not a.is_drawn]
+    if beside:
+        kept.update(frozen(beside, theta) or {})
     return kept or None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -151,10 +151,10 @@ class Component:
         total: dict[Mechanism, float] = {}
         for a in self.arcs:
             if not a.hard:
-                total[a.mechanism] = total.get(a.mechanism, 0.0) + a.beta - self.gamma * a.alpha
+                total[a.arc.mechanism] = total.get(a.arc.mechanism, 0.0) + a.beta - self.gamma * a.alpha
         for a in self.arcs:
             if a.hard:
-                total.pop(a.mechanism, None)
+                total.pop(a.arc.mechanism, None)
         return total
 
     @cached_property
@@ -184,7 +184,7 @@ class Component:
             return True
         size: dict[Mechanism, float] = {}
         for a in self.arcs:
-            size[a.mechanism] = size.get(a.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
+            size[a.arc.mechanism] = size.get(a.arc.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
         return all(w >= -EVEN * size[m] for m, w in self.weights.items())
 
     def at(self, theta: Theta | None) -> Component:
@@ -203,14 +203,14 @@ class Component:
     def without(self, name: str) -> Component:
         """The same variables without one arc: it stays with weight 0 (a hard one goes), so that components without one
         soft arc or another still have the same shape."""
-        arcs = (
+        arcs = [
             replace(a, beta=0.0, alpha=0.0) if a.name == name else a for a in self.arcs if a.name != name or not a.hard
-        )
+        ]
         return Component(self.variables, tuple(arcs), self.gamma, self.theta)
 
     def split(self, arcs: Iterable[Attended]) -> Problem:
         """What is left with some of its arcs only."""
-        return Problem.of(arcs, self.variables, self.gamma, lambda _: self.theta)
+        return Problem.of(arcs, self.variables, self.gamma, self.theta, lambda _, theta: theta)
 
     @cached_property
     def _makers(self) -> tuple[Attended, ...] | None:
@@ -224,7 +224,7 @@ class Component:
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
         """
         makers = self._makers
-        if not makers or sum(len(a.targets) for a in makers) < len(self.variables):
+        if not makers or sum([len(a.targets) for a in makers]) < len(self.variables):
             return None
         return makers if all(determined(a.scope, makers) for a in self.arcs) else None
 
@@ -242,7 +242,7 @@ class Component:
         if not known.issuperset(v for a in self.arcs if a.hard for v in a.scope):
             return None
         loose = [a for a in self.arcs if not known.issuperset(a.scope)]
-        if not loose or any(a.beta < 0 or self.weights[a.mechanism] != 0 for a in loose):
+        if not loose or any(a.beta < 0 or self.weights[a.arc.mechanism] != 0 for a in loose):
             return None
         return makers if determined(known, makers) else None
 
@@ -282,6 +282,9 @@ class Problem:
     components: tuple[Component, ...]
     free: tuple[Variable, ...]
     gamma: float
+    theta: Theta | None = None
+    constant: float = field(init=False)
+    """-gamma sum log|V| over the unmentioned variables."""
 
     @classmethod
     def of(
@@ -289,24 +292,24 @@ class Problem:
         arcs: Iterable[Attended],
         variables: Iterable[Variable],
         gamma: float,
-        theta: Callable[[Sequence[Attended]], Theta | None],
+        theta: Theta | None,
+        kept: Callable[[Sequence[Attended], Theta | None], Theta | None],
     ) -> Problem:
-        """The connected parts of arcs, each at the `theta` of its own."""
+        """The connected parts of arcs, each with what is `kept` of theta for it."""
         parts = connected(arcs, variables)
         seen = {v.name for vs, _ in parts for v in vs}
         free = tuple([v for v in variables if v.name not in seen])
-        return cls(tuple([Component(vs, some, gamma, theta(some)) for vs, some in parts]), free, gamma)
+        return cls(tuple([Component(vs, some, gamma, kept(some, theta)) for vs, some in parts]), free, gamma, theta)
 
-    def at(self, theta: Theta | None) -> Problem:
-        """The same problem at other parameters."""
-        return Problem(tuple(c.at(theta) for c in self.components), self.free, self.gamma)
+    def __post_init__(self) -> None:
+        each = [math.log(v.size) if v.is_finite else math.inf for v in self.free] if self.gamma else []
+        object.__setattr__(self, "constant", -self.gamma * sum(each) if each else 0.0)
 
-    @cached_property
-    def constant(self) -> float:
-        """-gamma sum log|V| over the unmentioned variables."""
-        if not self.gamma:
-            return 0.0
-        return -self.gamma * sum(math.log(v.size) if v.is_finite else math.inf for v in self.free)
+    def at(self, theta: Theta) -> Problem:
+        """The same problem at other parameters; itself if it was prepared for these very ones."""
+        if theta is self.theta:
+            return self
+        return Problem(tuple([c.at(theta) for c in self.components]), self.free, self.gamma, theta)
 
 
 def connected(
@@ -357,4 +360,4 @@ def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Probl
     attention.check(pdg)
     beta, alpha, gamma = attention.beta, attention.alpha, attention.gamma
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
-    return Problem.of(with_weights(arcs, attention, theta), pdg.variables, gamma, lambda some: _kept(some, theta))
+    return Problem.of(with_weights(arcs, attention, theta), pdg.variables, gamma, theta, _kept)

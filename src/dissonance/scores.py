@@ -272,8 +272,14 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention | Weights, 
     return unchecked_incompatibility(mu, pdg, attention, theta)
 
 
-def unchecked_incompatibility(mu: Distribution, pdg: PDG, attention: Attention, theta: Theta | None = None) -> Tensor:
-    """The incompatibility for a theta that may be of more arcs than these."""
+def unchecked_incompatibility(
+    mu: Distribution,
+    pdg: PDG,
+    attention: Attention,
+    theta: Theta | None = None,
+    known: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """The incompatibility for a theta that may be of more arcs than these; `known`: log p at theta of some arcs."""
     if attention.varying:
         raise CapabilityError("a given mu has no score under sample-dependent attention: ask for the inconsistency.")
     alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma
@@ -282,8 +288,9 @@ def unchecked_incompatibility(mu: Distribution, pdg: PDG, attention: Attention, 
     rest = attention.without(*[a.name for a in even]) if even else attention
     total = observational_incompatibility(mu, pdg, rest.beta, theta)
     for arc in even:
-        rows = mu.rows(arc.sources, arc.targets)
-        total = total - beta[arc.name] * numerics.expectation(rows, arc.log_table(theta).reshape(rows.shape))
+        rows, log_p = mu.rows(arc.sources, arc.targets), (known or {}).get(arc.name)
+        log_p = arc.log_table(theta) if log_p is None else log_p
+        total = total - beta[arc.name] * numerics.expectation(rows, log_p.reshape(rows.shape))
     if gamma:
         total = total + gamma * structural_deficiency(mu, pdg, rest.alpha)
     return total

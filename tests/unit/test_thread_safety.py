@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, inconsistency
-from dissonance.cpds.held import Held
+from dissonance.cpds.held import Held, HeldByOne
 from dissonance.solvers.convex.program import structure
 
 TRIALS = 1000
@@ -227,6 +227,17 @@ def test_a_copy_that_somebody_refers_to_does_not_change():
     assert given is not None and float(given) == 3.0  # 2 and 1: where it was computed
     held.call(first, "marked", ONE)
     assert "last" not in vars(held.module) and "last" not in vars(held.at(first))
+
+
+def test_the_copy_of_a_single_user_is_filled_in_anew_and_nothing_is_left_of_the_theta_before():
+    held = HeldByOne(Layer().eval())
+    first = held.at(weight(3.0))
+    assert first.marked(ONE).item() == 3.0 and hasattr(first, "last")
+    second = held.at(weight(5.0))
+    assert second is first and second(ONE).item() == 5.0 and not hasattr(second, "last")
+    assert held.at({}) is held.module and "last" not in vars(held.module)
+    held.module.train()
+    assert held.at(weight(4.0))(ONE).item() == 0.0  # it is as the module is by then: all of it dropped out
 
 
 def test_copies_of_one_module_serve_many_threads(eager):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dissonance.arc import Arc
+from dissonance.arc import Arc, arc_ends
 from dissonance.collector import uncollected
 from dissonance.columns.column import Column
 from dissonance.columns.numbered import Chosen, Numbered
@@ -134,9 +134,8 @@ class ColumnarPDG(PDG):
         sources, targets = (tuple(variables.at(int(i)) for i in side[row]) for side in (column.sources, column.targets))
         made = object.__new__(Arc)
         made.__dict__.update(
+            arc_ends(sources, targets),
             name=str(self.name(k, row)),
-            sources=sources,
-            targets=targets,
             cpd=column.cpd(row),
             beta=float(column.beta[row]),
             counts=None,

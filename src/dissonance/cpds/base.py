@@ -114,12 +114,12 @@ class CPD(nn.Module):
         raise CapabilityError(f"{type(self).__name__} does not list its values.")
 
     @staticmethod
-    def log_rows(theta: Tensor) -> Tensor:
+    def log_rows(theta: Tensor, /) -> Tensor:
         """log p of rows (..., t) from those of the parameter; of families that are `saturated`."""
         raise CapabilityError("this family does not have one parameter that can make any table.")
 
     @staticmethod
-    def from_rows(p: Tensor) -> Tensor:
+    def from_rows(p: Tensor, /) -> Tensor:
         """The parameter that makes these rows (..., t); of families that are `saturated`."""
         raise CapabilityError("this family does not have one parameter that can make any table.")
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,7 @@ class Data(CPD):
             )
         for i, r in enumerate(kept):
             self.register_buffer(f"rows{i}", r, persistent=False)
-        self.count = len(kept)
+        self.count, self._names = len(kept), [f"rows{i}" for i in range(len(kept))]
 
     def bind(self, sources: Variables, targets: Variables) -> CPD:
         """Data has no sources; its columns fit the targets."""
@@ -80,8 +80,8 @@ class Data(CPD):
     @property
     def rows(self) -> tuple[Tensor, ...]:
         """The rows of each target."""
-        held = self._buffers
-        return tuple([cast(Tensor, held[f"rows{i}"]) for i in range(self.count)])
+        held: dict[str, Any] = self._buffers
+        return tuple([held[n] for n in self._names])
 
     def log_prob(self, targets: Values, sources: Values) -> Tensor:
         """Not defined."""
@@ -90,7 +90,7 @@ class Data(CPD):
     def listed(self) -> tuple[Values, Tensor]:
         """All rows, equally likely."""
         rows = self.rows
-        dtype = next((r.dtype for r in rows if r.is_floating_point()), None)
+        dtype = next(iter([r.dtype for r in rows if r.is_floating_point()]), None)
         return rows, _equal_weights(rows[0].shape[0], dtype, rows[0].device)
 
     def draw(self, sources: Values, count: int, generator: torch.Generator) -> Drawn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
@@ -38,8 +39,8 @@ class Held(Generic[Module]):
             self.parts.append((part, (parameters, buffers)))
         self.keys = tuple(dict.fromkeys(key for _, names in self.parts for keys in names for key in keys.values()))
         self.buffers = tuple(key for _, (_, keys) in self.parts for key in keys.values())  # no parameters
-        self._copied = [(part, names) for part, names in self.parts if part is module or _leads_to_tensors(part)]
-        self._methods = any(MethodType in map(type, part.__dict__.values()) for part, _ in self._copied)
+        self.copied = [(part, names) for part, names in self.parts if part is module or _leads_to_tensors(part)]
+        self.methods = any(MethodType in map(type, part.__dict__.values()) for part, _ in self.copied)
         self._known: tuple[list[dict[str, Any]], list[dict[str, int | nn.Module | None]]] = [], []
 
     @property
@@ -64,41 +65,72 @@ class Held(Generic[Module]):
         """
         if not self.any_in(theta):
             return self.module
-        copies: list[Any] = [object.__new__(type(part)) for part, _ in self._copied]
-        for copy, (part, names), children in zip(copies, self._copied, self._children(), strict=True):
-            own, state = part.__dict__, copy.__dict__
-            state.update(own)
-            state["_modules"] = {n: copies[m] if type(m) is int else m for n, m in children.items()}
-            for kind, keys in zip(KINDS, names, strict=True):
-                held = state[kind] = own[kind].copy()
-                for name, key in keys.items():
-                    if key in theta:
-                        held[name] = theta[key]
-        if self._methods:
-            self._rebind(copies)
-        return copies[0]
+        return _Copies(self).at(theta)
 
     def call(self, theta: Mapping[str, Tensor], method: str, *arguments: object) -> Any:
         """What a method of the module returns at theta."""
         return getattr(self.at(theta), method)(*arguments)
 
-    def _children(self) -> list[dict[str, int | nn.Module | None]]:
+    def children(self) -> list[dict[str, int | nn.Module | None]]:
         """The children of every part that is copied: the number of a part, or a module that is shared."""
-        now = [part.__dict__["_modules"] for part, _ in self._copied]
+        now = [part.__dict__["_modules"] for part, _ in self.copied]
         known, children = self._known
         if known != now:
-            number: dict[int, Any] = {id(part): i for i, (part, _) in enumerate(self._copied)}
+            number: dict[int, Any] = {id(part): i for i, (part, _) in enumerate(self.copied)}
             children = [{n: number.get(id(_plain(m)), m) for n, m in x.items()} for x in now]
             self._known = [dict(x) for x in now], children
         return children
 
-    def _rebind(self, copies: list[nn.Module]) -> None:
+
+class HeldByOne(Held[Module]):
+    """The same for a single user, who is done with the module at one theta before asking for it at the next: there is
+    one copy, filled in anew for every theta."""
+
+    @cached_property
+    def _copies(self) -> _Copies[Module]:
+        return _Copies(self)
+
+    def at(self, theta: Mapping[str, Tensor]) -> Module:
+        """The module with theta in the place of what it holds, until it is asked for at another theta."""
+        return self.module if theta.keys().isdisjoint(self.keys) else self._copies.at(theta)
+
+
+class _Copies(Generic[Module]):
+    """Copies of the parts of a module that lead to tensors, which are filled in with one theta after another."""
+
+    def __init__(self, held: Held[Module]) -> None:
+        self.parts: list[Any] = [object.__new__(type(part)) for part, _ in held.copied]
+        self._places = [
+            (copy.__dict__, part.__dict__, {n: self.parts[m] if type(m) is int else m for n, m in below.items()}, names)
+            for copy, (part, names), below in zip(self.parts, held.copied, held.children(), strict=True)
+        ]
+        self._copy_of = dict[int, nn.Module]()
+        if held.methods:
+            self._copy_of = {id(part): copy for (part, _), copy in zip(held.copied, self.parts, strict=True)}
+
+    def at(self, theta: Mapping[str, Tensor]) -> Module:
+        """The first of them, which is the module, as it is now but for theta: nothing is left of an earlier one."""
+        for state, own, modules, (parameters, buffers) in self._places:
+            state.clear()
+            state.update(own)
+            state["_modules"] = modules.copy()
+            held = state["_parameters"] = own["_parameters"].copy()
+            for name, key in parameters.items():
+                if key in theta:
+                    held[name] = theta[key]
+            held = state["_buffers"] = own["_buffers"].copy()
+            for name, key in buffers.items():
+                if key in theta:
+                    held[name] = theta[key]
+            if self._copy_of:
+                self._rebind(state)
+        return self.parts[0]
+
+    def _rebind(self, state: dict[str, Any]) -> None:
         """Methods that a part keeps as values are those of the copies."""
-        copy_of = {id(part): copy for (part, _), copy in zip(self._copied, copies, strict=True)}
-        for copy in copies:
-            for name, value in copy.__dict__.items():
-                if type(value) is MethodType and id(value.__self__) in copy_of:
-                    copy.__dict__[name] = MethodType(value.__func__, copy_of[id(value.__self__)])
+        for name, value in state.items():
+            if type(value) is MethodType and id(value.__self__) in self._copy_of:
+                state[name] = MethodType(value.__func__, self._copy_of[id(value.__self__)])
 
 
 def _leads_to_tensors(module: nn.Module) -> bool:

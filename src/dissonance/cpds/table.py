@@ -194,15 +194,8 @@ class SoftmaxTable(_SaturatedTable):
         """The probabilities: those it was made from, bit for bit, as long as the logits have not moved."""
         return self._given.clone() if self._given is not None and self._unmoved else super().table()
 
-    @staticmethod
-    def log_rows(theta: Tensor) -> Tensor:
-        """The log-softmax of the logits over the targets."""
-        return numerics.log_softmax(theta)
-
-    @staticmethod
-    def from_rows(p: Tensor) -> Tensor:
-        """log p."""
-        return numerics.log(p)
+    log_rows = staticmethod(numerics.log_softmax)
+    from_rows = staticmethod(numerics.log)
 
     def log_table(self) -> Tensor:
         """The log-softmax of the logits over the targets."""

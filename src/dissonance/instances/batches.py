@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -31,12 +32,16 @@ class Batches:
         if self.size is not None and not 1 <= self.size <= min(rows.values()):
             raise DissonanceError(f"a batch of {self.size} rows cannot be drawn from {min(rows.values())}.")
 
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.data.values())))
+
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
         """The next focus on the next rows."""
         focus = self.foci[step % len(self.foci)]
         if self.size is None:
             return focus
-        count = len(next(iter(self.data.values())))
-        rows = torch.randperm(count, generator=generator)[: self.size]
+        rows = torch.randperm(self.count, generator=generator)[: self.size]
         context = {**focus.context, **{key: x.index_select(0, rows) for key, x in self.data.items()}}
         return Focus(focus.attention, focus.control, context)

@@ -48,7 +48,7 @@ class Foci:
 
     def stack(self, foci: Sequence[Focus]) -> StackedFocus:
         """As arrays."""
-        key = tuple(id(x) for f in foci for x in (f.attention, f.control))  # a stack keeps its objects alive
+        key = tuple([id(x) for f in foci for x in (f.attention, f.control)])  # a stack keeps its objects alive
         if key not in self._known:
             self._known[key] = StackedFocus(
                 tuple((f.attention, f.control) for f in foci),

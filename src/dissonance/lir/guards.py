@@ -16,23 +16,24 @@ from dissonance.pdg import PDG
 
 if TYPE_CHECKING:
     from dissonance.lir.foci import StackedFocus
+    from dissonance.lir.inner import Inner
     from dissonance.lir.local import Local
     from dissonance.lir.refocus import Refocus
     from dissonance.lir.run import Algorithm
     from dissonance.lir.trace import Trace
 
 
-def surround(state: Algorithm, foci: Sequence[Focus], focus: StackedFocus) -> None:
+def surround(state: Algorithm, inner: Inner, foci: Sequence[Focus], focus: StackedFocus) -> None:
     """Give the inner problem the contexts of the foci and, where it draws samples, a seed for each run."""
     contexts = [f.context for f in foci]
-    if focus.attention.varying and not state.inner.supports_varying:
+    if focus.attention.varying and not inner.supports_varying:
         raise CapabilityError(
             "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
             'an `attention` that does, or solver="sampled".'
         )
-    if state.inner.random or any(contexts):
+    if inner.random or any(contexts):
         seeds = [int(torch.randint(2**62, (), generator=g)) for g in state.generators]
-        state.inner.surround(contexts, seeds, focus.reach.free)
+        inner.surround(contexts, seeds, focus.reach.free)
 
 
 def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Generator, trace: Trace) -> Focus:

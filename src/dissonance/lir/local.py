@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,7 +76,7 @@ class Local:
     def full(self) -> list[tuple[Tensor, Tensor]]:
         """Of each arc the runs in which all of its components, and those in which any, have chi > 0, (P,) each."""
         found: list[tuple[Tensor, Tensor]] = []
-        for keys in [self.parameters.keys(arc) for arc in self.parameters.arcs]:
+        for keys in self.parameters.keys_of.values():
             if not keys:
                 nowhere = torch.zeros(len(self.attention), dtype=torch.bool)
                 found.append((nowhere, nowhere))
@@ -93,10 +92,7 @@ class Local:
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
         """The inconsistency at theta, under this focus or another attention."""
-        with (
-            nullcontext() if torch.is_grad_enabled() else torch.enable_grad()
-        ):  # an integrator may have switched it off
-            found = self.inner.solve(theta, self.attention if attention is None else attention)
+        found = self.inner.solve(theta, self.attention if attention is None else attention)
         self.solves = self.solves + 1
         self.steps = self.steps + found.steps
         if attention is None and self.first is None:
@@ -126,6 +122,14 @@ class Local:
         """The gradient at theta in the parameters that may move, at least."""
         return self.pull(self.solve(theta), self.reach.free)
 
+    def slopes(self, theta: Stacked) -> list[dict[str, Tensor]]:
+        """The same run by run, without the axis of the runs."""
+        solved, free = self.solve(theta), self.reach.free
+        if solved.drawn:
+            return solved.gradients(free)
+        found = self.pull(solved, free)
+        return [{key: found[key][k] for key in free} for k in range(len(self.attention))]
+
     def pull(self, solved: Solved, keys: Sequence[str] | None = None) -> Stacked:
         """The gradient of what was solved, in these parameters at least: 0 where nothing is left to resolve."""
         slope = solved.gradient(keys)
@@ -148,7 +152,7 @@ class Local:
     def shares(self, i: int) -> bool:
         """Whether another arc in attention has a parameter in common with arc i."""
         own = int(self.attended[i])
-        return any(self._users[key] > own for key in self.parameters.keys(self.parameters.arcs[i]))
+        return any([self._users[key] > own for key in self.parameters.keys_of[self.parameters.arcs[i].name]])
 
     def idle(self, i: int) -> bool:
         """Whether arc i is out of attention and others that share its parameters are not: these move them."""

@@ -47,17 +47,17 @@ class Observer:
         self, inner: Inner | None, theta: Mapping[str, Tensor], step: int, traces: Sequence[Trace], last: bool
     ) -> None:
         """Begin the row of every trace: global inconsistency, blame, how far theta and mu* have moved."""
-        each: list[dict[str, Any]] = [{"step": step} for _ in traces]
-        if inner is not None:
-            for now, found in zip(each, self._whole(inner, stacked(theta), step, last), strict=True):
-                now |= found
-        if self.parameters.tabular:
-            if self.tv_theta is None:
-                self.tv_theta = self.parameters.distance(theta, self.parameters.theta0) / self.parameters.rows
-            for now, moved in zip(each, self.tv_theta.tolist(), strict=True):
-                now["tv_theta"] = moved
+        whole = [] if inner is None else self._whole(inner, stacked(theta), step, last)
+        if self.parameters.tabular and self.tv_theta is None:
+            self.tv_theta = self.parameters.distance(theta, self.parameters.theta0) / self.parameters.rows
+        moved: list[float] = [] if self.tv_theta is None else self.tv_theta.tolist()
         keep = self.record.snapshots and (last or step % self.record.snapshots == 0)
-        for k, (trace, now) in enumerate(zip(traces, each, strict=True)):
+        for k, trace in enumerate(traces):
+            now: dict[str, Any] = {"step": step}
+            if whole:
+                now |= whole[k]
+            if moved:
+                now["tv_theta"] = moved[k]
             trace.now = BLANK.updated(now)
             trace.where = partial(self.parameters.of, k, theta)
             if keep:
@@ -69,19 +69,15 @@ class Observer:
         """Complete the rows that were begun with what the step has done, and add them to the traces."""
         count = len(traces)
         lower, upper = local.first or ([math.nan] * count,) * 2
-        effort = (local.solves, local.steps, moved.projected, moved.residual)
-        solves, steps, projected, residual = (_every(x, count) for x in effort)
+        found = {"solves": local.solves, "newton_steps": local.steps}
+        found |= {"projected": moved.projected, "residual": moved.residual}
+        stacked = {name: _every(x, count) for name, x in found.items() if isinstance(x, Tensor)}
         for k, trace in enumerate(traces):
-            done = {
-                **focus.row_fields[k],
-                "local_lower": lower[k],
-                "local_upper": upper[k],
-                "solves": solves[k],
-                "newton_steps": trace.now.newton_steps + steps[k],
-                "projected": projected[k],
-                "residual": residual[k],
-                "seconds": seconds / count,
-            }
+            done = {**focus.row_fields[k], **found, "seconds": seconds / count}
+            for name, column in stacked.items():
+                done[name] = column[k]
+            done["local_lower"], done["local_upper"] = lower[k], upper[k]
+            done["newton_steps"] += trace.now.newton_steps
             trace.rows.append(trace.now.updated(done))
 
     @cached_property

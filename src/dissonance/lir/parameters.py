@@ -48,6 +48,11 @@ class Parameters:
         return {key: first.setdefault(id(p), key) for key, p in self.pdgs[0].theta.items()}
 
     @cached_property
+    def shared(self) -> Mapping[str, str]:
+        """The name under which theta has each parameter that it has under another's name."""
+        return {key: home for key, home in self.home.items() if key != home}
+
+    @cached_property
     def arc_of(self) -> Mapping[str, str]:
         """The arc of every parameter."""
         return {f"{a.name}.{n}": a.name for a in self.arcs for n, _ in a.cpd.named_parameters()}
@@ -85,12 +90,9 @@ class Parameters:
         """The parameters of one arc by their own names."""
         return {n: theta[self.home[f"{arc.name}.{n}"]] for n, _ in arc.cpd.named_parameters()}
 
-    def keys(self, arc: Arc) -> list[str]:
-        """The names of the parameters of one arc, but for those without components."""
-        return list(self._keys[arc.name])
-
     @cached_property
-    def _keys(self) -> dict[str, list[str]]:
+    def keys_of(self) -> dict[str, list[str]]:
+        """The names of the parameters of each arc, but for those without components."""
         return {
             a.name: [self.home[f"{a.name}.{n}"] for n, p in a.cpd.named_parameters() if p.numel()] for a in self.arcs
         }
@@ -103,9 +105,9 @@ class Parameters:
     def _tied(self) -> dict[str, list[Arc]]:
         using: dict[str, set[int]] = {}
         for i, a in enumerate(self.arcs):
-            for key in self._keys[a.name]:
+            for key in self.keys_of[a.name]:
                 using.setdefault(key, set()).add(i)
-        keys = {a.name: tuple(self._keys[a.name]) for a in self.arcs}
+        keys = {a.name: tuple(self.keys_of[a.name]) for a in self.arcs}
         numbers = {own: sorted(set[int]().union(*(using[k] for k in own))) for own in set(keys.values())}
         arcs = {own: [self.arcs[i] for i in found] for own, found in numbers.items()}
         return {name: arcs[own] for name, own in keys.items()}
@@ -117,10 +119,10 @@ class Parameters:
 
     def projects(self, arc: Arc) -> bool:
         """Whether the argmin over the parameters of an arc, and of those tied to it, has a closed form."""
-        keys = tuple(self._keys[arc.name])
+        keys = tuple(self.keys_of[arc.name])
         if keys not in self._projects:
             tied = self._tied[arc.name]
-            alike = all(a.cpd.can("match") and self._keys[a.name] == list(keys) for a in tied)
+            alike = all(a.cpd.can("match") and self.keys_of[a.name] == list(keys) for a in tied)
             self._projects[keys] = arc.cpd.can("project") if len(tied) == 1 else alike
         return self._projects[keys]
 
@@ -142,7 +144,7 @@ class Parameters:
         """The arcs, by number, that have each parameter."""
         found: dict[str, list[int]] = {}
         for i, arc in enumerate(self.arcs):
-            for key in self.keys(arc):
+            for key in self.keys_of[arc.name]:
                 found.setdefault(key, []).append(i)
         return found
 
@@ -153,7 +155,7 @@ class Parameters:
     @cached_property
     def drawn(self) -> bool:
         """Whether some arc can only be drawn from and scored."""
-        return any(a.is_drawn for a in self.arcs)
+        return any([a.is_drawn for a in self.arcs])
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class Parameters:
     @cached_property
     def boundless(self) -> frozenset[str]:
         """The parameters that may be any numbers."""
-        bounded = {key for a in self.arcs if a.cpd.bounded for key in self.keys(a)}
+        bounded = {key for a in self.arcs if a.cpd.bounded for key in self.keys_of[a.name]}
         return frozenset(self.theta0) - bounded
 
     def nonfinite(self, theta: Mapping[str, Tensor]) -> list[str]:
@@ -306,7 +308,7 @@ class Parameters:
             each: list[Tensor] = []
             for chi in controls:
                 given = [n for n in (*names, *(self.arc_of[n] for n in names)) if n in chi.chi]
-                weight = chi[given[0]] if given else 0.0
+                weight = chi.chi[given[0]] if given else 0.0
                 each.append(torch.as_tensor(weight, dtype=start.dtype).expand(start.shape[1:]))
             found[key] = torch.stack(each) if len(each) > 1 else each[0][None]
         return found

@@ -27,6 +27,11 @@ class Bar:
             self.bar = Progress(console=console, transient=True)
             self.task = self.bar.add_task("resolving", total=total)
 
+    @property
+    def callbacks(self) -> list[Bar]:
+        """What a run calls after every step: the bar, if there is one to see."""
+        return [] if self.bar is None else [self]
+
     def __call__(self, step: int, traces: Sequence[Trace]) -> None:
         """One step more."""
         self.advance(1)

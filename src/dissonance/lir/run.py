@@ -49,7 +49,7 @@ class Algorithm:
         kept = Checkpoint.resumed(self, checkpoint, steps) if checkpoint is not None else None
         guards.refuse_nonfinite(self)
         try:
-            with whole_steps(self.flow) as whole:
+            with whole_steps(self.flow) as whole, torch.enable_grad():
                 while self.step < steps:
                     self.look()
                     with whole:

@@ -263,7 +263,7 @@ def lirs(
         where = None if checkpoint is None else f"{os.fspath(checkpoint)}{f'.{number}' if number else ''}"
         state = Algorithm(setting)
         with bar:
-            state.run(steps, where, [*called, bar])
+            state.run(steps, where, [*called, *bar.callbacks])
         found |= zip(members, _read(state, time.perf_counter() - began, len(all_pdgs)), strict=True)
         if state.interrupted:
             break

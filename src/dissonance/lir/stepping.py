@@ -42,9 +42,10 @@ def flow(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, 
 
 def _on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Local, Movement]:
     """A step in view of all arcs."""
-    focus, theta = state.foci.stack(foci), stacked(state.theta)
-    guards.surround(state, foci, focus)
-    inner = state.inner.fork() if state.setting.record.globally else state.inner
+    focus, theta, inner = state.foci.stack(foci), stacked(state.theta), state.inner
+    guards.surround(state, inner, foci, focus)
+    if state.setting.record.globally:
+        inner = inner.fork()
     local = Local(state.parameters, inner, focus.attention, focus.reach, state.setting.tol)
     try:
         moved = exp(local, theta, state.flow)

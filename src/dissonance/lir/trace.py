@@ -72,7 +72,8 @@ class Row:
     def updated(self, changes: Mapping[str, Any]) -> Row:
         """The same row with other fields: what `dataclasses.replace` does, in a tenth of the time."""
         row = object.__new__(Row)
-        row.__dict__.update(self.__dict__, **changes)
+        row.__dict__.update(self.__dict__)
+        row.__dict__.update(changes)
         row.__dict__.pop("line", None)
         return row
 

@@ -30,7 +30,7 @@ def estimate(plan: Plan, theta: Theta | None, count: int | None, seed: int) -> E
     most = max(1, NUMBERS // (rows * plan.size))
     if count <= most:
         return plan.estimate(theta, count, seed)
-    if any(a.varying is not None for a in plan.arcs):
+    if plan.varies:
         raise SizeError(
             f"{count} draws of each of {rows} rows are about {8 * count * rows * plan.size / 2**30:.3g} GiB at once, "
             "and attention that depends on the sample sees all of them at once: ask for fewer draws."

@@ -130,12 +130,13 @@ class Plan:
         return {a.name: a.arc for a in self.arcs}
 
     @cached_property
-    def _tables(self) -> tuple[Attended, ...]:
+    def tables(self) -> tuple[Attended, ...]:
+        """The arcs that are tables."""
         return tuple(a for a in self.arcs if a.log_p.size)
 
     def holds(self, theta: Theta) -> bool:
         """Whether the tables that theta moves are deterministic, or not, as they were when the plan was made."""
-        for a in self._tables:
+        for a in self.tables:
             if a.arc.holds(theta):
                 log_p = a.arc.log_table(theta).detach().cpu().numpy()
                 if bool(((log_p == 0) | np.isneginf(log_p)).all()) != a.deterministic:
@@ -150,21 +151,11 @@ class Plan:
         if isinstance(generator, int):
             generator = torch.Generator().manual_seed(generator) if self.random else UNASKED
         mu, scores, units = self._draw(theta, count, generator)
-        seen = ScoredSamples(self._by_name, mu, theta)
-        counted, constant = self._counted
-        weights: dict[Names, float | Tensor] | None = None
-        parts: list[tuple[float, Tensor]] = []
-        for a in self.soft:
-            if a.varying is None:
-                parts.append((a.beta, seen.surprisal(a.name)))
-                continue
-            weight = a.beta * seen.weight(a)
-            parts.append((1.0, weight * seen.surprisal(a.name)))
-            weights = weights or dict(self.weights)
-            for names, part in ((frozenset(a.scope), -weight), (frozenset(a.sources), weight)):
-                weights[names] = weights.get(names, 0.0) + part
-        if weights is not None:
-            counted, constant = self._count(weights, mu)
+        if self.varies:
+            parts, counted, constant = self._varying(mu, theta)
+        else:
+            parts = [(a.beta, surprisal(a.arc, mu, theta)) for a in self.soft]
+            counted, constant = self._counted
         for weight, entropy in counted:
             for x in self._log_mu(entropy, mu, scores, theta, tables):
                 parts.append((1.0, -weight * x) if isinstance(weight, Tensor) else (-weight, x))
@@ -173,6 +164,27 @@ class Plan:
             total = (x if weight == 1.0 else weight * x) if total is None else total.add(x, alpha=weight)
         value = torch.zeros((), dtype=mu.weights.dtype) if total is None else average(mu.weights, total)
         return Estimate(value, mu, parts, units, constant != 0)
+
+    def _varying(
+        self, mu: Samples, theta: Theta | None
+    ) -> tuple[list[tuple[float, Tensor]], Sequence[tuple[float | Tensor, Entropy]], float]:
+        """What the soft arcs add, each with its weight, and what `_count` says, where weights depend on the sample."""
+        seen, weights = ScoredSamples(self._by_name, mu, theta), dict[Names, float | Tensor](self.weights)
+        parts: list[tuple[float, Tensor]] = []
+        for a in self.soft:
+            if a.varying is None:
+                parts.append((a.beta, seen.surprisal(a.name)))
+                continue
+            weight = a.beta * seen.weight(a)
+            parts.append((1.0, weight * seen.surprisal(a.name)))
+            for names, part in ((frozenset(a.scope), -weight), (frozenset(a.sources), weight)):
+                weights[names] = weights.get(names, 0.0) + part
+        return parts, *self._count(weights, mu)
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether the attention to some arc depends on the sample."""
+        return any(a.varying is not None for a in self.arcs)
 
     @cached_property
     def _counted(self) -> tuple[Sequence[tuple[float | Tensor, Entropy]], float]:

@@ -49,7 +49,8 @@ class ScoredSamples:
 
 def surprisal(arc: Arc, mu: Samples, theta: Theta | None) -> Tensor:
     """-log p(t|s) at every sample."""
-    sources, targets = ([mu.values[v.name] for v in side] for side in (arc.sources, arc.targets))
+    values = mu.values
+    targets, sources = [values[n] for n in arc.target_names], [values[n] for n in arc.source_names]
     return arc.call("surprisal", theta, targets, sources)
 
 

@@ -223,7 +223,8 @@ def checked(solver: Solver) -> Solver:
 
 def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
     """The solver of each component; raises CapabilityError for one that it is not for."""
-    found = [checked(solver).choose(c) for c in components]
+    asked = checked(solver)
+    found = [asked.choose(c) for c in components]
     for c, s in zip(components, found, strict=True):
         beyond = c.kinds - s.takes
         if "drawn" in beyond:

@@ -49,7 +49,7 @@ class _Product(CliqueTree):
     def _entropy(self) -> Tensor:
         total = torch.zeros((), dtype=numerics.DTYPE)
         for arc, log_p in self.factors:
-            total = total - numerics.expectation(self._marginal(tuple(v.name for v in arc.scope)), log_p)
+            total = total - numerics.expectation(self._marginal(arc.names), log_p)
         return total
 
 
@@ -92,13 +92,14 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     """The incompatibility of prod_a p_a over the pinning arcs, and that distribution; hard arcs are checked apart."""
     assert component.pinned is not None
     tree = component.tree
-    logs = _tables(component, component.pinned, theta)
+    known = _tables(component, component.arcs, theta)
+    logs = {a.name: known[a.name] for a in component.pinned}
     logs_by_cluster = gathered(tree, [(a.scope, logs[a.name]) for a in component.pinned])
     # All in one cluster the product is mu itself; across clusters it must be added up.
     tables = [logs_by_cluster[0].exp()] if len(logs_by_cluster) == 1 else calibrate(tree, logs_by_cluster)[1]
     mu = _Product(component, tables, logs)
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-    return unchecked_incompatibility(mu, component.pdg, soft, theta), mu
+    return unchecked_incompatibility(mu, component.pdg, soft, theta, known), mu
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Pinned(Solver):
         if not math.isfinite(exact):
             return infinite(component, self.name, exact)
         rounding = 1e-14 * max(1.0, abs(exact)) + component.rounding
-        tables = tuple(t.detach() for t in mu.tables)
+        tables = tuple(map(Tensor.detach, mu.tables))
         return PinnedSolution(component, exact - rounding, exact + rounding, self.name, tree=mu.tree, tables=tables)
 
 
@@ -196,10 +197,10 @@ class GivenSolution(Solution):
 
 @dataclass(frozen=True)
 class _Conditioned:
-    """The value; nu = mu(R); log Z(R); and mu's tables over (R, cluster) of `tree`."""
+    """The value; mu(R); log Z(R); and mu's tables over (R, cluster) of `tree`."""
 
     value: Tensor
-    nu: Tensor
+    known: Joint
     evidence: Tensor
     tree: Tree
     tables: list[Tensor]
@@ -217,12 +218,13 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     for a in makers:
         log_nu = log_nu + broadcast_over(tables[a.name], a.scope, inside, 0)
     nu = log_nu.exp()
-    within = [a for a in component.arcs if a not in loose]
-    soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
-    fixed = unchecked_incompatibility(Joint(known, nu), component.pdg, soft, theta)
+    out = {a.name: 0.0 for a in loose}
+    soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard} | out, alpha=out)
+    inside_mu = Joint(known, nu)
+    fixed = unchecked_incompatibility(inside_mu, component.pdg, soft, theta)
     logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
     for a in loose:
-        home = rest.home(v for v in a.scope if v in rest.sizes)
+        home = rest.home([v for v in a.scope if v in rest.sizes])
         assert home is not None
         table = numerics.scale(a.beta / gamma, tables[a.name])
         logs[home] = logs[home] + broadcast_over(table, a.scope, whole, home)
@@ -239,7 +241,7 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
         masses = masses.new_zeros(nu.numel(), masses.shape[1]).index_copy_(0, support.nonzero()[:, 0], masses)
     parts = masses.split([math.prod(s) for s in rest.shapes], 1)
     masses_by_cluster = [x.reshape(s) for x, s in zip(parts, whole.shapes, strict=True)]
-    return _Conditioned(value, nu, evidence.reshape(nu.shape), whole, masses_by_cluster)
+    return _Conditioned(value, inside_mu, evidence.reshape(nu.shape), whole, masses_by_cluster)
 
 
 def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
@@ -287,10 +289,8 @@ class Given(Solver):
         check_bytes(whole, _given_bytes(whole), self.budget)
         with torch.no_grad():
             found = _condition(component, component.theta)
-        nu = found.nu
-        known = {t for m in component.given for t in m.targets}
-        mu = Joint([v for v in component.variables if v.name in known], nu)
-        odd = _contradicted(component, component.given, mu, self.name)
+        nu = found.known.table
+        odd = _contradicted(component, component.given, found.known, self.name)
         if odd is not None:
             return odd
         value = float(found.value)

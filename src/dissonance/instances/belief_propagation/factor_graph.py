@@ -107,7 +107,7 @@ class FactorGraph:
             {n: v.size for n, v in variables.items()}, [tuple(v.name for v in phi.scope) for phi in graph.factors]
         )
         instead = "Let the factors themselves exchange messages (FactorGraph.of), or give a larger budget."
-        check_bytes(tree, 2 * DTYPE.itemsize * tree.cells, budget, "the junction tree", instead)
+        check_bytes(tree, 2 * DTYPE.itemsize * tree.cells, budget, what="the junction tree", instead=instead)
         scopes = [tuple(variables[n] for n in c) for c in tree.clusters]
         tables = [torch.ones(shape(s), dtype=DTYPE) for s in scopes]
         for phi in graph.factors:

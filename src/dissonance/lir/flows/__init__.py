@@ -49,7 +49,7 @@ def exp(local: Local, theta: Stacked, flow: Flow) -> Movement:
 
 def _reaching(local: Local, chi: Stacked) -> Local:
     """The same under another control, (P, 1, ...) or (P, ...)."""
-    return replace(local, reach=StackedControl({k: x.expand_as(local.control[k]) for k, x in chi.items()}))
+    return replace(local, reach=StackedControl({k: x.expand_as(local.reach.chi[k]) for k, x in chi.items()}))
 
 
 FLOWS: dict[str, Callable[[], Flow]] = {

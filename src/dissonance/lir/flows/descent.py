@@ -127,8 +127,8 @@ class Kept:
         self._begin(theta)
         moved = Movement(theta)
         for _ in range(self.descent.steps):
-            slope = local.slope(moved.theta)
-            for k, moving in enumerate(local.reach.each):
+            slopes = local.slopes(moved.theta)
+            for k, (moving, slope) in enumerate(zip(local.reach.each, slopes, strict=True)):
                 self._step(k, moving, moved.theta, slope)
             if len(self._leaves) > 1:
                 now = {key: torch.stack([x[key].detach() for x in self._leaves]) for key in local.reach.free}
@@ -138,11 +138,11 @@ class Kept:
         return moved
 
     @torch.no_grad()
-    def _step(self, k: int, moving: Mapping[str, float | Tensor], theta: Stacked, slope: Stacked) -> None:
+    def _step(self, k: int, moving: Mapping[str, float | Tensor], theta: Stacked, slope: dict[str, Tensor]) -> None:
         """Move the parameters of run k."""
         before: dict[str, Tensor] = {}
         for key, chi in moving.items():
-            leaf, g = self._leaves[k][key], slope[key].select(0, k)
+            leaf, g = self._leaves[k][key], slope[key]
             if theta[key] is not self._given[key]:
                 leaf.copy_(theta[key][k])
             if isinstance(chi, Tensor) or chi != 1.0:

@@ -30,7 +30,7 @@ def natural_gradient(
 
     `joints`: mu(s,t) of each arc as `Solved.rows` has it, (P, ...).
     """
-    keys = list(dict.fromkeys(k for i in arcs for k in parameters.keys(parameters.arcs[i])))
+    keys = list(dict.fromkeys(k for i in arcs for k in parameters.keys_of[parameters.arcs[i].name]))
     found = {k: torch.zeros_like(theta[k]) for k in keys}
     for run in range(len(joints[0])):
         one, mine = parameters.one(run), {k: v[run : run + 1] for k, v in theta.items()}

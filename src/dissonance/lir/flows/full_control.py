@@ -52,7 +52,9 @@ class FullControl:
         solved = local.solve(theta)
         arcs = [i for i in arcs if local.shares(i) or not solved.loose(local.parameters.arcs[i])]
         residual = torch.zeros_like(solved.upper)
-        varies = any(local.attention.varies(local.parameters.arcs[i].name) for i in arcs)
+        varies = bool(local.attention.varying) and any(
+            local.attention.varies(local.parameters.arcs[i].name) for i in arcs
+        )
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
         if at_once is not None:
             return Movement(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
@@ -87,10 +89,10 @@ class FullControl:
             if not wholly or not all(parameters.projects(parameters.arcs[i]) for i in arcs):
                 return None
             trial = theta
-            for i in {tuple(parameters.keys(parameters.arcs[i])): i for i in reversed(arcs)}.values():
+            for i in {tuple(parameters.keys_of[parameters.arcs[i].name]): i for i in reversed(arcs)}.values():
                 arc = parameters.arcs[i]  # the first of those that have these parameters: they move together
                 moved = projected(local, arc, theta, solved, local.full[i][0])
-                trial = {**trial, **{k: moved[k] for k in parameters.keys(arc)}}
+                trial = {**trial, **{k: moved[k] for k in parameters.keys_of[arc.name]}}
             return _kept(local, theta, trial, solved)[0]
         _warn_if_rewarded(local)
         if parameters.tabular or not wholly or not arcs or not bool((local.attention.gamma > 0).all()):
@@ -150,7 +152,7 @@ class FullControl:
         A step is as long as the last one and the change of the gradient along it suggest, |s|^2 / s'y, and shorter if
         that does not lower the inconsistency.
         """
-        keys = local.parameters.keys(local.parameters.arcs[i])
+        keys = local.parameters.keys_of[local.parameters.arcs[i].name]
         free = {k: (local.control[k] > 0) & over(runs, theta[k]) for k in keys}
 
         def slope_at(there: Solved) -> Stacked:

@@ -104,7 +104,7 @@ def _groups(local: Local) -> list[tuple[list[int], list[str]]]:
     for i, arc in enumerate(local.parameters.arcs):
         if local.idle(i):
             continue
-        arcs, keys = [i], local.parameters.keys(arc)
+        arcs, keys = [i], local.parameters.keys_of[arc.name]
         for other in _distinct(group_of[k] for k in keys if k in group_of):
             arcs, keys = other[0] + arcs, list(dict.fromkeys(other[1] + keys))
         group_of |= dict.fromkeys(keys, (arcs, keys))
@@ -131,18 +131,18 @@ def _exactly(
     if any(local.attention.varies(a.name) for a in tied):  # then mu(t|s) is not where the flow goes
         return found, torch.zeros_like(moves)
     soft = ((beta >= 0) & (beta < math.inf)).all(1) & moves
-    alike = all(parameters.keys(a) == parameters.keys(arc) for a in tied)
+    alike = all(parameters.keys_of[a.name] == parameters.keys_of[arc.name] for a in tied)
     if alike and all(a.cpd.saturated for a in tied):
         return _table(local, arcs, theta, found, [solved.every(a) for a in tied], soft, h)
     if len(arcs) == 1 and arc.cpd.can("approach"):
         return _approach(local, arcs[0], theta, found, solved.every(arc), soft, h)
     if alike and all(a.cpd.can("match") for a in tied):
-        chi = torch.cat([by_run(local.control[k]) for k in parameters.keys(arc)], 1)
+        chi = torch.cat([by_run(local.control[k]) for k in parameters.keys_of[arc.name]], 1)
         one = (beta == 0) | (beta == beta.amax(1, keepdim=True))
         even = soft & (chi == chi[:, :1]).all(1) & one.all(1)
         runs = moves if any(a.cpd.density for a in tied) else even  # densities have no Fisher matrix here
         moved = approached(local, arc, theta, solved, h, runs)
-        return {**found, **{k: moved[k] for k in parameters.keys(arc)}}, runs
+        return {**found, **{k: moved[k] for k in parameters.keys_of[arc.name]}}, runs
     return found, torch.zeros_like(soft)
 
 
@@ -151,7 +151,7 @@ def _table(
 ) -> tuple[Stacked, Tensor]:
     """P(h) = mu + (P - mu) e^(-chi beta h); of arcs that share the table, beta and mu are the means by mass."""
     parameters, i = local.parameters, arcs[0]
-    chi = local.control[parameters.keys(parameters.arcs[i])[0]].reshape(joints[0].shape)
+    chi = local.control[parameters.keys_of[parameters.arcs[i].name][0]].reshape(joints[0].shape)
     soft = soft & (chi == chi[..., :1]).flatten(1).all(1)
     beta = torch.where(soft[:, None], local.attention.beta[:, list(arcs)], 0.0)
     pull = torch.stack([b[:, None, None] * m for b, m in zip(beta.T, joints, strict=True)]).sum(0)
@@ -201,7 +201,7 @@ def _direction(
     """F^-1 slope for the parameters of arcs that share them."""
     arc = parameters.arcs[arcs[0]]
     if len(arcs) == 1 and arc.cpd.softmax:
-        key = parameters.keys(arc)[0]
+        key = parameters.keys_of[arc.name][0]
         p = parameters.log_table(arcs[0], theta).exp()
         x = of_softmax(p, slope[key].reshape(p.shape), joints[0].sum(-1), damping)
         return {key: x.reshape(theta[key].shape)}

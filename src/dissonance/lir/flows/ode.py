@@ -68,7 +68,8 @@ class ODE:
             nonlocal left
             here, outside = local.parameters.admissible({**theta, **placed(at)})
             left = left | outside
-            slope = local.slope(here)
+            with torch.enable_grad():  # the integrator has switched it off
+                slope = local.slope(here)
             return tuple(-local.control[k] * slope[k] for k in free)
 
         options: dict[str, Any] = {"max_num_steps": self.most}

@@ -19,9 +19,13 @@ class Step:
 
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """One step of length chi."""
-        slope, reach = local.slope(theta), local.reach
+        reach = local.reach
         if reach.number is not None:
-            moved = {k: theta[k].sub(slope[k], alpha=reach.number) for k in reach.free}
+            (slope,) = local.slopes(theta)
+            before, along = [theta[k] for k in reach.free], [slope[k] for k in reach.free]
+            after = torch._foreach_sub(before, along, alpha=reach.number)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            moved = dict(zip(reach.free, after, strict=True))
         else:
+            slope = local.slope(theta)
             moved = {k: torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0) for k in reach.free}
         return Movement.settled(local.parameters, theta, moved)

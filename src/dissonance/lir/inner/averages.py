@@ -8,7 +8,7 @@ without looking at the PDG again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,19 +41,18 @@ class Average(NamedTuple):
     result: Inconsistency | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PreparedProblem:
-    """An attended PDG made ready for any theta: its problem and, if all components are averages, their plans."""
+    """An attended PDG made ready for any theta: its problem and, if all components are averages, their plans.
+
+    `turn` counts the averages: a graph holds until the next one, whose theta takes the place of its own in the cpds.
+    """
 
     pdg: PDG
     attention: Attention
     solver: Solver
     problem: Problem
-    theta: Theta
-
-    def at(self, theta: Theta) -> Problem:
-        """The problem at theta; as it was prepared, if that is the very one it was prepared for."""
-        return self.problem if theta is self.theta else self.problem.at(theta)
+    turn: int = 0
 
     @cached_property
     def plans(self) -> tuple[tuple[Plan, int], ...]:
@@ -68,13 +67,18 @@ class PreparedProblem:
         """Whether some of it is an average over samples."""
         return any(c.is_drawn for c in self.problem.components)
 
+    @cached_property
+    def _depending(self) -> tuple[Plan, ...]:
+        """The plans that depend on theta: those of components with tables."""
+        return tuple(plan for plan, _ in self.plans if plan.tables)
+
     def average(self, theta: Theta, seed: int) -> Average:
         """The value at theta, by the plans where they are all there is to do."""
-        if not self.plans or not all(plan.holds(theta) for plan, _ in self.plans):
+        self.turn += 1
+        if not self.plans or (self._depending and not all(plan.holds(theta) for plan in self._depending)):
             result = self.result(theta, seed)
             parts = [s.surrogate(theta) for s in result.solutions] if math.isfinite(result.upper) else []
-            steps = int(result.stats["steps"])
-            return Average(result.lower, result.upper, steps, [x for x in parts if x.requires_grad], result)
+            return Average(result.lower, result.upper, result.steps, [x for x in parts if x.requires_grad], result)
         values: list[float] = []
         parts: list[Tensor] = []
         for plan, count in self.plans:
@@ -91,7 +95,7 @@ class PreparedProblem:
         """All there is to know."""
         solver: Any = self.solver
         solver = solver.for_step(seed) if hasattr(solver, "for_step") else solver
-        problems = [self.at(theta)]
+        problems = [self.problem.at(theta)]
         return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
 
 
@@ -105,94 +109,91 @@ class Surroundings:
     free: Sequence[str] | None = None
 
 
-class Averages(Solved):
-    """The averages of P runs at theta, and their derivatives.
+class RunAverage:
+    """The average of one run at theta, and its derivatives in `leaves`, the parameters of the run by their first name.
 
     A graph gives derivatives once: in other parameters than those first asked for it is drawn anew, from the same seed.
     """
 
-    def __init__(self, theta: Stacked, home: Mapping[str, str], around: Surroundings) -> None:
-        self._leaves = [{key: v.select(0, k) for key, v in theta.items()} for k in range(len(around.seeds))]
-        self._marked: set[str] = set()
-        self._mark(theta if around.free is None else around.free)
-        self.thetas = [
-            {**{key: leaves[where] for key, where in home.items()}, **context}
-            for leaves, context in zip(self._leaves, around.contexts, strict=True)
-        ]
-        self._seeds = around.seeds
-        self._known: dict[tuple[str, ...], Stacked] = {}
+    def __init__(self, problem: PreparedProblem, leaves: dict[str, Tensor], theta: Theta, seed: int) -> None:
+        self.problem, self.leaves, self.theta, self.seed = problem, leaves, theta, seed
+        self._known: dict[tuple[str, ...], dict[str, Tensor]] = {}
 
-    def _mark(self, keys: Iterable[str]) -> None:
-        """Have derivatives in these parameters."""
-        self._marked.update(keys)
-        for leaves in self._leaves:
-            for key in keys:
-                leaves[key].requires_grad_()
+    def draw(self, keys: Iterable[str]) -> None:
+        """Draw and score, with derivatives in these parameters and in those that had them before."""
+        for key in keys:
+            self.leaves[key].requires_grad_()
+        self.found = self.problem.average(self.theta, self.seed)
+        self._turn = self.problem.turn
 
-    def average(self, ready: Sequence[PreparedProblem]) -> None:
-        """Draw and score."""
-        self._ready, self._drawn = ready, any([one.drawn for one in ready])
-        asked = zip(ready, self.thetas, self._seeds, strict=True)
-        self._found, self._fresh = [one.average(theta, seed) for one, theta, seed in asked], True
+    def gradient(self, keys: tuple[str, ...]) -> dict[str, Tensor]:
+        """The derivatives in these parameters."""
+        if keys not in self._known:
+            if self._turn != self.problem.turn or not all([self.leaves[key].requires_grad for key in keys]):
+                with torch.enable_grad():
+                    self.draw(keys)
+            self._turn = -1  # the graph is used up
+            self._known[keys] = _slopes(self.found.parts, {key: self.leaves[key] for key in keys})
+        return self._known[keys]
+
+    @cached_property
+    def result(self) -> Inconsistency:
+        """What the solver says."""
+        if self.found.result is not None:
+            return self.found.result
+        with torch.enable_grad():
+            return self.problem.result(self.theta, self.seed)
+
+
+class Averages(Solved):
+    """The averages of P runs at theta, and their derivatives."""
+
+    def __init__(self, each: Sequence[RunAverage]) -> None:
+        self._each = each
+        steps = [one.found.steps for one in each]
+        self.steps = torch.tensor(steps) if any(steps) else 0
 
     @property
     def bounds(self) -> tuple[list[float], list[float]]:
         """The lower and the upper bounds as numbers."""
-        return [x.lower for x in self._found], [x.upper for x in self._found]
+        return [one.found.lower for one in self._each], [one.found.upper for one in self._each]
 
     @cached_property
     def lower(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The lower bounds."""
-        return torch.tensor([x.lower for x in self._found], dtype=DTYPE)
+        return torch.tensor(self.bounds[0], dtype=DTYPE)
 
     @cached_property
     def upper(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The upper bounds."""
-        return torch.tensor([x.upper for x in self._found], dtype=DTYPE)
-
-    @cached_property
-    def steps(self) -> Tensor | int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The steps that solvers took, if any did."""
-        return torch.tensor([x.steps for x in self._found]) if any([x.steps for x in self._found]) else 0
+        return torch.tensor(self.bounds[1], dtype=DTYPE)
 
     @property
     def drawn(self) -> bool:
         """Whether some of it is an average over samples: where these are infinite the gradient is 0."""
-        return self._drawn
-
-    @property
-    def results(self) -> Sequence[Inconsistency]:
-        """The results themselves."""
-        return self._results
+        return any([one.problem.drawn for one in self._each])
 
     @cached_property
-    def _results(self) -> list[Inconsistency]:
-        with torch.enable_grad():
-            asked = zip(self._found, self._ready, self.thetas, self._seeds, strict=True)
-            return [known.result or one.result(theta, seed) for known, one, theta, seed in asked]
+    def results(self) -> Sequence[Inconsistency]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The results themselves."""
+        return [one.result for one in self._each]
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all, (P, ...) each."""
-        keys = tuple(self._leaves[0] if keys is None else keys)
-        if keys not in self._known:
-            if not self._fresh or not self._marked.issuperset(keys):
-                self._mark(keys)
-                with torch.enable_grad():
-                    self.average(self._ready)
-            self._fresh = False
-            each = [
-                _slopes(x.parts, [leaves[key] for key in keys])
-                for x, leaves in zip(self._found, self._leaves, strict=True)
-            ]
-            if len(each) == 1:  # no copy
-                self._known[keys] = {key: g.unsqueeze(0) for key, g in zip(keys, each[0], strict=True)}
-            else:
-                self._known[keys] = {key: torch.stack([g[i] for g in each]) for i, key in enumerate(keys)}
-        return self._known[keys]
+        each = self.gradients(tuple(self._each[0].leaves) if keys is None else keys)
+        if len(each) == 1:
+            return {key: g.unsqueeze(0) for key, g in each[0].items()}
+        return {key: torch.stack([own[key] for own in each]) for key in each[0]}
+
+    def gradients(self, keys: Sequence[str]) -> list[dict[str, Tensor]]:
+        """The derivatives in these parameters, run by run."""
+        asked = tuple(keys)
+        return [one.gradient(asked) for one in self._each]
 
 
-def _slopes(parts: Sequence[Tensor], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+def _slopes(parts: Sequence[Tensor], leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The derivatives of the sum of the parts."""
     if not parts or not leaves:
-        return [torch.zeros_like(v) for v in leaves]
-    found: Any = torch.autograd.grad(parts, leaves, allow_unused=True)  # None for one that is not used
-    return [torch.zeros_like(v) if g is None else g for v, g in zip(leaves, found, strict=True)]
+        return {key: torch.zeros_like(v) for key, v in leaves.items()}
+    found: Any = torch.autograd.grad(parts, tuple(leaves.values()), allow_unused=True)  # None for one that is not used
+    return {key: torch.zeros_like(leaves[key]) if g is None else g for key, g in zip(leaves, found, strict=True)}

@@ -91,6 +91,8 @@ class Solved(ABC):
     lower: Tensor
     upper: Tensor
     steps: Tensor | int
+    results: Sequence[Inconsistency] = ()
+    """What the solver of each run says; nothing where runs are solved together."""
 
     @property
     def bounds(self) -> tuple[list[float], list[float]]:
@@ -103,14 +105,10 @@ class Solved(ABC):
         return False
 
     @property
-    def results(self) -> Sequence[Inconsistency]:
-        """What the solver of each run says; nothing where runs are solved together."""
-        return ()
-
-    @property
     def pinned(self) -> bool:
         """Whether hard arcs determine mu in all runs."""
-        return bool(self.results) and all(s.component.pinned is not None for r in self.results for s in r.solutions)
+        found = [s.component.pinned is not None for r in self.results for s in r.solutions]
+        return bool(self.results) and all(found)
 
     def rows(self, k: int, arc: Arc) -> Tensor | None:
         """mu(s,t) of one arc in run k, as `CPD.project` wants it; None if mu is not about all of its variables."""
@@ -129,7 +127,7 @@ class Solved(ABC):
 
     def loose(self, arc: Arc) -> bool:
         """Whether an arc is a loose end in all runs: mu follows it, so that no control of it changes anything."""
-        return bool(not self.drawn and self.results) and all(arc.name in r.loose_ends for r in self.results)
+        return bool(not self.drawn and self.results) and all([arc.name in r.loose_ends for r in self.results])
 
     def joints(self, parameters: Parameters) -> Tensor:
         """mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
@@ -142,6 +140,11 @@ class Solved(ABC):
     @abstractmethod
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in theta, (P, ...) each: in these parameters at least, in all if None."""
+
+    def gradients(self, keys: Sequence[str]) -> list[dict[str, Tensor]]:
+        """The same run by run, in these parameters."""
+        found = self.gradient(keys)
+        return [{key: found[key][k] for key in keys} for k in range(len(self.upper))]
 
 
 class SolvedTables(Solved):
@@ -176,6 +179,12 @@ class SolvedTables(Solved):
 class Inner(Protocol):
     """Anything that can bound the inconsistency of P runs at theta: of tables, unless it says otherwise."""
 
+    random: bool = False
+    """Whether answers are averages over samples."""
+
+    supports_varying: bool = False
+    """Whether attention may depend on the sample."""
+
     @property
     def parameters(self) -> Parameters:
         """What the runs are runs of."""
@@ -189,16 +198,6 @@ class Inner(Protocol):
     def alone(self, k: int) -> Inner:
         """The same for run k by itself."""
         ...
-
-    @property
-    def random(self) -> bool:
-        """Whether answers are averages over samples."""
-        return False
-
-    @property
-    def supports_varying(self) -> bool:
-        """Whether attention may depend on the sample."""
-        return False
 
     def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
         """What the runs are seen with from now on: values of their buffers, seeds of their samples, and the parameters

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dissonance.arc import Arc, Theta
 from dissonance.cpds.base import TableCPD
 from dissonance.inconsistency import Inconsistency, inconsistencies
-from dissonance.lir.inner.averages import Averages, PreparedProblem, Surroundings
+from dissonance.lir.inner.averages import Averages, PreparedProblem, RunAverage, Surroundings
 from dissonance.lir.inner.base import Attentions, Inner, Solved, joint_of, rows_of
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
@@ -51,14 +51,15 @@ REMEMBERED = 3
 class _Asked:
     """A question and its answer."""
 
-    theta: Stacked
-    versions: dict[str, int]
+    theta: list[Tensor]
+    versions: list[int]
     attention: Attentions
     answer: Solved
 
     def same(self, theta: Stacked, attention: Attentions) -> bool:
         """Whether the question is this one: the very same tensors, unchanged since."""
-        unmoved = all(theta[k] is v and v._version == self.versions[k] for k, v in self.theta.items())
+        pairs = zip(theta.values(), self.theta, strict=True)
+        unmoved = all(x is v for x, v in pairs) and [v._version for v in self.theta] == self.versions
         return unmoved and (attention is self.attention or bool(attention.same(self.attention).all()))
 
 
@@ -67,16 +68,11 @@ class SolvedOneByOne(Solved):
 
     def __init__(self, inner: OneByOne, theta: Stacked, results: Sequence[Inconsistency]) -> None:
         self._parameters, self._contexts = inner.parameters, inner.contexts
-        self._theta, self._results = theta, results
+        self._theta, self.results = theta, results
         self.lower = torch.tensor([r.lower for r in results], dtype=DTYPE)
         self.upper = torch.tensor([r.upper for r in results], dtype=DTYPE)
-        self.steps = torch.tensor([int(r.stats["steps"]) for r in results])
+        self.steps = torch.tensor([r.steps for r in results])
         self._gradients: dict[tuple[str, ...], Stacked] = {}
-
-    @property
-    def results(self) -> Sequence[Inconsistency]:
-        """What the solver of each run says."""
-        return self._results
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all; 0 where the inconsistency is infinite."""
@@ -104,19 +100,16 @@ class SolvedOneByOne(Solved):
 class OneByOne(Inner):
     """Any solver, through `inconsistencies`: for what cannot be batched. It remembers its last few answers."""
 
+    supports_varying = True
+
     def __init__(self, parameters: Parameters, solver: Solver) -> None:
-        self._parameters, self.solver = parameters, solver
+        self._parameters, self.solver, self.random = parameters, solver, parameters.drawn
         self.names = [a.name for a in parameters.arcs]
         self._asked: list[_Asked] = []
         self.around = Surroundings([{}] * len(parameters), [0] * len(parameters))
         self._seen: dict[tuple[Attentions, int], PreparedProblem] = {}
         self._known: dict[tuple[object, ...], PreparedProblem] = {}
         self._most = PREPARED * len(parameters)
-
-    @property
-    def supports_varying(self) -> bool:
-        """Yes, if the solver does."""
-        return True
 
     def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
         """What the PDGs of the runs are seen with from now on."""
@@ -127,11 +120,6 @@ class OneByOne(Inner):
     def contexts(self) -> Sequence[Mapping[str, Tensor]]:
         """Values in the place of the buffers of the runs."""
         return self.around.contexts
-
-    @property
-    def random(self) -> bool:
-        """Whether answers are averages over samples."""
-        return self.parameters.drawn
 
     @property
     def parameters(self) -> Parameters:
@@ -154,6 +142,11 @@ class OneByOne(Inner):
         """Nothing to do."""
 
     @cached_property
+    def _own(self) -> list[PDG]:
+        """The PDGs of the runs, each with arcs for itself alone: their cpds are copied once, not at every step."""
+        return [PDG(*(a.for_one() for a in pdg.arcs), variables=pdg.variables) for pdg in self.parameters.pdgs]
+
+    @cached_property
     def bare(self) -> PDG:
         """The PDG with bare tables in place of its cpds."""
         arcs = self.parameters.arcs
@@ -169,12 +162,26 @@ class OneByOne(Inner):
         known = self._remembered(theta, attention)
         if known is None:
             if self.random:
-                known = Averages(theta, self.parameters.home, self.around)
-                known.average([self._ready(k, attention, own) for k, own in enumerate(known.thetas)])
+                known = Averages([self._average(k, theta, attention) for k in range(len(self.around.seeds))])
             else:
                 known = SolvedOneByOne(self, theta, self.ask(theta, attention))
             self._remember(theta, attention, known)
         return known
+
+    def _average(self, k: int, theta: Stacked, attention: Attentions) -> RunAverage:
+        """The average of run k, with derivatives in the parameters that they will be asked for in first."""
+        around, leaves = self.around, {key: v[k] for key, v in theta.items()}
+        own = self._own_theta(k, leaves)
+        found = RunAverage(self._ready(k, attention, own), leaves, own, around.seeds[k])
+        found.draw(leaves if around.free is None else around.free)
+        return found
+
+    def _own_theta(self, k: int, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The parameters of run k under all their names, and its context."""
+        own = {**parameters, **self.around.contexts[k]}
+        for key, home in self.parameters.shared.items():
+            own[key] = parameters[home]
+        return own
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """mu* as the solver finds it, run by run."""
@@ -184,8 +191,9 @@ class OneByOne(Inner):
         return next((asked.answer for asked in self._asked if asked.same(theta, attention)), None)
 
     def _remember(self, theta: Stacked, attention: Attentions, answer: Solved) -> None:
-        versions = {k: v._version for k, v in theta.items()}
-        self._asked = [_Asked(dict(theta), versions, attention, answer), *self._asked[: REMEMBERED - 1]]
+        tensors = list(theta.values())
+        asked = _Asked(tensors, [v._version for v in tensors], attention, answer)
+        self._asked = [asked, *self._asked[: REMEMBERED - 1]]
 
     def _ready(self, k: int, attention: Attentions, theta: Stacked) -> PreparedProblem:
         """The problem that an attention poses run k, whatever the parameters: foci come back, step after step."""
@@ -194,8 +202,8 @@ class OneByOne(Inner):
             varying = ((n, id(w)) for n, w in asked.varying.items())  # alive as long as the attention that is kept
             values = (k, *asked.beta.values(), *asked.alpha.values(), asked.gamma, *varying)
             if values not in self._known:
-                pdg = self.parameters.pdgs[k]
-                self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta), theta)
+                pdg = self._own[k] if self.random else self.parameters.pdgs[k]
+                self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta))
             self._seen[attention, k] = self._known[values]
             if len(self._seen) > self._most:
                 self._seen.pop(next(iter(self._seen)))  # the oldest
@@ -213,7 +221,7 @@ class OneByOne(Inner):
             (slope,) = torch.autograd.grad(total, leaf, allow_unused=True, materialize_grads=True)
         found = Answers.blank(*log_p.shape)
         for k, result in enumerate(results):
-            found.lower[k], found.upper[k], found.steps[k] = result.lower, result.upper, int(result.stats["steps"])
+            found.lower[k], found.upper[k], found.steps[k] = result.lower, result.upper, result.steps
             if math.isfinite(result.upper):
                 found.slope[k] = slope[k].nan_to_num(0.0)
             for arc in self.parameters.arcs:
@@ -245,11 +253,11 @@ class OneByOne(Inner):
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
         """The results themselves."""
-        pdgs, contexts = self.parameters.pdgs, self.contexts
-        thetas = [{**self.parameters.of(k, theta), **contexts[k]} for k in range(len(pdgs))]
+        pdgs = self.parameters.pdgs
+        thetas = [self._own_theta(k, {key: v[k] for key, v in theta.items()}) for k in range(len(pdgs))]
         with torch.no_grad():
             ready = [self._ready(k, attention, own) for k, own in enumerate(thetas)]
-            problems = [one.at(own) for one, own in zip(ready, thetas, strict=True)]
+            problems = [one.problem.at(own) for one, own in zip(ready, thetas, strict=True)]
             attentions = [one.attention for one in ready]
             return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas, problems=problems)
 
