@@ -163,7 +163,7 @@ def test_subtrees_are_shared_out_over_threads_by_machine_code_only():
     found = python(
         STATE + "import numpy as np\nfrom dissonance.solvers.convex import threads\n"
         "threads.over_subtrees([np.array([1]), np.array([2])], np.array([0]))\n"
-        "print(all(hasattr(f, 'py_func') for f in (threads.factor, threads.upward, threads.interior.measure)))"
+        "print(all(hasattr(f, 'py_func') for f in (threads.downward, threads.upward, threads.interior.measure)))"
     )
     assert found.stdout.split() == ["True"]
 

@@ -98,6 +98,25 @@ def _levels(n: int, kept: Index, parent: Index) -> Index:
 
 
 @compiled
+def _branches(n: int, kept: Index, parent: Index) -> Index:
+    """The places of the kept cliques, parents before children and every branch together: what is worked out one after
+    another, from the leaves up or from the roots down, is close in memory then."""
+    child_at, child = transposed(n + 1, np.arange(len(kept) + 1), parent + 1)
+    found, waiting, end = np.empty(len(kept), np.int64), np.empty(len(kept) + 1, np.int64), 0
+    count, above = 0, -1
+    while True:
+        for j in child[child_at[above + 1] : child_at[above + 2]]:
+            waiting[end] = j
+            end += 1
+        if end == 0:
+            return found
+        end -= 1
+        found[count] = waiting[end]
+        above = kept[waiting[end]]
+        count += 1
+
+
+@compiled
 def _centred(n: int, kept: Index, parent: Index) -> Index:
     """The parents where every tree hangs at its centre: no branch has more than half of it, so they can be shared out.
 
@@ -121,10 +140,10 @@ def _centred(n: int, kept: Index, parent: Index) -> Index:
 
 @compiled
 def _top_down(order: Index, clique_at: Index, clique: Index, kept: Index, parent: Index) -> tuple[Index, Index, Index]:
-    """The kept cliques, numbered level by level from the roots, which are in the middle."""
+    """The kept cliques, numbered branch by branch from the roots, which are in the middle."""
     n, clusters = len(order), len(kept)
     parent = _centred(n, kept, parent)
-    queue, number = _levels(n, kept, parent), np.empty(n, np.int64)
+    queue, number = _branches(n, kept, parent), np.empty(n, np.int64)
     for k in range(clusters):
         number[kept[queue[k]]] = k
     at, hangs = np.zeros(clusters + 1, np.int64), np.empty(clusters, np.int64)

@@ -35,21 +35,7 @@ from dissonance.solvers.convex.room import AT
 @compiled
 def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
     """Eliminate some clusters, children first, at mu, z, q (p at hard entries) and curve."""
-    i_parent, i_unknown_at, i_size, i_by_cells = L[AT.parent], L[AT.unknown_at], L[AT.size], L[AT.by_cells]
-    i_front_at, i_message_at, x_front, x_message = L[AT.front_at], L[AT.message_at], L[AT.front], L[AT.message]
-    widest = L[AT.widest]
-    ints, room = np.empty(4 * widest, dtype=np.int64), np.empty((3 * widest + 1) * widest)
-    for k in clusters:
-        n, own = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k]
-        at = x_message + I[i_message_at + k]
-        if I[i_by_cells + k]:
-            _by_cells(I, X, L, k, ints, room)
-            symmetric(room, ZERO, n, X, at, own)
-        else:
-            by_multipliers(I, X, L, k)
-            symmetric(X, x_front + I[i_front_at + k], n, X, at, own)
-        if I[i_by_cells + k] != (I[i_parent + k] < 0 or I[i_by_cells + I[i_parent + k]]):
-            inverse(X, at, own)
+    upward(I, X, L, L[AT.g], L[AT.x], clusters, 1)
 
 
 @compiled
@@ -174,14 +160,30 @@ def _lay(
 
 
 @compiled
-def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints) -> None:
-    """What some clusters ask of their parents, children first, for the right side at g, off and off_hard; x: room."""
+def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, factoring: int) -> None:
+    """What some clusters ask of their parents, children first, for the right side at g, off and off_hard; x: room.
+
+    `factoring`: 1 if they are to be eliminated before that, each just before it is asked. The fronts of a large problem
+    do not stay in any cache: it saves time to use them while they are there.
+    """
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
     i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
     i_size, i_by_cells, i_front_at, i_vector_at = L[AT.size], L[AT.by_cells], L[AT.front_at], L[AT.vector_at]
     i_message_at, x_off, x_told, x_pivot = L[AT.message_at], L[AT.off], L[AT.told], L[AT.pivot]
     x_vector, x_front, x_message = L[AT.vector], L[AT.front], L[AT.message]
+    widest = L[AT.widest] * factoring
+    ints, room = np.empty(4 * widest, dtype=np.int64), np.empty((3 * widest + 1) * widest)
     for k in clusters:
+        if factoring:
+            n, own, Q = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k], x_message + I[i_message_at + k]
+            if I[i_by_cells + k]:
+                _by_cells(I, X, L, k, ints, room)
+                symmetric(room, ZERO, n, X, Q, own)
+            else:
+                by_multipliers(I, X, L, k)
+                symmetric(X, x_front + I[i_front_at + k], n, X, Q, own)
+            if I[i_by_cells + k] != (I[i_parent + k] < 0 or I[i_by_cells + I[i_parent + k]]):
+                inverse(X, Q, own)
         at, stop, base = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k]
         n, own, o = I[i_size + k], I[i_unknown_at + k + 1] - base, x_vector + I[i_vector_at + k]
         e = n - own

@@ -14,7 +14,7 @@ import numpy as np
 from dissonance.compiled import compiled
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.certificate import certify
-from dissonance.solvers.convex.elimination import downward, factor, upward
+from dissonance.solvers.convex.elimination import downward, upward
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints, Rows
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.steps import (
@@ -79,7 +79,7 @@ def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, first: int, last: 
         if turn > 0:
             residual(I, X, L, mass)
             g, x, dd, dlam = x_left, x_x_more, x_dd_more, x_dlam_more
-        upward(I, X, L, g, x, clusters)
+        upward(I, X, L, g, x, clusters, ZERO)
         downward(I, X, L, g, x, dd, dlam, clusters)
         if turn > 0:
             refine(I, X, L)
@@ -130,6 +130,7 @@ def newton(
     that is within 100 `tol` and did not improve twice is final.
     """
     n_cells, x_mu, x_best, x_broad, x_bounds = L[AT.cells], L[AT.mu], L[AT.best], L[AT.broad], L[AT.bounds]
+    x_g, x_x, x_dd, x_dlam = L[AT.g], L[AT.x], L[AT.dd], L[AT.dlam]
     following = 1 if start == FOLLOWING else 0
     for b in which:
         X = rows[b]
@@ -175,9 +176,10 @@ def newton(
             if done or not finite or left or step == most or (step > best + PATIENCE and best >= 0):
                 break
             before, earlier = merit, moved
-            factor(I, X, L, clusters)
             aim(I, X, L, following * FINAL * tol[b] / n_cells)
-            solve_system(I, X, L, clusters, ZERO, following * careful, 1.0)
+            upward(I, X, L, x_g, x_x, clusters, 1)
+            downward(I, X, L, x_g, x_x, x_dd, x_dlam, clusters)
+            solve_system(I, X, L, clusters, 1, following * careful, 1.0)
             if not following:
                 if careful:
                     bend(I, X, L)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dissonance.compiled import engage
 from dissonance.solvers.convex import interior
-from dissonance.solvers.convex.elimination import downward, factor, upward
+from dissonance.solvers.convex.elimination import downward, upward
 from dissonance.solvers.convex.layout import Floats, Ints
 
 _own = threading.local()
@@ -110,21 +110,18 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
     """`interior.newton` with subtrees eliminated side by side: the same loop, interpreted, for large problems."""
     engage()  # the parts of the loop are no entries
 
-    def factor_all(I: Ints, X: Floats, L: Ints, _: Ints) -> None:
-        side_by_side([lambda part=part: factor(I, X, L, part) for part in parts])
-        factor(I, X, L, above)
-
-    def upward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints) -> None:
-        side_by_side([lambda part=part: upward(I, X, L, g, x, part) for part in parts])
-        upward(I, X, L, g, x, above)
+    def upward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints, factoring: int) -> None:
+        side_by_side([lambda part=part: upward(I, X, L, g, x, part, factoring) for part in parts])
+        upward(I, X, L, g, x, above, factoring)
 
     def downward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, _: Ints) -> None:
         downward(I, X, L, g, x, d, lam, above)
         side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part) for part in parts])
 
-    system = _calling(interior.solve_system, upward=upward_all, downward=downward_all)
+    passes = {"upward": upward_all, "downward": downward_all}
+    system = _calling(interior.solve_system, **passes)
     lengthen = _calling(interior.lengthen, solve_system=system)
-    loop = _calling(interior.newton, factor=factor_all, solve_system=system, lengthen=lengthen)
+    loop = _calling(interior.newton, solve_system=system, lengthen=lengthen, **passes)
 
     def newton(*args: Any) -> None:
         with np.errstate(all="ignore"):

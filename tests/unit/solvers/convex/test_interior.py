@@ -192,12 +192,12 @@ def test_when_rounding_takes_over_the_best_point_stands(monkeypatch: pytest.Monk
     one = program(prepare(case.pdg, case.attention).components[0])
     good = float(gaps(iterated(one, 1e-14, 8)[0])[0])
     calls = 0
-    factor, system = interior.factor, interior.solve_system
+    aim, system = interior.aim, interior.solve_system
 
     def counted(*args: Any) -> None:
         nonlocal calls
         calls += 1
-        factor(*args)
+        aim(*args)
 
     def worse(*args: Any) -> None:
         system(*args)
@@ -206,7 +206,7 @@ def test_when_rounding_takes_over_the_best_point_stands(monkeypatch: pytest.Monk
             for start, size in ((L[at.x], L[at.cells]), (L[at.dd], L[at.unknowns])):
                 X[start : start + size] *= np.random.default_rng(calls).uniform(-1, 3, size)
 
-    monkeypatch.setattr(interior, "factor", counted)
+    monkeypatch.setattr(interior, "aim", counted)
     monkeypatch.setattr(interior, "solve_system", worse)
     monkeypatch.setattr(working, "newton", interpreted(interior.newton))
     work = Work(one.structure, one.numbers)

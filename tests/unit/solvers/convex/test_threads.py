@@ -76,13 +76,13 @@ def test_the_subtrees_of_one_problem_are_shared_out(
     attention = Attention.uniform(pdg, gamma=gamma).replace(beta=dict.fromkeys(hard, inf))
     one = program(component(pdg, attention))
     used, found = set[int](), list[solving.Outcome]()
-    factor = threads.factor
+    upward = threads.upward
 
     def seen(*args: Any) -> None:
         used.add(threading.get_ident())
-        factor(*args)
+        upward(*args)
 
-    monkeypatch.setattr(threads, "factor", seen)
+    monkeypatch.setattr(threads, "upward", seen)
     for count in (1, 2, 3, 50):
         used.clear()
         with ThreadPoolExecutor(count) as pool:
