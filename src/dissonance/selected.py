@@ -11,7 +11,7 @@ from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.gaussian import combined
 from dissonance.distributions.tree import forest, single
 from dissonance.solvers import Solution, select
-from dissonance.solvers.bounds.solver import BoundsSolution
+from dissonance.solvers.bounds.bracketing import BoundsSolution
 from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import Extended, PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
