@@ -23,7 +23,7 @@ from dissonance.coherence.events import names, renamed, text_of
 from dissonance.coherence.outcomes import forecast_scores, realised, settled
 from dissonance.coherence.tuples import Sets, book, load_sets
 from dissonance.forecasts import Gains, Template
-from dissonance.solvers.bounds import solver as bounding
+from dissonance.solvers.bounds import bracketing as bounding
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.program import Program
 

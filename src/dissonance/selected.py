@@ -8,7 +8,7 @@ from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.extended import Extended
 from dissonance.distributions.gaussian import combined
 from dissonance.solvers import Solution, select
-from dissonance.solvers.bounds.solver import BoundsSolution
+from dissonance.solvers.bounds.bracketing import BoundsSolution
 from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution

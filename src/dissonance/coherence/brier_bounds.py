@@ -24,10 +24,10 @@ from scipy import sparse
 
 from dissonance.problem import EPS, Component
 from dissonance.solvers import Bounds
+from dissonance.solvers.bounds.bracketing import Bracketing
 from dissonance.solvers.bounds.descent import StateDescent
 from dissonance.solvers.bounds.dual import GIVEN_UP, RelaxedDual, softmin
 from dissonance.solvers.bounds.regions import Regions
-from dissonance.solvers.bounds.solver import Bracketing
 from dissonance.solvers.bounds.states import Sampler, States
 from dissonance.solvers.bounds.tally import CellTally
 from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms

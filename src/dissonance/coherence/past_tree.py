@@ -14,7 +14,7 @@ from dissonance.coherence.brier_bounds import SquaredBracketing
 from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.solvers import Bounds
-from dissonance.solvers.bounds.solver import BoundsSolution, Bracketing
+from dissonance.solvers.bounds.bracketing import BoundsSolution, Bracketing
 from dissonance.solvers.bounds.terms import Floats
 from dissonance.solvers.convex.program import Arcs
 

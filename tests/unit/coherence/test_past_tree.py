@@ -129,7 +129,7 @@ def test_the_cheapest_world_is_searched_for_under_the_brier_score_too(monkeypatc
     p = [[b.low for b in template.beliefs]]
     exact = template.solve(p, score="brier").upper[0]  # three against three: 9 of 15 pairs differ
     assert exact == pytest.approx(15 * (0.9 - 9 / 15) ** 2, abs=1e-6)
-    monkeypatch.setattr("dissonance.solvers.bounds.solver.helpful", lambda *_: [])  # no larger regions
+    monkeypatch.setattr("dissonance.solvers.bounds.bracketing.helpful", lambda *_: [])  # no larger regions
     found = book_bracket(template.graph, template.arcs(p), 0, Bounds(seconds=60.0, tol=1e-2), "brier")
     assert 0.99 * exact <= found.lower <= exact <= found.upper
 

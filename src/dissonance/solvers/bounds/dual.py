@@ -2,7 +2,7 @@
 
     D = sum_r min_rows [ -beta log sum_t p(t|s) e^(-L(s,t)/beta) ],   L(s,t) = min over the cells of that entry of
         (multipliers of the ties of r to regions inside it) - (those of the ties to r) + sum of beta log q/p of its
-        terms but the main one.
+        terms but the main one + what is linear in mu (at gamma > 0).
 
 For all multipliers and all q whose rows sum to 1, D is at most the inconsistency: see docs/bounds.md. The minima are
 smoothed at a temperature while D is raised, by L-BFGS; the bound itself is not.
@@ -51,7 +51,7 @@ class RelaxedDual:
         return z - top - np.log(np.add.reduceat(np.exp(z - top), o.row_at))[o.row]
 
     def _costs(self, x: Floats, log_q: Floats) -> Floats:
-        found = self.r.ties @ x[: self.count]
+        found = self.r.linear + self.r.ties @ x[: self.count]
         return found + self.r.priced @ (log_q - self.r.others.log_p) if len(log_q) else found
 
     def smoothed(self, x: Floats, eps: float) -> tuple[float, Floats, Floats]:
@@ -97,7 +97,7 @@ class RelaxedDual:
         r = self.r
         log_q = self._log_q(x)
         costs = self._costs(x, log_q)
-        size = abs(r.ties) @ np.abs(x[: self.count])
+        size = np.abs(r.linear) + abs(r.ties) @ np.abs(x[: self.count])
         if len(log_q):
             size += r.priced @ (np.abs(log_q) + np.abs(r.others.log_p) + 1)
         least = np.minimum.reduceat(costs, r.entry_at)

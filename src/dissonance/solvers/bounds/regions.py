@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from dissonance.solvers.bounds.terms import HARD, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected_cells
+from dissonance.solvers.bounds.terms import HARD, LINEAR, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected_cells
 
 Bools = npt.NDArray[np.bool_]
 
@@ -71,7 +71,8 @@ def largest_inside(scopes: Sequence[Scope]) -> list[list[int]]:
 @dataclass(frozen=True)
 class Regions:
     """Cells that are possible, in the order (region, entry of its main term); entries of one row, and rows of one
-    region, stand together. The cost of cells is `ties` @ multipliers + `priced` @ (log q - log p of the other terms).
+    region, stand together. The cost of cells is `linear` + `ties` @ multipliers + `priced` @ (log q - log p of the
+    other terms).
 
     `cell`: the number of every cell among all cells of its region, `cell_at` where regions begin, also among all cells
     (`dense_at`). `entry_at`, `row_at`, `region_at`: where the cells of an entry, the entries of a row, the rows of a
@@ -91,6 +92,7 @@ class Regions:
     beta: Floats
     term: Ints
     entry: Ints
+    linear: Floats
     ties: sparse.csr_matrix
     priced: sparse.csr_matrix
     others: Others
@@ -276,6 +278,7 @@ def _assemble(
         beta[r_region],
         which[e_region],
         e_entry,
+        _linear(terms, dense_at, number)[kept],
         sparse.csr_matrix((data, (rows, cols)), shape=shape),
         *_others(terms, second, place, dense_at, number, len(kept)),
         np.arange(len(known), columns),
@@ -283,6 +286,16 @@ def _assemble(
         links.tie_at,
         bool(len(region_at) < count),
     )
+
+
+def _linear(terms: Sequence[SmallTerm], dense_at: Ints, number: dict[Scope, int]) -> Floats:
+    """What all cells cost by terms that are linear in mu."""
+    found = np.zeros(int(dense_at[-1]))
+    for t in terms:
+        if t.kind == LINEAR:
+            at = int(dense_at[number[t.scope]])
+            found[at : at + len(t.entry)] += t.log_p[t.entry]
+    return found
 
 
 def carried(x: Floats, old: Regions, new: Regions) -> Floats:

@@ -25,7 +25,7 @@ Scope = tuple[int, ...]
 WIDE = 4096
 """Cells of a scope up to which a defined variable is put in terms of others; above, it stays a variable."""
 
-SOFT, HARD, RULE = 0, 1, 2
+SOFT, HARD, RULE, LINEAR = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class SmallTerm:
     """Arcs of one mechanism: which entry (s, t) of their table every cell of the scope is, -1 where none is possible.
 
     `log_p` (entries,) is the mean of their logarithms, weighted by beta; `beta` the sum; a RULE has neither: all it
-    does is to make cells impossible. `arcs`: their places among those of the component.
+    does is to make cells impossible. Of a LINEAR one `log_p` is what the entries cost, and beta is 0. `arcs`: their
+    places among those of the component.
     """
 
     scope: Scope
@@ -81,7 +82,7 @@ def projected_cells(shape: tuple[int, ...], axes: tuple[int, ...]) -> Ints:
     return np.broadcast_to(np.asarray(found, dtype=np.int64), (math.prod(shape),))
 
 
-class _Making:
+class Making:
     """Variables in terms of those they are made of."""
 
     def __init__(self, sizes: tuple[int, ...], rules: dict[int, tuple[Scope, Ints]]) -> None:
@@ -127,8 +128,8 @@ class _Making:
         return np.broadcast_to(np.asarray(flat, dtype=np.int64), (math.prod(shape),))
 
 
-def terms_of(component: Component) -> Terms:
-    """The terms of a component at gamma = 0 whose beta are not negative."""
+def made_variables(component: Component) -> tuple[Making, set[int]]:
+    """The variables that deterministic arcs make of others, and these arcs."""
     number = {name: i for i, name in enumerate(component.sizes)}
     sizes = tuple(component.sizes.values())
     scopes = [tuple(number[v] for v in a.scope) for a in component.arcs]
@@ -138,8 +139,16 @@ def terms_of(component: Component) -> Terms:
         for k in defining
         for a in (component.arcs[k],)
     }
-    making = _Making(sizes, rules)
-    gone = {k for k in defining if scopes[k][-1] in making.made}
+    making = Making(sizes, rules)
+    return making, {k for k in defining if scopes[k][-1] in making.made}
+
+
+def terms_of(component: Component) -> Terms:
+    """The terms of a component at gamma = 0 whose beta are not negative."""
+    number = {name: i for i, name in enumerate(component.sizes)}
+    sizes = tuple(component.sizes.values())
+    scopes = [tuple(number[v] for v in a.scope) for a in component.arcs]
+    making, gone = made_variables(component)
     pooled: dict[tuple[Scope, int, int], list[int]] = {}
     for k, a in enumerate(component.arcs):
         if k not in gone and a.beta > 0:
@@ -152,7 +161,7 @@ def terms_of(component: Component) -> Terms:
 
 
 def _term(
-    making: _Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]
+    making: Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]
 ) -> SmallTerm:
     scope = making.scope(variables)
     entry = making.at(variables, scope)

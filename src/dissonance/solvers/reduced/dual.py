@@ -120,11 +120,12 @@ class ReducedPoint:
 
 
 class ReducedDual:
-    """D of a component at x: z of the soft entries, lam of the hard ones; other entries of x mean nothing."""
+    """D of terms at x: z of the soft entries, lam of the hard ones; other entries of x mean nothing."""
 
-    def __init__(self, component: Component, terms: Sequence[ReducedTerm]) -> None:
-        self.component, self.terms = component, terms
-        self.tree = with_leaves(component.tree, terms)
+    def __init__(self, tree: Tree, terms: Sequence[ReducedTerm], rounding: float = 0.0) -> None:
+        """On a junction tree of the terms; `rounding`: how far off their numbers may be, in all."""
+        self.given, self.terms, self.rounding = tree, terms, rounding
+        self.tree = with_leaves(tree, terms)
         self.messages = Messages(self.tree)
         sizes = np.array([len(t.cost) for t in terms], dtype=np.int64)
         widths = np.array([t.width for t in terms], dtype=np.int64)
@@ -217,7 +218,7 @@ class ReducedDual:
         widths = sum(t.weight * (t.width + 4) for t in self.terms)
         passed = point.temperature * operations + (float(span.sum()) + 40 * point.temperature) * messages
         found = 8 * float(largest.sum()) + passed + widths + 4 * abs(point.value)
-        return EPS * found + self.component.rounding
+        return EPS * found + self.rounding
 
     def given_up(self, x: Floats, within: float) -> float:
         """What breaking hard arcs by `within` may gain."""
@@ -230,7 +231,7 @@ class ReducedDual:
     @cached_property
     def _nothing(self) -> Floats:
         """What the clusters themselves add: all of it is in the leaves."""
-        return np.zeros(self.component.tree.cells)
+        return np.zeros(self.given.cells)
 
     @cached_property
     def _effort(self) -> tuple[float, float]:

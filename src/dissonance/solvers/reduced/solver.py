@@ -77,14 +77,14 @@ class Reduced(Solver):
             )
         whole, terms = _with_terms(component)
         check_bytes(whole, message_bytes(whole), self.budget)
-        run = Cooling(self, component, ReducedDual(component, terms))
+        run = Cooling(self, component.gamma, ReducedDual(component.tree, terms, component.rounding))
         try:
             run.run()
         except KeyboardInterrupt:
             if run.best is None:
                 raise
             _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
-        return run.solution()
+        return run.solution(component)
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ def _with_terms(component: Component) -> tuple[Tree, list[ReducedTerm]]:
 
 
 class Cooling:
-    """One component on its way down the temperatures."""
+    """The dual of one component, or of a part, on its way down the temperatures."""
 
-    def __init__(self, solver: Reduced, component: Component, dual: ReducedDual) -> None:
-        self.solver, self.component, self.dual = solver, component, dual
+    def __init__(self, solver: Reduced, gamma: float, dual: ReducedDual) -> None:
+        self.solver, self.gamma, self.dual = solver, gamma, dual
         self.began, self.told = clock(), 0.0
         self.lower, self.upper, self.x = -math.inf, math.inf, dual.start
         self.best: ReducedPoint | None = None
@@ -127,13 +127,15 @@ class Cooling:
     def _close(self, margin: float) -> bool:
         return self.upper < math.inf and self.upper - self.lower <= margin * self.solver.tol * max(1.0, abs(self.upper))
 
-    def run(self) -> None:
-        """Temperature by temperature, until the bounds are close, the time is over, or nothing helps any more."""
-        gamma = self.component.gamma
+    def run(self, near: Floats | None = None) -> None:
+        """Temperature by temperature, until the bounds are close, the time is over, or nothing helps any more; from a
+        point `near` the end, at the last one only."""
+        gamma = self.gamma
         soft = self.dual.weight[self.dual.soft]
         scale = float(np.median(soft)) if len(soft) else 1.0
         last = max(gamma, 0.0 if gamma else LAST * scale)
-        temperature = max(last, FIRST * scale)
+        temperature = max(last, FIRST * scale) if near is None else last
+        self.x = self.x if near is None else near
         while True:
             self._settle(temperature, temperature == last)
             if self.lower == math.inf or self.late or self._close(1e-2) or temperature == last:
@@ -178,13 +180,13 @@ class Cooling:
             return
         blur = self.dual.blur(point)
         proved = point.value
-        if self.component.gamma == 0 and self._worth(point):
+        if self.gamma == 0 and self._worth(point):
             proved = max(proved, self.dual.least(point))
         self.lower = max(self.lower, proved - blur - self.dual.given_up(point.x, ROUNDING))
         if self.lower > self.dual.dearest and proved - blur - self.dual.given_up(point.x, FEASIBLE) > self.dual.dearest:
             self.lower = self.upper = math.inf  # no mu costs as much: hard arcs hold at none
             return
-        upper = point.incompatibility(self.component.gamma) + blur
+        upper = point.incompatibility(self.gamma) + blur
         holds = not self.dual.hard.any() or self.dual.broken(point).max() <= ROUNDING
         if (holds and upper < self.upper) or self.best is None or (self.upper == math.inf and not holds):
             self.best, self.upper = point, upper if holds else math.inf
@@ -196,9 +198,9 @@ class Cooling:
         """Whether looking for the cheapest state may raise the bound by much."""
         return point.gap <= ROUGH * point.temperature * len(self.dual.terms)
 
-    def solution(self) -> Solution:
-        """What was found; the upper bound is the incompatibility of the tables themselves."""
-        component, solver, best = self.component, self.solver, self.best
+    def solution(self, component: Component) -> Solution:
+        """What was found of a component; the upper bound is the incompatibility of the tables themselves."""
+        solver, best = self.solver, self.best
         if self.lower == math.inf or best is None:
             return infinite(component, solver.name)
         mu = CliqueTree(component.variables, component.tree, agreeing_tables(component.tree, best.cells))
@@ -221,16 +223,16 @@ class Cooling:
             converged=upper < math.inf and upper - lower <= solver.tol * max(1.0, abs(upper)),
             tree=component.tree,
             tables=mu.tables,
-            multipliers=self._multipliers(best.x),
+            multipliers=self._multipliers(component, best.x),
             steps=self.passes,
             residual=off,
             within=within if within > ROUNDING else 0.0,
             memory=message_bytes(self.dual.tree),
         )
 
-    def _multipliers(self, x: Floats) -> dict[str, torch.Tensor]:
+    def _multipliers(self, component: Component, x: Floats) -> dict[str, torch.Tensor]:
         """lambda of the hard arcs, with the sign that other solvers give it."""
-        shapes = {a.name: a.log_p.shape for a in self.component.arcs}
+        shapes = {a.name: a.log_p.shape for a in component.arcs}
         lam, at = np.where(self.dual.hard, -x, 0.0), self.dual.at.tolist()
         hard = ((k, t.name) for k, t in enumerate(self.dual.terms) if t.kind == HARD)
         return {name: torch.from_numpy(lam[at[k] : at[k + 1]]).reshape(shapes[name]) for k, name in hard}

@@ -106,10 +106,10 @@ def test_the_same_seed_gives_the_same_bracket(families: Any):
     assert (one.lower, one.upper) == (two.lower, two.upper)
 
 
-def test_gamma_and_disbelief_are_refused():
+def test_disbelief_and_what_is_not_convex_are_refused():
     pdg = chain(3)
-    for attention in (Attention.uniform(pdg, gamma=1.0), Attention.only({"a0": -1.0, "u0": 1.0})):
-        with pytest.raises(CapabilityError, match="gamma = 0 and beta >= 0"):
+    for attention in (Attention.uniform(pdg, gamma=1.0, alpha=2.0), Attention.only({"a0": -1.0, "u0": 1.0})):
+        with pytest.raises(CapabilityError, match="beta >= gamma alpha"):
             inconsistency(pdg, attention, solver="bounds")
 
 

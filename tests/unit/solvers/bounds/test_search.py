@@ -13,7 +13,7 @@ from dissonance.coherence.book import _report
 from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import graph
 from dissonance.forecasts import Template
-from dissonance.solvers.bounds import solver
+from dissonance.solvers.bounds import bracketing
 from dissonance.solvers.bounds.oracle import cheapest
 from dissonance.solvers.bounds.regions import regions_of
 from dissonance.solvers.bounds.states import Sampler
@@ -29,7 +29,7 @@ DENSE += ["x0 -> x1", "P(x2 | x3) in [0.1, 0.2]"]
 
 
 def bracket(monkeypatch: pytest.MonkeyPatch, search: bool):
-    monkeypatch.setattr(solver, "installed", lambda: search)
+    monkeypatch.setattr(bracketing, "installed", lambda: search)
     past = Template(DENSE)
     past.past_tree = True
     p, high = ([[getattr(b, end) for b in past.beliefs]] for end in ("low", "high"))
