@@ -28,8 +28,13 @@ def makers(hard: Sequence[Attended]) -> tuple[Attended, ...] | None:
         return None
 
 
-def determined(scope: Iterable[str], makers: Sequence[Attended]) -> bool:
-    """Whether hard arcs, listed with sources first, leave only one choice of mu over a scope.
+def determined(scopes: Iterable[Scope], makers: Sequence[Attended]) -> bool:
+    """Whether hard arcs, listed with sources first, leave only one choice of mu over each of some scopes."""
+    return all(_determined(scope, makers) for scope in scopes)
+
+
+def _determined(scope: Scope, makers: Sequence[Attended]) -> bool:
+    """Whether they leave only one over a scope.
 
     From the last maker back: a function of its sources may be replaced by them; any other target must have nothing of
     the scope beside it but its sources and functions of them, since how it depends on the rest is free.

@@ -226,7 +226,7 @@ class Component:
         makers = self._makers
         if not makers or sum([len(a.targets) for a in makers]) < len(self.variables):
             return None
-        return makers if all(determined(a.scope, makers) for a in self.arcs) else None
+        return makers if determined([a.scope for a in self.arcs], makers) else None
 
     @cached_property
     def given(self) -> tuple[Attended, ...] | None:
@@ -244,7 +244,7 @@ class Component:
         loose = [a for a in self.arcs if not known.issuperset(a.scope)]
         if not loose or any(a.beta < 0 or self.weights[a.arc.mechanism] != 0 for a in loose):
             return None
-        return makers if determined(known, makers) else None
+        return makers if determined([tuple(known)], makers) else None
 
     @cached_property
     def beyond(self) -> tuple[Tree, Tree, list[Attended]]:

@@ -13,7 +13,7 @@ from dissonance import numerics
 from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
-from dissonance.distributions.messages import Messages, broadcast_over, calibrate, gathered
+from dissonance.distributions.messages import Messages, calibrate, gathered
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component, check_bytes
@@ -212,24 +212,16 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     assert makers is not None
     rest, whole, loose = component.beyond
     known = [v for v in component.variables if v.name not in rest.sizes]
-    inside = single({v.name: v.size for v in known})
-    log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
     tables = _tables(component, (*makers, *loose), theta)
-    for a in makers:
-        log_nu = log_nu + broadcast_over(tables[a.name], a.scope, inside, 0)
-    nu = log_nu.exp()
-    out = {a.name: 0.0 for a in loose}
-    soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard} | out, alpha=out)
+    inside = single({v.name: v.size for v in known})
+    nu = gathered(inside, [(a.scope, tables[a.name]) for a in makers])[0].exp()
+    within = [a for a in component.arcs if a not in loose]
+    soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
     inside_mu = Joint(known, nu)
     fixed = unchecked_incompatibility(inside_mu, component.pdg, soft, theta)
-    logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
-    for a in loose:
-        home = rest.home([v for v in a.scope if v in rest.sizes])
-        assert home is not None
-        table = numerics.scale(a.beta / gamma, tables[a.name])
-        logs[home] = logs[home] + broadcast_over(table, a.scope, whole, home)
+    logs = gathered(whole, [(a.scope, numerics.scale(a.beta / gamma, tables[a.name])) for a in loose])
     support = nu.detach().reshape(-1) > 0
-    flat = [x.expand(s).reshape(nu.numel(), -1) for x, s in zip(logs, whole.shapes, strict=True)]
+    flat = [x.reshape(nu.numel(), -1) for x in logs]
     everywhere = bool(support.all())
     flat = flat if everywhere else [x[support] for x in flat]
     log_z, cells = Messages(rest).calibrate(torch.cat(flat, 1)) if len(flat) > 1 else _normalised(flat[0])

@@ -153,8 +153,7 @@ class Newton(Solver):
         from dissonance.solvers.convex.program import Program
 
         program = Program(s, s.numbers(arcs))
-        start, known = _starts(s, len(components), [x.near for x in near])
-        outcome = self.run(program, *self._targets(s), start, known)
+        outcome = self.run(program, *self._targets(s), *_starts(s, near))
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
             x if x.lower == math.inf or self._close(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))
@@ -183,8 +182,7 @@ class Newton(Solver):
         from dissonance.solvers.convex.conic import by_clarabel
 
         if self._close(best):
-            start, known = _starts(program.structure, 1, [best.near])
-            outcome = self.run(program, *self._targets(program.structure), start, known)
+            outcome = self.run(program, *self._targets(program.structure), *_starts(program.structure, [best]))
             best = self._better(best, self._solution(best.component, outcome, program.structure, 0))
             if self._close(best, 1e-2):
                 return best
@@ -290,19 +288,14 @@ class JointSolver(Newton):
         return single(component.sizes)
 
 
-def _starts(
-    s: Structure, count: int, near: Sequence[tuple[Structure, Array, Array] | None]
-) -> tuple[Array | None, Bools]:
+def _starts(s: Structure, near: Sequence[Solution]) -> tuple[Array | None, Bools | None]:
     """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
-    old = [x[1] if x is not None and x[0] is s else None for x in near]
-    known = np.array([x is not None for x in old] if old else [False] * count)
+    old = [x.near[1] if x.near is not None and x.near[0] is s else None for x in near]
+    known = np.array([x is not None for x in old], dtype=np.bool_)
     if not known.any():
-        return None, known
-    start = np.zeros((count, s.flat_layout[1].point))
-    for k, x in enumerate(old):
-        if x is not None:
-            start[k] = x
-    return start, known
+        return None, None
+    unknown = np.zeros(s.flat_layout[1].point)
+    return np.stack([unknown if x is None else x for x in old]), known
 
 
 def _not_convex(component: Component, name: str) -> str:
