@@ -24,7 +24,7 @@ class StackedFocus:
 
     of: tuple[tuple[Attention, Control], ...]
     attention: Attentions
-    reach: StackedControl
+    control: StackedControl
     row_fields: tuple[dict[str, Any], ...]
 
 

@@ -37,4 +37,4 @@ class Following(Local):
         """Run k by itself."""
         one = super().alone(k)
         part = self.full_part.alone(k)
-        return Following(one.parameters, one.inner, one.attention, one.reach, one.tol, full_part=part)
+        return Following(one.parameters, one.inner, one.attention, one.chi, one.tol, full_part=part)
