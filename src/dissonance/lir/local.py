@@ -159,14 +159,14 @@ class Local:
         return not self.attended[i] and self.shares(i)
 
     def alone(self, k: int) -> Local:
-        """Run k by itself."""
+        """The local problem of run k by itself."""
         inner = self.inner.alone(k)
         here = torch.tensor([k])
         chi = StackedControl({key: x[here] for key, x in self.control.items()})
         return Local(inner.parameters, inner, self.attention.take(here), chi, self.tol)
 
     def count(self, each: Sequence[Local]) -> None:
-        """The effort of all runs, each by itself."""
+        """Add up the effort of runs that were solved each by itself."""
         self.solves = self.solves + torch.tensor([int(one.solves) for one in each])
         self.steps = self.steps + torch.tensor([int(one.steps) for one in each])
         firsts = [one.first for one in each if one.first is not None]
@@ -192,5 +192,5 @@ def _number(chi: Tensor) -> float | Tensor:
 
 
 def over(runs: Tensor, like: Tensor) -> Tensor:
-    """(P,) shaped to go with (P, ...)."""
+    """(P,) reshaped to broadcast over (P, ...)."""
     return runs.reshape(-1, *[1] * (like.dim() - 1))

@@ -50,7 +50,7 @@ class Part:
         self.shared = any(not here.issuperset(whole.users.get(key, ())) for key in self.key_of.values())
 
     def inner(self) -> Inner:
-        """The inner problem, knowing nothing: no step of a run depends on the steps before it but through theta."""
+        """The inner problem without memory: a step depends on the steps before it through theta only."""
         return self._inner.fork()
 
     def theta(self, whole: Mapping[str, Tensor]) -> Stacked:

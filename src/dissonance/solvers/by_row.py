@@ -45,7 +45,7 @@ class TableAtPoints(CPD):
         self.register_buffer("log_p", log_p)
 
     def log_table(self) -> Tensor:
-        """The logarithms."""
+        """log p: the buffer itself."""
         return self.get_buffer("log_p")
 
 
@@ -90,7 +90,7 @@ class RowsOfHardArcs:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """H of the rows."""
+        """The entropy H of the distribution over the rows."""
         return numerics.entropy(self.weights)
 
     def split(self, a: Attended) -> bool:
@@ -315,7 +315,7 @@ class RowPool:
         return total
 
     def values(self, at: RowTables) -> Tensor:
-        """v of every row."""
+        """The value v of every row."""
         return -self.weight * torch.logsumexp(self.scores(at), 1)
 
     def mu(self, at: RowTables) -> Tensor:

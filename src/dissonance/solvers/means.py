@@ -33,7 +33,7 @@ class GaussianBelief:
 
     @property
     def A(self) -> Array:  # noqa: N802
-        """The slope."""
+        """The matrix A of the linear-Gaussian arc: its slope."""
         return -self.R[:, self.sources]
 
     def said_by(self, m: Array, C: Array) -> GaussianBelief:

@@ -84,7 +84,7 @@ class StackedArcs:
 
     @classmethod
     def of(cls, component: Component) -> StackedArcs:
-        """Those of one component."""
+        """The arrays of one component."""
         tables = np.concatenate([a.log_p.reshape(-1) for a in component.arcs])
         weights = [[a.beta for a in component.arcs], [a.alpha for a in component.arcs], component.gamma]
         return cls(torch.from_numpy(tables)[None], *(torch.tensor([x], dtype=DTYPE) for x in weights))
