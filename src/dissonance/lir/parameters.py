@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -262,16 +261,7 @@ class Parameters:
 
     def pdg(self, k: int, theta: Mapping[str, Tensor]) -> PDG:
         """The PDG of run k at theta: its own cpds, copied."""
-        memo: dict[int, object] = {}
-        mine = self.of(k, theta)
-        arcs: list[Arc] = []
-        for arc in self.pdgs[k].arcs:
-            cpd = copy.deepcopy(arc.cpd, memo)
-            with torch.no_grad():
-                for n, p in cpd.named_parameters():
-                    p.copy_(mine[f"{arc.name}.{n}"])
-            arcs.append(arc.with_cpd(cpd))
-        return PDG(*arcs, variables=self.pdgs[k].variables)
+        return self.pdgs[k].at(self.of(k, theta))
 
 
 def alike(pdg: PDG) -> object:
