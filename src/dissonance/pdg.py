@@ -252,6 +252,26 @@ class PDG:
                     seen.add(id(p))
                     yield p
 
+    def at(self, theta: Theta) -> PDG:
+        """The same PDG at other parameters: cpds are copied, and what several of them share stays shared.
+
+        A parameter that theta does not name stays as it is; theta may be of more arcs than these.
+
+        >>> import torch
+        >>> X = Variable("X", 2)
+        >>> pdg = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])))
+        >>> pdg.at({"p.logits": torch.zeros(2)})["p"].cpd.table().tolist()
+        [0.5, 0.5]
+        """
+        arcs, copies = list[Arc](), dict[int, Any]()
+        for a in self.arcs:
+            cpd = copy.deepcopy(a.cpd, copies)
+            with torch.no_grad():
+                for name, parameter in cpd.named_parameters():
+                    parameter.copy_(theta.get(f"{a.name}.{name}", parameter))
+            arcs.append(a.with_cpd(cpd))
+        return PDG(*arcs, variables=self.variables)
+
     @property
     def theta(self) -> dict[str, Tensor]:
         """The present parameters as a flat dictionary, keyed "arc.parameter"."""

@@ -206,3 +206,15 @@ def test_a_given_theta_receives_the_gradient(pdg: PDG):
     result.value.backward()
     assert theta["rumour.logits"].grad.abs().max() > 0.01
     assert pdg["rumour"].cpd.logits.grad is None
+
+
+def test_a_pdg_at_other_parameters_is_a_copy_in_which_what_was_shared_stays_shared():
+    x, y = Variable("X", 2), Variable("Y", 2)
+    table = SoftmaxTable([0.9, 0.1])
+    pdg = PDG(Arc("p", (), x, table), Arc("q", (), y, table), Arc("r", (), x, SoftmaxTable([0.3, 0.7]), beta=2.0))
+    logits = torch.tensor([0.0, math.log(3.0)], dtype=torch.float64)
+    moved = pdg.at({"p.logits": logits, "q.logits": logits, "other.logits": logits})
+    assert moved["p"].cpd.table().tolist() == pytest.approx([0.25, 0.75])
+    assert moved["q"].cpd is moved["p"].cpd and moved["p"].cpd is not table
+    assert moved["r"].cpd.table().tolist() == pytest.approx([0.3, 0.7]) and moved["r"].beta == 2.0
+    assert table.table().tolist() == pytest.approx([0.9, 0.1])

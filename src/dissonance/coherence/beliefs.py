@@ -75,12 +75,12 @@ class Belief:
 
     @cached_property
     def target(self) -> Event:
-        """The event."""
+        """The event that the belief is about."""
         return parsed(self.event)
 
     @cached_property
     def source(self) -> Event | None:
-        """What it is given."""
+        """The event that the belief is conditional on."""
         return parsed(self.given) if self.given else None
 
     @cached_property

@@ -69,7 +69,7 @@ class Projection:
         return found
 
     def solve(self, a: Arcs) -> Projected:
-        """One book after another."""
+        """Solve one book after another."""
         found = [self._one(a.take(np.array([k]))) for k in range(len(a.beta))]
         return Projected(*(np.stack(x) for x in zip(*found, strict=True)))
 

@@ -179,7 +179,7 @@ class SquaredWorlds(Worlds):
 
     @property
     def start(self) -> Floats:
-        """q = p."""
+        """The point to start from: q = p."""
         return self.errors.p
 
     def bets(self, z: Floats) -> dict[int, Floats]:
@@ -217,7 +217,7 @@ class SquaredBracketing(Bracketing):
 
     @cached_property
     def errors(self) -> SquaredErrors:
-        """The beliefs."""
+        """The squared errors of the beliefs, as a function of mu."""
         return SquaredErrors.of(self.terms, self.tables, self.component.beta)
 
     @cached_property

@@ -49,14 +49,14 @@ Event = Is | Count
 
 
 def negation(event: Event) -> Event:
-    """Not the event."""
+    """The negation of the event."""
     if isinstance(event, Count) and len(event.parts) == 1 and event.allowed == NONE:
         return event.parts[0]
     return Count((event,), NONE)
 
 
 def conjunction(*events: Event) -> Event:
-    """All of them."""
+    """The conjunction of the events."""
     return events[0] if len(events) == 1 else Count(events, frozenset({len(events)}))
 
 

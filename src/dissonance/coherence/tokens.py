@@ -93,7 +93,7 @@ class Tokens:
         return found / 100 if self.take("%") else found
 
     def number(self, what: str) -> float:
-        """A number."""
+        """Read a number."""
         if self.kind == "sign" and self.now == "-":
             self.advance()
             return -self.number(what)

@@ -34,7 +34,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Look:
+class ArrowStyle:
     """How an arc is drawn: `heads` are 2 if it is deterministic; `note` is a number below its line."""
 
     name: str
@@ -66,11 +66,11 @@ class Look:
         return Tag(max(name, note), style.TAG + 5 + beside if name else 0.0, style.NOTE + 4 if note else 0.0)
 
 
-def marks(look: Look, route: Route) -> tuple[Mark, ...]:
+def marks(drawn: ArrowStyle, route: Route) -> tuple[Mark, ...]:
     """The lines and heads of an arc, from the back to the front."""
-    width = look.width
+    width = drawn.width
     length = 6.5 + 1.7 * width
-    back = length * (0.7 + BACK * (look.heads - 1))
+    back = length * (0.7 + BACK * (drawn.heads - 1))
     tips = [(curve[-1][3], curve) for _, curve in route.heads]
     lines: list[Curve] = list(route.tails)
     heads: list[FilledShape] = []
@@ -79,17 +79,17 @@ def marks(look: Look, route: Route) -> tuple[Mark, ...]:
         line, towards = cut(reached, back)
         lines.append(line)
         tip = reached[-1][3]
-        for i in range(look.heads):
+        for i in range(drawn.heads):
             _, own = cut(reached, length * (0.6 + BACK * i))
             start = tip - towards * BACK * length * i
-            heads.append(_head(start, own if i == 0 else towards, length, look.colour))
-    found: list[Mark] = [*_companions(look.beside, lines, width)]
-    dash = DOTS if look.beta == 0 else DOUBT if look.beta < 0 else ()
+            heads.append(_head(start, own if i == 0 else towards, length, drawn.colour))
+    found: list[Mark] = [*_companions(drawn.beside, lines, width)]
+    dash = DOTS if drawn.beta == 0 else DOUBT if drawn.beta < 0 else ()
     found += [
-        Stroke(c, width, look.colour, dash, "tail" if i < len(route.tails) else "line") for i, c in enumerate(lines)
+        Stroke(c, width, drawn.colour, dash, "tail" if i < len(route.tails) else "line") for i, c in enumerate(lines)
     ]
     if route.junction is not None:
-        found.append(Dot(route.junction, 0.9 + 0.75 * width, look.colour, "junction"))
+        found.append(Dot(route.junction, 0.9 + 0.75 * width, drawn.colour, "junction"))
     return (*found, *heads)
 
 

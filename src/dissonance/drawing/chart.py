@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 from dissonance.drawing import style
+from dissonance.drawing.arrow_styles import short_number
 from dissonance.drawing.curves import Curve, straight
-from dissonance.drawing.looks import short_number
 from dissonance.drawing.scene import Box, Dot, Mark, MarkGroup, Scene, Stroke, Writing
 from dissonance.drawing.text import label, plain
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissonance.drawing import style
-from dissonance.drawing.arrows import BOLD, SIDE, Look
+from dissonance.drawing.arrows import BOLD, SIDE, ArrowStyle
 from dissonance.drawing.curves import at_distance, dense
 from dissonance.drawing.layout import Rectangle
 from dissonance.drawing.routes import Route
@@ -51,7 +51,7 @@ class _Taken:
 
 
 def writings(
-    looks: Mapping[str, Look], routes: Mapping[str, Route], boxes: Mapping[str, Rectangle]
+    styles: Mapping[str, ArrowStyle], routes: Mapping[str, Route], boxes: Mapping[str, Rectangle]
 ) -> dict[str, tuple[Writing, ...]]:
     """The label and the note of each arc: all labels first, then all notes, then each looks once more."""
     lines = {a: [dense(c) for c in r.curves] for a, r in routes.items()}
@@ -60,11 +60,11 @@ def writings(
     corners = np.array([b.corners for b in boxes.values()]).reshape(-1, 4)
     taken = _Taken(along, np.repeat(np.arange(len(routes)), counts), corners)
     number = {a: i for i, a in enumerate(routes)}
-    wanted = [(a, note) for note in (False, True) for a in routes if (looks[a].note if note else looks[a].label)]
-    choices = [list(_choices(looks[a], note, routes[a], lines[a])) for a, note in wanted]
+    wanted = [(a, note) for note in (False, True) for a in routes if (styles[a].note if note else styles[a].label)]
+    choices = [list(_choices(styles[a], note, routes[a], lines[a])) for a, note in wanted]
     frames = [np.array([w.corners for _, w in found]) for found in choices]
     costs = [
-        np.array([c for c, _ in found]) + taken.costs(framed, number[a], looks[a].width)
+        np.array([c for c, _ in found]) + taken.costs(framed, number[a], styles[a].width)
         for (a, _), found, framed in zip(wanted, choices, frames, strict=True)
     ]
     found: dict[tuple[str, bool], Writing] = {}
@@ -78,12 +78,12 @@ def writings(
 
 
 def _choices(
-    look: Look, note: bool, route: Route, lines: Sequence[NDArray[np.complex128]]
+    drawn: ArrowStyle, note: bool, route: Route, lines: Sequence[NDArray[np.complex128]]
 ) -> Iterator[tuple[float, Writing]]:
     """A label (or a note) at places along the line, above and below it, and how much each is disliked."""
     line = min(lines, key=lambda c: float(np.abs(c - route.spot).min()))
-    beside = BOLD if any(b.controlled for b in look.beside) else SIDE if look.beside else 0
-    away = look.width / 2 + beside + 2.5
+    beside = BOLD if any(b.controlled for b in drawn.beside) else SIDE if drawn.beside else 0
+    away = drawn.width / 2 + beside + 2.5
     for n, shift in enumerate(SHIFTS):
         spot, heading = route.spot, route.heading
         if shift:
@@ -95,13 +95,13 @@ def _choices(
         up = up if up.imag < -1e-6 or (abs(up.imag) <= 1e-6 and up.real > 0) else -up
         for (m, more), other in itertools.product(enumerate(ASIDE), (False, True)):
             side = -up if note != other else up  # labels above and notes below, unless the other side is clearer
-            yield 1.5 * n + 2.0 * m + 4.0 * other, _written(look, note, spot, side, away + more)
+            yield 1.5 * n + 2.0 * m + 4.0 * other, _written(drawn, note, spot, side, away + more)
 
 
-def _written(look: Look, note: bool, spot: complex, up: complex, away: float) -> Writing:
-    if note or look.label is None:
-        return _aside(plain(look.note), style.NOTE, spot, up, away + 0.5, look.colour)
-    return _aside(look.label, style.TAG, spot, up, away, "ink")
+def _written(drawn: ArrowStyle, note: bool, spot: complex, up: complex, away: float) -> Writing:
+    if note or drawn.label is None:
+        return _aside(plain(drawn.note), style.NOTE, spot, up, away + 0.5, drawn.colour)
+    return _aside(drawn.label, style.TAG, spot, up, away, "ink")
 
 
 def _aside(label: Label, size: float, spot: complex, up: complex, away: float, colour: str) -> Writing:

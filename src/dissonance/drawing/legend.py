@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dissonance.drawing import style
-from dissonance.drawing.arrows import BOLD, DASHES, DOTS, DOUBT, SIDE, Look
+from dissonance.drawing.arrow_styles import largest, short_number
+from dissonance.drawing.arrows import BOLD, DASHES, DOTS, DOUBT, SIDE, ArrowStyle
 from dissonance.drawing.curves import straight
-from dissonance.drawing.looks import largest, short_number
 from dissonance.drawing.scene import Box, Mark, Stroke, Writing, moved_mark
 from dissonance.drawing.text import Label, label, plain
 
@@ -31,22 +31,23 @@ class LegendEntry:
         return self.length + 7 + self.meaning.width * style.NOTE
 
 
-def entries(looks: Sequence[Look], foci: Sequence[str], blame: Mapping[str, float] | None) -> list[LegendEntry]:
+def entries(styles: Sequence[ArrowStyle], foci: Sequence[str], blame: Mapping[str, float] | None) -> list[LegendEntry]:
     """The entries a picture needs: foci, control, weights that differ, blame."""
     found = [
         LegendEntry((_line(SIDE + 0.6, style.focus_colour(i)),), SAMPLE, label(name))
         for i, name in enumerate(foci)
-        if len(foci) > 1 or any(b.colour == style.focus_colour(i) and not b.controlled for k in looks for b in k.beside)
+        if len(foci) > 1
+        or any(b.colour == style.focus_colour(i) and not b.controlled for k in styles for b in k.beside)
     ]
-    if any(b.controlled for k in looks for b in k.beside):
+    if any(b.controlled for k in styles for b in k.beside):
         colour = "muted" if len(foci) > 1 else style.focus_colour(0)
         found.append(LegendEntry((_line(BOLD, colour, DASHES),), SAMPLE, plain("controlled")))
-    return found + _weights(looks) + ([] if blame is None else [_ramp(largest(blame))])
+    return found + _weights(styles) + ([] if blame is None else [_ramp(largest(blame))])
 
 
-def _weights(looks: Sequence[Look]) -> list[LegendEntry]:
+def _weights(styles: Sequence[ArrowStyle]) -> list[LegendEntry]:
     """The least and the largest finite beta if they differ; hard, unattended and disbelieved arcs if there are any."""
-    width = {k.beta: k.width for k in looks}
+    width = {k.beta: k.width for k in styles}
     finite = sorted(b for b in width if 0 < b < math.inf)
     hard = math.inf in width
     ends = finite[:1] + finite[-1:] if len(finite) > 1 else finite if hard and finite else []

@@ -9,8 +9,8 @@ from html import escape
 
 from dissonance.arc import Arc
 from dissonance.distributions import Distribution
+from dissonance.drawing.arrow_styles import short_number
 from dissonance.drawing.chart import bars, falling
-from dissonance.drawing.looks import short_number
 from dissonance.drawing.picture import draw
 from dissonance.drawing.svg import svg
 from dissonance.drawing.tables import joint_table, marginals_of, marginals_table

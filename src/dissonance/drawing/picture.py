@@ -11,12 +11,21 @@ from typing import Any
 
 from dissonance.arc import Arc
 from dissonance.drawing import style
-from dissonance.drawing.arrows import Look, marks
+from dissonance.drawing.arrow_styles import (
+    Blame,
+    Foci,
+    arrow_styles,
+    blames,
+    controls,
+    foci_by_name,
+    short_number,
+    shown_attention,
+)
+from dissonance.drawing.arrows import ArrowStyle, marks
 from dissonance.drawing.data import data
 from dissonance.drawing.figure import rendered
 from dissonance.drawing.labels import writings
 from dissonance.drawing.legend import LegendEntry, entries, laid_out
-from dissonance.drawing.looks import Blame, Foci, blames, controls, foci_by_name, looks, short_number, shown_attention
 from dissonance.drawing.packing import Arrangement, PageFlow, given, packed
 from dissonance.drawing.ranks import Ends
 from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, frame_of_marks, moved_group, moved_scene
@@ -130,7 +139,7 @@ def draw(
     attention.check(pdg)
     blamed = blames(pdg, blame)
     named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}
-    found = looks(pdg, attention, foci, blamed, named)
+    found = arrow_styles(pdg, attention, foci, blamed, named)
     inner = None if width is None else width - 2 * MARGIN
     where = _arranged(pdg, found, PageFlow(direction, inner), positions or {})
     written = writings(found, where.routes, where.boxes)
@@ -147,7 +156,7 @@ def draw(
     return Drawing(scene if positions else moved_scene(scene, -scene.corner), theme)
 
 
-def _arranged(pdg: PDG, found: Mapping[str, Look], flow: PageFlow, positions: Positions) -> Arrangement:
+def _arranged(pdg: PDG, found: Mapping[str, ArrowStyle], flow: PageFlow, positions: Positions) -> Arrangement:
     widths = {v.name: max(30.0, label(v.name).width * style.NAME + 2 * PADDING) for v in pdg.variables}
     ends = {a.name: Ends(_names(a.sources), _names(a.targets)) for a in pdg.arcs}
     tags = {down: {a: look.tag(down) for a, look in found.items()} for down in (False, True)}

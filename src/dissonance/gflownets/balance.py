@@ -10,14 +10,16 @@ loss's: that of a quadratic form x' A x is 2 A x.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError, suggest
-from dissonance.focus import Seen
 from dissonance.gflownets.losses import LOSSES
+
+if TYPE_CHECKING:  # a trainer needs no PDG
+    from dissonance.focus import Seen
 
 
 class Balance(Protocol):

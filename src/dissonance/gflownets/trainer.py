@@ -29,7 +29,6 @@ from dissonance.gflownets.recorded import Recorded
 from dissonance.gflownets.replay import Replay
 from dissonance.gflownets.trajectories import BLOCK, Trajectories, TransitionRows, padded
 from dissonance.gflownets.walk import Walk
-from dissonance.io.fingerprint import Fingerprint
 
 ALL = slice(None)
 ENTRIES = 1 << 27  # of P_F, tabulated at once
@@ -268,7 +267,7 @@ class Trainer:
 
     def _identity(self) -> dict[str, Any]:
         """What a checkpoint is a checkpoint of."""
-        known = {id(dag): Fingerprint(dag).hex() for dag in {id(dag): dag for dag in self.dags}.values()}
+        known = {id(dag): _fingerprint(dag) for dag in {id(dag): dag for dag in self.dags}.values()}
         return {
             "runs": [asdict(run) | {"clamp": str(run.clamp), "loss": _known(run.loss)} for run in self.runs],
             "graphs": [known[id(dag)] for dag in self.dags],
@@ -293,7 +292,7 @@ class Trainer:
 
 def _known(loss: str | Balance) -> str:
     """What a loss is known by."""
-    return loss if isinstance(loss, str) else f"{type(loss).__qualname__} {Fingerprint(loss).hex()}"
+    return loss if isinstance(loss, str) else f"{type(loss).__qualname__} {_fingerprint(loss)}"
 
 
 def filled(to: Tensor, kept: Tensor, what: str) -> None:
@@ -320,3 +319,10 @@ def _kernels(parts: Parts, walk: Walk, wanted: bool | None) -> ModuleType | None
             "without them."
         )
     return None
+
+
+def _fingerprint(value: object) -> str:
+    """What a value is known by; only a run that is kept in a file asks for it, and imports what reads files."""
+    from dissonance.io.fingerprint import Fingerprint
+
+    return Fingerprint(value).hex()

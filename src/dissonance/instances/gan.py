@@ -36,14 +36,14 @@ class Adversaries:
 
     @property
     def generator(self) -> CPD:
-        """G."""
+        """The generator G, as a cpd."""
         x = self.pdg["x"].cpd
         assert isinstance(x, Either)
         return x[1]
 
     @property
     def discriminator(self) -> CPD:
-        """D."""
+        """The discriminator D, as a cpd."""
         return self.pdg["D"].cpd
 
     @property

@@ -33,7 +33,7 @@ class Checkpoint:
     """The file that a run is kept in."""
 
     def __init__(self, runs: Algorithm, path: str) -> None:
-        """Of a run that has not begun: what it is a run of is taken down here, once."""
+        """For a run that has not begun: what identifies it is computed here, once."""
         self.runs, self.path = runs, path
         of = runs.setting
         self.of = Fingerprint(of.parameters.pdgs, of.refocus, of.seeds, of.base, of.flow, of.solver, of.record, of.tol)
@@ -42,7 +42,7 @@ class Checkpoint:
 
     @classmethod
     def resumed(cls, runs: Algorithm, path: str, steps: int) -> Checkpoint:
-        """The same, after the runs have gone on from it, if the file is there."""
+        """The checkpoint at a path, after the runs have been restored from it if the file exists."""
         kept = cls(runs, path)
         kept.resume(steps)
         return kept

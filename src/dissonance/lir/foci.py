@@ -1,4 +1,4 @@
-"""The foci of P runs, stacked, and remembered: a focus that comes back costs nothing to take in."""
+"""The foci of P runs as stacked arrays; those of foci that are used again are kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StackedFocus:
 
     of: tuple[tuple[Attention, Control], ...]
     attention: Attentions
-    reach: StackedControl
+    control: StackedControl
     row_fields: tuple[dict[str, Any], ...]
 
 
@@ -47,7 +47,7 @@ class Foci:
         return isinstance(focus, Focus) and self._seen.issuperset((id(focus.attention), id(focus.control)))
 
     def stack(self, foci: Sequence[Focus]) -> StackedFocus:
-        """As arrays."""
+        """The foci of P runs as arrays."""
         key = tuple([id(x) for f in foci for x in (f.attention, f.control)])  # a stack keeps its objects alive
         if key not in self._known:
             self._known[key] = StackedFocus(

@@ -33,7 +33,7 @@ def surround(state: Algorithm, inner: Inner, foci: Sequence[Focus], focus: Stack
         )
     if inner.random or any(contexts):
         seeds = [int(torch.randint(2**62, (), generator=g)) for g in state.generators]
-        inner.surround(contexts, seeds, focus.reach.free)
+        inner.surround(contexts, seeds, focus.control.free)
 
 
 def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Generator, trace: Trace) -> Focus:

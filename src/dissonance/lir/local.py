@@ -66,7 +66,7 @@ class Local:
     parameters: Parameters
     inner: Inner
     attention: Attentions
-    reach: StackedControl
+    chi: StackedControl
     tol: float = 1e-7
     solves: Tensor | int = 0
     steps: Tensor | int = 0
@@ -81,14 +81,14 @@ class Local:
                 nowhere = torch.zeros(len(self.attention), dtype=torch.bool)
                 found.append((nowhere, nowhere))
                 continue
-            free = torch.cat([by_run(self.reach.narrow[k] > 0) for k in keys], 1)
+            free = torch.cat([by_run(self.chi.narrow[k] > 0) for k in keys], 1)
             found.append((free.all(1), free.any(1)))
         return found
 
     @property
     def control(self) -> Stacked:
         """chi of every component of every parameter of every run, (P, ...)."""
-        return self.reach.chi
+        return self.chi.chi
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
         """The inconsistency at theta, under this focus or another attention."""
@@ -120,11 +120,11 @@ class Local:
 
     def slope(self, theta: Stacked) -> Stacked:
         """The gradient at theta in the parameters that may move, at least."""
-        return self.pull(self.solve(theta), self.reach.free)
+        return self.pull(self.solve(theta), self.chi.free)
 
     def slopes(self, theta: Stacked) -> list[dict[str, Tensor]]:
         """The same run by run, without the axis of the runs."""
-        solved, free = self.solve(theta), self.reach.free
+        solved, free = self.solve(theta), self.chi.free
         if solved.drawn:
             return solved.gradients(free)
         found = self.pull(solved, free)
@@ -159,14 +159,14 @@ class Local:
         return not self.attended[i] and self.shares(i)
 
     def alone(self, k: int) -> Local:
-        """Run k by itself."""
+        """The local problem of run k by itself."""
         inner = self.inner.alone(k)
         here = torch.tensor([k])
-        reach = StackedControl({key: chi[here] for key, chi in self.control.items()})
-        return Local(inner.parameters, inner, self.attention.take(here), reach, self.tol)
+        chi = StackedControl({key: x[here] for key, x in self.control.items()})
+        return Local(inner.parameters, inner, self.attention.take(here), chi, self.tol)
 
     def count(self, each: Sequence[Local]) -> None:
-        """The effort of all runs, each by itself."""
+        """Add up the effort of runs that were solved each by itself."""
         self.solves = self.solves + torch.tensor([int(one.solves) for one in each])
         self.steps = self.steps + torch.tensor([int(one.steps) for one in each])
         firsts = [one.first for one in each if one.first is not None]
@@ -192,5 +192,5 @@ def _number(chi: Tensor) -> float | Tensor:
 
 
 def over(runs: Tensor, like: Tensor) -> Tensor:
-    """(P,) shaped to go with (P, ...)."""
+    """(P,) reshaped to broadcast over (P, ...)."""
     return runs.reshape(-1, *[1] * (like.dim() - 1))

@@ -38,7 +38,7 @@ class MovedRow:
 
     @property
     def record(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The row as a JSON object."""
         was, now = ({label: pair[i] for label, *pair in self.changes} for i in (0, 1))
         return {"arc": self.arc, "given": dict(self.given), "was": was, "is": now, "distance": self.distance}
 

@@ -86,7 +86,7 @@ class Observer:
         return Attentions.of([self.setting.base.attention] * len(self.setting.seeds), self.setting.names)
 
     def _whole(self, inner: Inner, theta: Stacked, step: int, last: bool) -> list[dict[str, Any]]:
-        """The inconsistency under the base attention, run by run, and mu*'s distortion where it is due."""
+        """The inconsistency under the base attention, run by run; where it is recorded, the distortion of mu* too."""
         solved = inner.solve(theta, self.attention)
         lower, upper = solved.bounds
         steps = _every(solved.steps, len(upper))

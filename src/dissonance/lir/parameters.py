@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from functools import cached_property
@@ -315,16 +314,7 @@ class Parameters:
 
     def pdg(self, k: int, theta: Mapping[str, Tensor]) -> PDG:
         """The PDG of run k at theta: its own cpds, copied."""
-        memo: dict[int, object] = {}
-        mine = self.of(k, theta)
-        arcs: list[Arc] = []
-        for arc in self.pdgs[k].arcs:
-            cpd = copy.deepcopy(arc.cpd, memo)
-            with torch.no_grad():
-                for n, p in cpd.named_parameters():
-                    p.copy_(mine[f"{arc.name}.{n}"])
-            arcs.append(arc.with_cpd(cpd))
-        return PDG(*arcs, variables=self.pdgs[k].variables)
+        return self.pdgs[k].at(self.of(k, theta))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 

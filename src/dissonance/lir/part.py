@@ -48,7 +48,7 @@ class Part:
         self.shared = whole.held_outside(self.key_of.values(), names)
 
     def inner(self) -> Inner:
-        """The inner problem, knowing nothing: no step of a run depends on the steps before it but through theta."""
+        """The inner problem without memory: a step depends on the steps before it through theta only."""
         return self._inner.fork()
 
     def theta(self, whole: Mapping[str, Tensor]) -> Stacked:

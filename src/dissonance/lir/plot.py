@@ -65,5 +65,5 @@ def _between(axes: Any, rows: Sequence[Row], which: str, colour: str, label: str
 
 
 def _finite(values: Sequence[float]) -> list[float]:
-    """What is not finite is left out."""
+    """The finite numbers, NaN for the others."""
     return [y if math.isfinite(y) else math.nan for y in values]

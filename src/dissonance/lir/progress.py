@@ -33,11 +33,11 @@ class Bar:
         return [] if self.bar is None else [self]
 
     def __call__(self, step: int, traces: Sequence[Trace]) -> None:
-        """One step more."""
+        """Advance the bar by one step, as a callback of a run."""
         self.advance(1)
 
     def advance(self, count: int) -> None:
-        """So many more."""
+        """Advance the bar by so many steps."""
         if self.bar is not None:
             self.bar.advance(self.task, count)
 

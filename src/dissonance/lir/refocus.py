@@ -124,7 +124,7 @@ class Cycle:
         object.__setattr__(self, "name", name)
 
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
-        """The next one."""
+        """The next focus of the cycle."""
         return self.foci[step % len(self.foci)]
 
 
@@ -141,7 +141,7 @@ class Choice:
         object.__setattr__(self, "foci", foci)
 
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
-        """Any of them."""
+        """One of the foci, drawn at random."""
         return self.foci[int(torch.randint(len(self.foci), (), generator=generator))]
 
 
@@ -203,7 +203,7 @@ class Surprisal:
 
 @dataclass(frozen=True)
 class Learned:
-    """Attention that adapts to the progress it made: an honest baseline for the paper's open question.
+    """Attention that is learnt from the progress that it made: a baseline for the paper's open question.
 
     Weights e^(w_a + spread * noise) are tried; the reward of a step is the logarithm of how much it lowered the global
     inconsistency, and w moves along the noise by `rate` (reward - mean reward): REINFORCE with a running baseline.
@@ -225,7 +225,7 @@ class Learned:
         return weighted(trace.base, {n: x / mean for n, x in zip(names, tried, strict=True)})
 
     def weights(self, names: list[str], rows: Sequence[Row], base: Attention) -> dict[str, float]:
-        """w after these rows."""
+        """The logarithms w of the weights, as learnt from these rows of the trace."""
         w = dict.fromkeys(names, 0.0)
         baseline = 0.0
         for t, (row, after) in enumerate(pairwise(rows)):

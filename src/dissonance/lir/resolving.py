@@ -51,7 +51,7 @@ class Resolving:
 
     @property
     def unit(self) -> str:
-        """What `total` counts."""
+        """The unit in which `total` counts: steps or sweeps."""
         return "sweeps" if self.sweeping else "steps"
 
 
@@ -78,7 +78,7 @@ class Resolved:
 
     @property
     def record(self) -> dict[str, object]:
-        """What came of it, as JSON has it."""
+        """The result as a JSON object."""
         run = self.run
         bounds = {
             key: {

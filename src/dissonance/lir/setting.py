@@ -59,7 +59,7 @@ class Setting:
         return [a.name for a in self.parameters.arcs]
 
     def inner(self) -> Inner:
-        """The inner problem, knowing nothing yet."""
+        """A new inner problem, without memory."""
         return inner_for(self.parameters, self.solver, self.base.attention)
 
 

@@ -302,7 +302,7 @@ def _swept(
 
 
 def _callbacks(given: object) -> Sequence[Callback]:
-    """The callbacks, if that is what they are."""
+    """The callbacks as a list; an error if they are no functions."""
     if callable(given):
         raise DissonanceError(f"callbacks is a list of functions; found one by itself: callbacks=[{_called(given)}].")
     if not isinstance(given, Iterable):
@@ -323,7 +323,7 @@ def _spread(given: list[T], count: int) -> list[T]:
 
 
 def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
-    """The runs as they stand at the end."""
+    """The results of the runs."""
     found: list[Run] = []
     for k, trace in enumerate(state.traces):
         first, last, refocus = trace.rows[0], trace.rows[-1], state.setting.refocus[k]

@@ -46,7 +46,7 @@ def _on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Loca
     guards.surround(state, inner, foci, focus)
     if state.setting.record.globally:
         inner = inner.fork()
-    local = Local(state.parameters, inner, focus.attention, focus.reach, state.setting.tol)
+    local = Local(state.parameters, inner, focus.attention, focus.control, state.setting.tol)
     try:
         moved = exp(local, theta, state.flow)
     except DissonanceError:
@@ -60,7 +60,7 @@ def _on_all(state: Algorithm, foci: Sequence[Focus]) -> tuple[StackedFocus, Loca
 def _on_part(state: Algorithm, foci: Sequence[Focus], part: Part) -> tuple[StackedFocus, Local, Movement]:
     """A step that looks at nothing but the arcs in focus."""
     focus, before = part.foci.stack(foci), part.theta(state.theta)
-    local = Local(part.parameters, part.inner(), focus.attention, focus.reach, state.setting.tol)
+    local = Local(part.parameters, part.inner(), focus.attention, focus.control, state.setting.tol)
     moved = exp(local, before, state.flow)
     lower, upper = local.solve_once(before)
     gamma = float(focus.attention.gamma)

@@ -90,7 +90,7 @@ class _Derived(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, blocks: _Blocks, held: Theta, tables: Tables, value: Tensor, keys: Any, *_: Tensor) -> Tensor:
-        """The value."""
+        """Return the value that was computed already."""
         ctx.asked = blocks, held, tables, keys
         return value.clone()
 

@@ -32,7 +32,7 @@ class Units:
         return self if k == 1 else replace(self, of=self.each.repeat_interleave(k))
 
     def take(self, kept: Tensor) -> Units:
-        """Some of the samples."""
+        """The units of some of the samples."""
         return replace(self, of=self.each[kept])
 
     @property

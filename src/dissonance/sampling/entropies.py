@@ -18,12 +18,12 @@ class Makes(Protocol):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All of them."""
+        """All variables of the component."""
         ...
 
     @property
     def arcs(self) -> tuple[Attended, ...]:
-        """Soft and hard."""
+        """All arcs of the component, soft and hard."""
         ...
 
 

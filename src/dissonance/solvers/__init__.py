@@ -72,7 +72,7 @@ class Auto(Solver):
         return (GaussianPool if misfit(component) else Sampled)(self.samples, self.seed)
 
     def for_tables(self) -> Newton:
-        """That of its list."""
+        """The Newton solver of its list of candidates."""
         return Newton(self.tol, self.budget, self.device)
 
     def for_step(self, seed: int) -> Auto:

@@ -120,7 +120,7 @@ class Slope(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, surrogate: Tensor) -> Tensor:
-        """0."""
+        """Return 0: only the derivative of the surrogate is wanted."""
         ctx.surrogate = surrogate
         return torch.zeros_like(surrogate)
 
@@ -135,12 +135,12 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, grad: Tensor, surrogate: Tensor) -> Tensor:
-        """The derivative."""
+        """Pass the derivative on."""
         return grad.clone()
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> Tensor:
-        """There is none."""
+        """Raise: there are no second derivatives."""
         raise DissonanceError(
             "an inconsistency has no second derivative here: its minimiser moves with the parameters. At gamma > 0 "
             "differentiate `minimiser(pdg, attention)`, or take differences of gradients."

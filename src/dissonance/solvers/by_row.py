@@ -74,7 +74,7 @@ class RowsOfHardArcs:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """H of the rows."""
+        """The entropy H of the distribution over the rows."""
         return numerics.entropy(self.weights)
 
     def split(self, a: Attended) -> bool:
@@ -223,7 +223,7 @@ class RowPool:
         return found
 
     def values(self, at: RowTables) -> Tensor:
-        """v of every row."""
+        """The value v of every row."""
         return -self.weight * torch.logsumexp(self.scores(at), 1)
 
     def mu(self, at: RowTables) -> Tensor:

@@ -59,7 +59,7 @@ class Newton(Solver):
         return component.convex
 
     def for_tables(self) -> Newton | None:
-        """Itself."""
+        """Itself: batches of convex tables are what it is for."""
         return self
 
     def batch(self, component: Component) -> object:
@@ -284,7 +284,7 @@ class JointSolver(Newton):
         """None: arrays are made for junction trees."""
 
     def tree(self, component: Component) -> Tree:
-        """One cluster."""
+        """A tree of one cluster with all variables."""
         return single(component.sizes)
 
 

@@ -19,7 +19,7 @@ HEAVY = 1e5
 
 
 class PooledSolution(Solution):
-    """The one minimiser."""
+    """The solution of a component whose arcs are all about the same variables: it has one minimiser."""
 
     @property
     def unique(self) -> bool:
@@ -44,7 +44,7 @@ class Pooled(Solver):
         return bool(component.beta.max() > HEAVY) and _alike(component)
 
     def solve(self, component: Component) -> Solution:
-        """Exact but for rounding."""
+        """The inconsistency in closed form, exact but for rounding."""
         if not _alike(component):
             raise CapabilityError(
                 "the pooled solver needs gamma = 0 and arcs without sources that have the same targets and beta > 0."

@@ -45,7 +45,7 @@ class SampledSolution(Solution):
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The samples."""
+        """mu as the weighted samples that were averaged over."""
         assert self.estimate is not None
         return self.estimate.mu
 
@@ -97,7 +97,7 @@ class Sampled(Solver):
         return bool(component.kinds) and component.pinned is not None
 
     def solve(self, component: Component) -> Solution:
-        """The average."""
+        """The inconsistency as an average over samples."""
         plan, found = self.plan(component), self.estimate(component, component.theta)
         why = partial(plan.not_a_number, found.mu, component.theta)
         return SampledSolution.of(component, self.name, found, why, plan=plan, again=partial(self.estimate, component))

@@ -50,14 +50,14 @@ class Answers:
 
     @classmethod
     def blank(cls, count: int, entries: int, *, device: torch.device | None = None) -> Answers:
-        """Nothing known."""
+        """Answers to so many problems, to be filled in."""
         low, high = (torch.full((count,), x, dtype=DTYPE, device=device) for x in (-math.inf, math.inf))
         zeros = torch.zeros(count, entries, dtype=DTYPE, device=device)
         return cls(low, high, torch.zeros(count, dtype=torch.long, device=device), zeros, zeros.clone())
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All of it."""
+        """All tensors of the answers."""
         return [getattr(self, f.name) for f in fields(self)]
 
     def take(self, some: Tensor) -> Answers:
@@ -154,7 +154,7 @@ class Stack:
         return found
 
     def groups(self, a: Arcs) -> dict[Group, Ints]:
-        """Problems by group."""
+        """The numbers of the problems of each group: those with the same hard arcs and the same zeros."""
         hard, structural, zero = a.beta == math.inf, a.gamma > 0, a.log_p == -math.inf
         if not hard.any() and not zero.any() and (not structural.any() or structural.all()):
             return {(self.plain[0], bool(structural[:1].any()), ""): np.arange(len(structural))}

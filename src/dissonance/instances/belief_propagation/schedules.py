@@ -32,7 +32,7 @@ class Order:
                 raise DissonanceError(f"no focus named {n!r}.{suggest(n, self.foci)}")
 
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
-        """The next one."""
+        """The next focus of the schedule."""
         return self.foci[self.order[step % len(self.order)]]
 
 

@@ -14,7 +14,6 @@ direction: few rows do not. M-step: full control of p, the argmin of sum_g (rows
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +132,7 @@ def gaussian_em(p: PDG, data: Mapping[str, object]) -> Instance[FittedGaussian]:
     entropy = sum(share * part.entropy for share, part in zip(shares, parts, strict=True))
 
     def read(run: Run) -> FittedGaussian:
-        return FittedGaussian(_learned(p, run), run, entropy)
+        return FittedGaussian(p.at(run.theta), run, entropy)
 
     return Instance(pdg, Cycle(*foci), read, _attention(parts, shares, whole=True))
 
@@ -198,19 +197,6 @@ def _attention(
         beta |= dict.fromkeys(hard, inf) | {a.name: share for a in part.p}
         alpha |= {a.name: share for a in part.p} | (dict.fromkeys(hard, 1 - share) if whole and share < 1 else {})
     return Attention.only(beta, alpha, 1.0)
-
-
-def _learned(p: PDG, run: Run) -> PDG:
-    """p with the parameters that a run ended with."""
-    memo: dict[int, object] = {}
-    arcs: list[Arc] = []
-    for a in p:
-        cpd = copy.deepcopy(a.cpd, memo)
-        with torch.no_grad():
-            for n, parameter in cpd.named_parameters():
-                parameter.copy_(run.theta[f"{a.name}.{n}"])
-        arcs.append(a.with_cpd(cpd))
-    return PDG(*arcs, variables=p.variables)
 
 
 def factor_analysis(names: Sequence[str], factors: int, *, isotropic: bool = False, seed: int = 0) -> PDG:

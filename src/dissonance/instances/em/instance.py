@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,12 +186,5 @@ def learns(p: PDG) -> tuple[str, ...]:
 
 def learned(p: PDG, own: Mapping[str, str], run: Run) -> PDG:
     """p with the parameters that a run ended with; `own` has the name of each of its arcs in the run."""
-    memo: dict[int, object] = {}
-    arcs: list[Arc] = []
-    for old in p:
-        cpd = copy.deepcopy(old.cpd, memo)
-        with torch.no_grad():
-            for n, parameter in cpd.named_parameters():
-                parameter.copy_(run.theta[f"{own[old.name]}.{n}"])
-        arcs.append(Arc(old.name, old.sources, old.targets, cpd))
-    return PDG(*arcs, variables=p.variables)
+    names = [(a.name, n) for a in p for n, _ in a.cpd.named_parameters()]
+    return p.at({f"{name}.{n}": run.theta[f"{own[name]}.{n}"] for name, n in names})

@@ -29,18 +29,18 @@ def exp(local: Local, theta: Stacked, flow: Flow) -> Movement:
     Where there are both, what is under full control follows the flow: the limit of a large chi, and at its argmin in
     the end.
     """
-    if 0 < local.reach.largest < math.inf:
+    if 0 < local.chi.largest < math.inf:
         return flow(local, theta)
-    given = local.reach.narrow
+    given = local.chi.narrow
     full = {k: torch.where(chi == math.inf, chi, 0.0) for k, chi in given.items()}
     rest = {k: torch.where(chi == math.inf, 0.0, chi) for k, chi in given.items()}
     parts = [_reaching(local, chi) for chi in (full, rest)]
-    if not parts[0].reach.free:
+    if not parts[0].chi.free:
         return Movement(theta)
-    if not parts[1].reach.free:
+    if not parts[1].chi.free:
         moved, seen = FullControl()(parts[0], theta), parts[0]
     else:
-        seen = Following(local.parameters, local.inner, local.attention, parts[1].reach, local.tol, full_part=parts[0])
+        seen = Following(local.parameters, local.inner, local.attention, parts[1].chi, local.tol, full_part=parts[0])
         moved = flow(seen, theta)
         moved = moved.then(seen.led(moved.theta))
     local.solves, local.steps, local.first = seen.solves, seen.steps, seen.first
@@ -49,7 +49,7 @@ def exp(local: Local, theta: Stacked, flow: Flow) -> Movement:
 
 def _reaching(local: Local, chi: Stacked) -> Local:
     """The same under another control, (P, 1, ...) or (P, ...)."""
-    return replace(local, reach=StackedControl({k: x.expand_as(local.reach.chi[k]) for k, x in chi.items()}))
+    return replace(local, chi=StackedControl({k: x.expand_as(local.chi.chi[k]) for k, x in chi.items()}))
 
 
 FLOWS: dict[str, Callable[[], Flow]] = {

@@ -35,13 +35,13 @@ class Movement:
 
     @classmethod
     def stacked(cls, each: Sequence[Movement]) -> Movement:
-        """Runs side by side."""
+        """The movements of several single runs as one of P runs."""
         theta = {k: torch.cat([m.theta[k] for m in each]) for k in each[0].theta}
         projected = torch.cat([torch.as_tensor(m.projected).reshape(-1) for m in each])
         return cls(theta, projected, torch.cat([torch.as_tensor(m.residual, dtype=DTYPE).reshape(-1) for m in each]))
 
     def then(self, after: Movement) -> Movement:
-        """One move after another."""
+        """This move and then another: where both end, and the larger residual."""
         one, other = self.residual, after.residual
         if isinstance(one, Tensor) or isinstance(other, Tensor):
             residual = torch.maximum(torch.as_tensor(one, dtype=DTYPE), torch.as_tensor(other, dtype=DTYPE))
@@ -85,7 +85,7 @@ class _WholeSteps:
             self.before(*waiting)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """What Ctrl-C does."""
+        """Handle SIGINT: inside a step, wait until the step is done."""
         if self.inside:
             self.waiting = number, frame
         else:

@@ -83,8 +83,8 @@ class Descent:
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """So many steps, each projected if need be."""
         moved = Movement(theta)
-        chi = {k: x.to(theta[k].device) for k, x in local.reach.narrow.items()}
-        leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.reach.free}
+        chi = {k: x.to(theta[k].device) for k, x in local.chi.narrow.items()}
+        leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.chi.free}
         optimizer = self.made(list(leaves.values()))
         for _ in range(self.steps):
             slope = local.slope(moved.theta)
@@ -128,12 +128,12 @@ class Kept:
         moved = Movement(theta)
         for _ in range(self.descent.steps):
             slopes = local.slopes(moved.theta)
-            for k, (moving, slope) in enumerate(zip(local.reach.each, slopes, strict=True)):
+            for k, (moving, slope) in enumerate(zip(local.chi.each, slopes, strict=True)):
                 self._step(k, moving, moved.theta, slope)
             if len(self._leaves) > 1:
-                now = {key: torch.stack([x[key].detach() for x in self._leaves]) for key in local.reach.free}
+                now = {key: torch.stack([x[key].detach() for x in self._leaves]) for key in local.chi.free}
             else:
-                now = {key: self._given[key] for key in local.reach.free}
+                now = {key: self._given[key] for key in local.chi.free}
             moved = moved.then(Movement.settled(local.parameters, moved.theta, now))
         return moved
 

@@ -34,7 +34,7 @@ class Following(Local):
         return moved
 
     def alone(self, k: int) -> Following:
-        """Run k by itself."""
+        """The same for run k by itself."""
         one = super().alone(k)
         part = self.full_part.alone(k)
-        return Following(one.parameters, one.inner, one.attention, one.reach, one.tol, full_part=part)
+        return Following(one.parameters, one.inner, one.attention, one.chi, one.tol, full_part=part)

@@ -58,7 +58,7 @@ class ODE:
         from torchdiffeq import odeint
 
         left = torch.zeros(len(local.parameters), dtype=torch.bool)
-        free = local.reach.free
+        free = local.chi.free
         zero = {k: theta[k] == -math.inf for k in free}  # logarithms of 0 stay; an integrator would make NaN of them
 
         def placed(at: Sequence[Tensor]) -> Stacked:

@@ -19,13 +19,13 @@ class Step:
 
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """One step of length chi."""
-        reach = local.reach
-        if reach.number is not None:
+        chi = local.chi
+        if chi.number is not None:
             (slope,) = local.slopes(theta)
-            before, along = [theta[k] for k in reach.free], [slope[k] for k in reach.free]
-            after = torch._foreach_sub(before, along, alpha=reach.number)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-            moved = dict(zip(reach.free, after, strict=True))
+            before, along = [theta[k] for k in chi.free], [slope[k] for k in chi.free]
+            after = torch._foreach_sub(before, along, alpha=chi.number)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            moved = dict(zip(chi.free, after, strict=True))
         else:
             slope = local.slope(theta)
-            moved = {k: torch.addcmul(theta[k], reach.narrow[k], slope[k], value=-1.0) for k in reach.free}
+            moved = {k: torch.addcmul(theta[k], chi.narrow[k], slope[k], value=-1.0) for k in chi.free}
         return Movement.settled(local.parameters, theta, moved)

@@ -92,7 +92,7 @@ class PreparedProblem:
         return Average(value, value, 0, parts if math.isfinite(value) else [], None)
 
     def result(self, theta: Theta, seed: int) -> Inconsistency:
-        """All there is to know."""
+        """The full result of the solver at theta."""
         solver: Any = self.solver
         solver = solver.for_step(seed) if hasattr(solver, "for_step") else solver
         problems = [self.problem.at(theta)]
@@ -101,7 +101,7 @@ class PreparedProblem:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What P runs are seen with for a step: values of their buffers, seeds of their samples, and the parameters in
+    """What a step of P runs uses beside theta: values of their buffers, seeds of their samples, and the parameters in
     which derivatives will be asked for first (None: all)."""
 
     contexts: Sequence[Theta]
@@ -138,7 +138,7 @@ class RunAverage:
 
     @cached_property
     def result(self) -> Inconsistency:
-        """What the solver says."""
+        """The full result of the solver for this run."""
         if self.found.result is not None:
             return self.found.result
         with torch.enable_grad():
@@ -160,12 +160,12 @@ class Averages(Solved):
 
     @cached_property
     def lower(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The lower bounds."""
+        """The lower bounds of the runs, (P,)."""
         return torch.tensor(self.bounds[0], dtype=DTYPE)
 
     @cached_property
     def upper(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The upper bounds."""
+        """The upper bounds of the runs, (P,)."""
         return torch.tensor(self.bounds[1], dtype=DTYPE)
 
     @property
@@ -175,7 +175,7 @@ class Averages(Solved):
 
     @cached_property
     def results(self) -> Sequence[Inconsistency]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The results themselves."""
+        """The full results of the solver, run by run."""
         return [one.result for one in self._each]
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:

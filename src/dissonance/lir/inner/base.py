@@ -46,14 +46,14 @@ class Attentions:
         return len(self.gamma)
 
     def take(self, keep: Tensor) -> Attentions:
-        """Some of the runs."""
+        """The attentions of some of the runs."""
         varying = self.varying
         if varying:
             varying = tuple(varying[k] for k in torch.arange(len(self))[keep].tolist())
         return Attentions(self.beta[keep], self.alpha[keep], self.gamma[keep], varying)
 
     def clone(self) -> Attentions:
-        """Another one of the same numbers."""
+        """A copy."""
         return Attentions(self.beta.clone(), self.alpha.clone(), self.gamma.clone(), self.varying)
 
     @property
@@ -101,7 +101,7 @@ class Solved(ABC):
 
     @property
     def drawn(self) -> bool:
-        """Whether some of it is an average over samples: infinite where these are, and 0 is nothing special."""
+        """Whether some of it is an average over samples: infinite where these are, and 0 is no lower bound of it."""
         return False
 
     @property
@@ -200,7 +200,7 @@ class Inner(Protocol):
         ...
 
     def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
-        """What the runs are seen with from now on: values of their buffers, seeds of their samples, and the parameters
+        """Set what the next solves use: values of the buffers of the runs, seeds of their samples, and the parameters
         in which derivatives will be asked for first (None: all)."""
         if any(contexts):
             raise DissonanceError("a focus with a context needs cpds that hold data; these are tables.")

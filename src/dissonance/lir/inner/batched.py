@@ -44,7 +44,7 @@ class Memory:
 
     @classmethod
     def blank(cls, runs: int, arcs: int, entries: int, point: int) -> Memory:
-        """Nothing known."""
+        """A memory of so many runs in which nothing is known yet."""
 
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=DTYPE)
@@ -55,7 +55,7 @@ class Memory:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All of it."""
+        """All tensors of the memory."""
         return [self.known, self.log_p, *self.attention.tensors, self.at, *self.answers.tensors]
 
     def recall(self, runs: Tensor, log_p: Tensor, attention: Attentions) -> Tensor:
@@ -64,7 +64,7 @@ class Memory:
         return same & (self.log_p[runs] == log_p).all(1)
 
     def keep(self, runs: Tensor, log_p: Tensor, attention: Attentions, at: Tensor, answers: Answers) -> None:
-        """What was asked and found now."""
+        """Store what was asked and what was found."""
         now = [torch.ones_like(runs, dtype=torch.bool), log_p, *attention.tensors, at, *answers.tensors]
         for mine, theirs in zip(self.tensors, now, strict=True):
             mine[runs] = theirs
@@ -154,7 +154,7 @@ class Batched(Inner):
         return SolvedTables(self.parameters, theta, found)
 
     def _groups(self, log_p: Tensor, a: Attentions) -> dict[Group, Tensor]:
-        """Runs by group."""
+        """The runs of each group of problems with the same structure."""
         return {group: torch.from_numpy(runs) for group, runs in self.stack.groups(_arcs(log_p, a)).items()}
 
     def _batched(self, group: Group, log_p: Tensor, a: Attentions) -> Tensor:

@@ -36,7 +36,7 @@ class _LogTable(TableCPD):
         self.log_p = nn.Parameter(log_p)
 
     def log_table(self) -> Tensor:
-        """The logarithms."""
+        """log p: the parameter itself."""
         return self.log_p
 
 
@@ -112,7 +112,7 @@ class OneByOne(Inner):
         self._most = PREPARED * len(parameters)
 
     def surround(self, contexts: Sequence[Theta], seeds: Sequence[int], free: Sequence[str] | None) -> None:
-        """What the PDGs of the runs are seen with from now on."""
+        """Set the contexts and the seeds of the next solves, and the parameters to differentiate in first."""
         self.around = Surroundings(contexts, seeds, free)
         self._asked = []
 
@@ -131,15 +131,15 @@ class OneByOne(Inner):
         return OneByOne(self.parameters.one(k), self.solver)
 
     def fork(self) -> OneByOne:
-        """Itself: what it remembers is true for all."""
+        """Itself: what it remembers is no different for a copy."""
         return self
 
     def dump(self) -> dict[str, Any]:
-        """Nothing."""
+        """Nothing: no later answer depends on an earlier one."""
         return {}
 
     def restore(self, known: dict[str, Any]) -> None:
-        """Nothing to do."""
+        """Nothing: there was nothing to dump."""
 
     @cached_property
     def _own(self) -> list[PDG]:
@@ -252,7 +252,7 @@ class OneByOne(Inner):
         return found
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
-        """The results themselves."""
+        """The full results of the solver, run by run."""
         pdgs = self.parameters.pdgs
         thetas = [self._own_theta(k, {key: v[k] for key, v in theta.items()}) for k in range(len(pdgs))]
         with torch.no_grad():

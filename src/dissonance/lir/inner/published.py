@@ -90,20 +90,20 @@ class Unconverged(Inner):
         return made
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
-        """The joint that was passed last."""
+        """mu* as the best joint distribution of the last solve."""
         if self.mu is None:
             self.solve(theta, attention)
         assert self.mu is not None
         return Compromise(self.mu)
 
     def fork(self) -> Unconverged:
-        """The one that resolves: it goes on where it was."""
+        """The solver of the local steps, which keeps a mu of its own from step to step."""
         if self.resolving is None:
             self.resolving = copy.copy(self)
         return self.resolving
 
     def dump(self) -> dict[str, Any]:
-        """mu, here and where it resolves."""
+        """mu of this solver and of the solver of the local steps."""
         return {"mu": self.mu, "resolving": None if self.resolving is None else self.resolving.mu}
 
     def restore(self, known: dict[str, Any]) -> None:

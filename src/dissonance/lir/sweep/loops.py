@@ -117,7 +117,7 @@ def fill_blocks(arcs, around_at, around, scope_at, scopes, sizes, most, cells, b
 
 
 @compiled
-def arrange(foci_at, foci, centre, scope_at, scopes, kind, variables, seen_at, seen, sign):  # type: ignore[no-untyped-def]
+def in_common_order(foci_at, foci, centre, scope_at, scopes, kind, variables, seen_at, seen, sign):  # type: ignore[no-untyped-def]
     """Put the arcs of each focus in an order in which foci of one shape look alike, number its variables in the order
     in which they are met, and sign its shape.
 

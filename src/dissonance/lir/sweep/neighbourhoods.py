@@ -155,7 +155,7 @@ def batches(pdg: ColumnarPDG, attended: npt.NDArray[np.bool_], neighbourhood: st
     seen_at = np.zeros(len(begins), dtype=np.int64)
     seen = np.zeros(int(np.diff(g.at)[arcs].sum()) + len(centre), dtype=np.int64)
     sign = np.zeros(len(centre), dtype=np.uint64)
-    loops.arrange(begins, arcs, centre, g.at, g.scopes, kind, g.variables, seen_at, seen, sign)
+    loops.in_common_order(begins, arcs, centre, g.at, g.scopes, kind, g.variables, seen_at, seen, sign)
     colour = np.zeros(len(centre), dtype=np.int64)
     most = loops.colours(begins, arcs, len(pdg), colour)
     found: list[list[FociBatch]] = [[] for _ in range(most)]

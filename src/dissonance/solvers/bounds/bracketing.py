@@ -93,7 +93,7 @@ class BoundsSolution(Solution):
 
     @property
     def bracket(self) -> str:
-        """Always."""
+        """Why its bounds need not meet."""
         return "the junction tree does not fit"
 
     @property
@@ -144,7 +144,7 @@ class Bracketing:
 
     @cached_property
     def scale(self) -> float:
-        """A typical beta."""
+        """A typical beta of the soft arcs: the unit in which costs are compared."""
         soft = self.component.beta[~self.component.hard]
         return float(np.median(soft)) if len(soft) else 1.0
 
@@ -305,7 +305,7 @@ class Bracketing:
         return value
 
     def solution(self) -> BoundsSolution:
-        """What was found."""
+        """The bounds that were found, as a solution."""
         component = self.component
         lower = max(0.0, self.lower - component.rounding)
         upper = max(lower, self.upper)

@@ -115,7 +115,7 @@ class SpanningOrder:
         )
 
     def states(self, count: int, generator: np.random.Generator) -> States:
-        """So many states."""
+        """Draw so many joint states along the spanning forest."""
         found = np.zeros((len(self.sampler.base), count), dtype=self.sampler.dtype)
         expect(SECONDS * found.size)
         draw_along(found, *self._arrays, int(generator.integers(1, 2**40)))  # pyright: ignore[reportCallIssue]

@@ -25,8 +25,8 @@ States = npt.NDArray[Any]
 SECONDS = 2e-5
 """What drawing a value takes, roughly, if it is interpreted."""
 
-FEW = 8
-"""Cells of a table up to which each is counted by itself."""
+SCANNED_CELLS = 8
+"""Tables of up to so many cells are counted cell by cell, by vector instructions; larger ones state by state."""
 
 
 @compiled
@@ -40,7 +40,7 @@ def count_cells(states: States, scope_at: Ints, scope: Ints, stride: Ints, table
             for n in range(len(cell)):
                 cell[n] += step * np.int32(values[n])
         first, cells = table_at[r], table_at[r + 1] - table_at[r]
-        if cells > FEW:
+        if cells > SCANNED_CELLS:
             for n in range(len(cell)):
                 found[first + cell[n]] += 1
         else:  # these loops become vector instructions

@@ -80,7 +80,7 @@ class Worlds:
 
     @property
     def start(self) -> Floats:
-        """q = p."""
+        """The point to start from: q = p."""
         return np.where(self.possible, self.log_p, 0.0)
 
     def bets(self, z: Floats) -> dict[int, Floats]:

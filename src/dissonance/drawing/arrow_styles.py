@@ -1,4 +1,4 @@
-"""How each arc of a PDG looks: its weight, its heads, the foci beside it, its blame."""
+"""How the arrow of each arc of a PDG is drawn: its weight, its heads, the foci beside it, its blame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.drawing import style
-from dissonance.drawing.arrows import Beside, Look
+from dissonance.drawing.arrows import ArrowStyle, Beside
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import BlameRow, Inconsistency
 from dissonance.pdg import PDG
@@ -28,17 +28,17 @@ MOST_CELLS = 100_000
 """Tables up to this size are looked at: one of zeros and ones is deterministic."""
 
 
-def looks(
+def arrow_styles(
     pdg: PDG,
     attention: Attention,
     foci: Mapping[str, Focus],
     blame: Mapping[str, float] | None,
     named: Collection[str],
-) -> dict[str, Look]:
-    """The look of each arc; those in `named` have their names written, unless that is their target's name."""
+) -> dict[str, ArrowStyle]:
+    """The style of each arrow; those in `named` have their names written, unless that is their target's name."""
     betas = {a.name: attention.beta.get(a.name, 0.0) for a in pdg.arcs}
     most = max((abs(b) for b in betas.values() if math.isfinite(b)), default=0.0)
-    found = {a.name: _look(a, betas[a.name], most, foci, blame) for a in pdg.arcs}
+    found = {a.name: _arrow_style(a, betas[a.name], most, foci, blame) for a in pdg.arcs}
     for a in pdg.arcs:
         repeated = len(a.targets) == 1 and a.name == a.targets[0].name
         if repeated or a.name not in named:
@@ -46,14 +46,18 @@ def looks(
     return found if len(pdg) <= MOST_NOTES else {name: replace(k, note="") for name, k in found.items()}
 
 
-def _look(arc: Arc, beta: float, most: float, foci: Mapping[str, Focus], blame: Mapping[str, float] | None) -> Look:
+def _arrow_style(
+    arc: Arc, beta: float, most: float, foci: Mapping[str, Focus], blame: Mapping[str, float] | None
+) -> ArrowStyle:
     colour, note = "muted" if beta == 0 else "ink", ""
     if blame is not None:
         mine = blame.get(arc.name, math.nan)
         colour = "muted" if math.isnan(mine) else style.blame_colour(share(mine, blame))
         note = short_number(mine) if mine > SLIGHT * max(largest(blame), 1e-9) else ""
     heads = 2 if is_deterministic(arc) else 1
-    return Look(arc.name, beta, style.line_width(beta, most), heads, colour, _beside(arc, list(foci.values())), note)
+    return ArrowStyle(
+        arc.name, beta, style.line_width(beta, most), heads, colour, _beside(arc, list(foci.values())), note
+    )
 
 
 def _beside(arc: Arc, foci: Sequence[Focus]) -> tuple[Beside, ...]:
