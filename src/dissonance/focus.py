@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from types import MappingProxyType
 from typing import Protocol
 
@@ -232,10 +232,9 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        for weights in (self.beta, self.alpha, self.varying):
-            if not _are_of(weights, pdg):
-                for name in filterfalse(pdg.__contains__, weights):
-                    pdg[name]  # the error suggests the nearest name
+        named = [weights for weights in (self.beta, self.alpha, self.varying) if not _are_of(weights, pdg)]
+        for name in filterfalse(pdg.__contains__, chain(*named)):
+            pdg[name]  # the error suggests the nearest name
 
 
 @dataclass(frozen=True)

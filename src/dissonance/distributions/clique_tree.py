@@ -46,7 +46,7 @@ class CliqueTree(Distribution):
         return CliqueTree(variables, forest(trees), [t for p in parts for t in p.tables] + uniform)
 
     def _marginal(self, names: tuple[str, ...]) -> Tensor:
-        home = self.tree.home(names)
+        home = 0 if len(self.tables) == 1 else self.tree.home(names)
         if home is None:
             return self._across(names)
         cluster = self.tree.clusters[home]

@@ -290,9 +290,10 @@ def broadcast_over(table: Tensor, scope: Sequence[str], tree: Tree, cluster: int
 
 def gathered(tree: Tree, tables: Iterable[tuple[Sequence[str], Tensor]]) -> list[Tensor]:
     """Sums of tables over (scope, table), cluster by cluster, each in the first cluster that contains its scope."""
+    tables = list(tables)
     found = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
-    for scope, table in tables:
-        home = tree.home(scope)
+    homes = [tree.home(scope) for scope, _ in tables]
+    for (scope, table), home in zip(tables, homes, strict=True):
         assert home is not None
         found[home] = found[home] + broadcast_over(table, scope, tree, home)
     return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
