@@ -28,7 +28,7 @@ from dissonance.query import Posterior, posterior
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
 from dissonance.solvers import Solution, Solver, solve_together, solver_named
-from dissonance.solvers.base import Slope, added_up
+from dissonance.solvers.base import Slope
 from dissonance.solvers.peeled import PeeledSolution
 from dissonance.solvers.sampled import SampledSolution
 
@@ -87,14 +87,11 @@ class Inconsistency:
             "clusters": sum(len(t.clusters) for t in trees),
             "cells": sum(t.cells for t in trees),
             "treewidth": max((t.treewidth for t in trees), default=0),
-            **{name: self._in_all[name] for name in ("steps", "residual", "memory")},
+            "steps": sum(s.steps for s in self.solutions),
+            "residual": max((s.residual for s in self.solutions), default=0.0),
+            "memory": max((s.memory for s in self.solutions), default=0),
             "seconds": self.seconds,
         }
-
-    @cached_property
-    def _in_all(self) -> dict[str, Any]:
-        """What the solutions of all components come to."""
-        return added_up(self.solutions)
 
     @property
     def within(self) -> float:
@@ -103,7 +100,7 @@ class Inconsistency:
         In that case the bounds are of the infimum over all mu with |mu(s,t) - p(t|s) mu(s)| <= 1e-8 p(t|s) mu(s), and
         `upper` is inf if no such mu was found.
         """
-        return self._in_all["within"]
+        return max((s.within for s in self.solutions), default=0.0)
 
     @property
     def is_bracket(self) -> bool:
@@ -136,7 +133,7 @@ class Inconsistency:
     @property
     def method(self) -> str:
         """Which methods the solvers took, where they have several: "newton", "clarabel"."""
-        return self._in_all["method"]
+        return " + ".join(sorted({s.method for s in self.solutions if s.method}))
 
     @cached_property
     def _selected(self) -> tuple[Distribution, float]:

@@ -281,7 +281,7 @@ def calibrate(tree: Tree, log_tables: Sequence[Tensor]) -> tuple[Tensor, list[Te
     return log_z, [part.view(s) for part, s in zip(parts, tree.shapes, strict=True)]
 
 
-def broadcast_over(table: Tensor, scope: Sequence[str], tree: Tree, cluster: int) -> Tensor:
+def over_cluster(table: Tensor, scope: Sequence[str], tree: Tree, cluster: int) -> Tensor:
     """A table over some variables, shaped to broadcast over a cluster that contains them."""
     inside = [v for v in tree.clusters[cluster] if v in scope]
     ordered = table.permute([scope.index(v) for v in inside])
@@ -294,5 +294,5 @@ def gathered(tree: Tree, tables: Iterable[tuple[Sequence[str], Tensor]]) -> list
     for scope, table in tables:
         home = tree.home(scope)
         assert home is not None
-        found[home] = found[home] + broadcast_over(table, scope, tree, home)
+        found[home] = found[home] + over_cluster(table, scope, tree, home)
     return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]

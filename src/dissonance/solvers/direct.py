@@ -6,14 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.arc import Theta
-from dissonance.attended import Attended
+from dissonance.arc import Arc, Theta
+from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
-from dissonance.distributions.messages import Messages, calibrate, gathered
+from dissonance.distributions.messages import Messages, calibrate
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component, check_bytes
@@ -37,6 +38,31 @@ def message_bytes(tree: Tree) -> int:
     """What message passing holds at its peak, roughly: no pair of cells is ever looked at."""
     cells = [math.prod(s) for s in tree.shapes]
     return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
+
+
+def broadcast_over(table: Tensor, arc: Arc, tree: Tree, cluster: int) -> Tensor:
+    """An arc's table shaped to broadcast over a cluster that contains it."""
+    scope = [v.name for v in arc.scope]
+    inside = [v for v in tree.clusters[cluster] if v in scope]
+    ordered = table.permute([scope.index(v) for v in inside])
+    return ordered.reshape([tree.sizes[v] if v in scope else 1 for v in tree.clusters[cluster]])
+
+
+def gather(component: Component, tree: Tree, tables: dict[str, Tensor]) -> list[Tensor]:
+    """Sums of arc tables cluster by cluster."""
+    found = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in tree.shapes]
+    for a in component.arcs:
+        if a.name in tables:
+            home = tree.home(a.scope)
+            assert home is not None
+            found[home] = found[home] + broadcast_over(tables[a.name], a.arc, tree, home)
+    return [x.expand(s) for x, s in zip(found, tree.shapes, strict=True)]
+
+
+def _weighted(arc: Attended, gamma: float) -> Array:
+    """beta log p of a soft arc, gamma alpha log p of a hard one; 0 where the weight is."""
+    weight = gamma * arc.alpha if arc.hard else arc.beta
+    return weight * arc.log_p if weight else np.zeros_like(arc.log_p)
 
 
 class _Product(CliqueTree):
@@ -93,9 +119,9 @@ def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, Clique
     assert component.pinned is not None
     tree = component.tree
     logs = _tables(component, component.pinned, theta)
-    logs_by_cluster = gathered(tree, [(a.scope, logs[a.name]) for a in component.pinned])
+    gathered = gather(component, tree, logs)
     # All in one cluster the product is mu itself; across clusters it must be added up.
-    tables = [logs_by_cluster[0].exp()] if len(logs_by_cluster) == 1 else calibrate(tree, logs_by_cluster)[1]
+    tables = [gathered[0].exp()] if len(gathered) == 1 else calibrate(tree, gathered)[1]
     mu = _Product(component, tables, logs)
     soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
     return unchecked_incompatibility(mu, component.pdg, soft, theta), mu
@@ -169,8 +195,8 @@ class SumProductSolver(Solver):
             )
         tree, gamma = component.tree, component.gamma
         check_bytes(tree, message_bytes(tree), self.budget)
-        logs = [(a.scope, numerics.scale(a.beta / gamma, torch.from_numpy(a.log_p))) for a in component.arcs]
-        log_z, tables = calibrate(tree, gathered(tree, logs))
+        logs = {a.name: torch.from_numpy(_weighted(a, gamma) / gamma) for a in component.arcs}
+        log_z, tables = calibrate(tree, gather(component, tree, logs))
         value = -gamma * float(log_z)
         if math.isinf(value):
             return infinite(component, self.name)
@@ -211,15 +237,23 @@ def _condition(component: Component, theta: Theta | None) -> _Conditioned:
     assert makers is not None
     rest, whole, loose = component.beyond
     known = [v for v in component.variables if v.name not in rest.sizes]
-    tables = _tables(component, (*makers, *loose), theta)
     inside = single({v.name: v.size for v in known})
-    nu = gathered(inside, [(a.scope, tables[a.name]) for a in makers])[0].exp()
+    log_nu = torch.zeros(inside.shapes[0], dtype=numerics.DTYPE)
+    tables = _tables(component, (*makers, *loose), theta)
+    for a in makers:
+        log_nu = log_nu + broadcast_over(tables[a.name], a.arc, inside, 0)
+    nu = log_nu.exp()
     within = [a for a in component.arcs if a not in loose]
     soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
     fixed = unchecked_incompatibility(Joint(known, nu), component.pdg, soft, theta)
-    logs = gathered(whole, [(a.scope, numerics.scale(a.beta / gamma, tables[a.name])) for a in loose])
+    logs: list[Tensor] = [torch.zeros([1] * len(s), dtype=numerics.DTYPE) for s in whole.shapes]
+    for a in loose:
+        home = rest.home(v for v in a.scope if v in rest.sizes)
+        assert home is not None
+        table = numerics.scale(a.beta / gamma, tables[a.name])
+        logs[home] = logs[home] + broadcast_over(table, a.arc, whole, home)
     support = nu.detach().reshape(-1) > 0
-    flat = [x.reshape(nu.numel(), -1) for x in logs]
+    flat = [x.expand(s).reshape(nu.numel(), -1) for x, s in zip(logs, whole.shapes, strict=True)]
     everywhere = bool(support.all())
     flat = flat if everywhere else [x[support] for x in flat]
     log_z, cells = Messages(rest).calibrate(torch.cat(flat, 1)) if len(flat) > 1 else _normalised(flat[0])
