@@ -20,7 +20,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.adam import Adam
 from dissonance.arc import Arc
-from dissonance.distributions.messages import over_cluster
+from dissonance.distributions.messages import broadcast_over
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
@@ -105,7 +105,9 @@ class Dense:
         entry, row = [none], [none]
         for a, at in zip(arcs, accumulate(counts, initial=0), strict=False):
             own = torch.arange(at, at + cells(a.scope))
-            entry.append(over_cluster(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0]).reshape(-1))
+            entry.append(
+                broadcast_over(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0]).reshape(-1)
+            )
             row.append(at + (own - at) // cells(a.targets))
         arc_at = torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts))
         return cls(joint.cells, torch.cat(entry), torch.cat(row), arc_at)
