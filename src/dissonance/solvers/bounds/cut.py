@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from dissonance.distributions.tree import Tree, decompose
 from dissonance.solvers.bounds.terms import Floats, Ints
@@ -98,8 +99,6 @@ def _split(graph: sparse.csr_matrix, generator: np.random.Generator) -> Ints:
     count = len(degree)
     order = np.arange(count)
     if count > 8:
-        from scipy.sparse.linalg import ArpackNoConvergence, eigsh  # slow to import, and seldom needed
-
         shifted = sparse.diags(2 * degree.max() - degree) + graph
         start = generator.standard_normal(count)
         try:

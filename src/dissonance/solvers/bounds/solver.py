@@ -10,7 +10,6 @@ from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component
 from dissonance.solvers.base import QUICK, Solution, Solver, infinite
 from dissonance.solvers.bounds.bracketing import NAME, Bracketing
-from dissonance.solvers.bounds.structural import StructuralBracketing
 from dissonance.solvers.direct import SumProductSolver, message_bytes
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.peeled import left
@@ -24,9 +23,9 @@ class Bounds(Solver):
     """Proved bounds whatever the treewidth, narrower the more time there is.
 
     From below, small sets of variables that multipliers make agree; from above, joint states, and at gamma > 0 mixtures
-    of products over blocks of variables. `tol`: the gap at which
-    it stops, relative to max(1, inconsistency); `seconds`: when it stops in any case (a first bracket takes what it
-    takes); `budget`: bytes it may use; `seed`: of the states that are drawn.
+    of products over blocks of variables. `tol`: the gap at which it stops, relative to max(1, inconsistency);
+    `seconds`: when it stops in any case (a first bracket takes what it takes); `budget`: bytes it may use; `seed`: of
+    the states that are drawn.
     """
 
     name = NAME
@@ -47,7 +46,11 @@ class Bounds(Solver):
                 f"the {self.name} solver needs tables, beta >= 0 and beta >= gamma alpha. Use "
                 'solver="concave-convex", which finds a local minimum.'
             )
-        return self.narrowed((StructuralBracketing if component.gamma else Bracketing)(self, component))
+        if not component.gamma:
+            return self.narrowed(Bracketing(self, component))
+        from dissonance.solvers.bounds.structural import StructuralBracketing  # SciPy's graphs are slow to import
+
+        return self.narrowed(StructuralBracketing(self, component))
 
     def narrowed(self, run: Bracketing) -> Solution:
         """The same of what has been made ready."""
