@@ -54,6 +54,14 @@ SOURCES = ("numerics.py", "machine_code.py", "solvers/convex/*.py", "distributio
 CONSTANTS = ("numerics", "machine_code", "room")
 """Files without compiled functions of which machine code depends as well."""
 
+
+class _Interpreting(threading.local):
+    """Whether this thread is inside an interpreted function already."""
+
+    now = False
+
+
+_interpreting = _Interpreting()
 _noted: list[Any] = []
 _entries: dict[str, Entry] = {}
 _lock = threading.RLock()
@@ -101,8 +109,14 @@ def compiled(function: Function) -> Function:
 
     @wraps(function)
     def interpreted(*args: Any) -> Any:
-        with np.errstate(all="ignore"):  # as machine code does: 1/0 is inf
+        if _interpreting.now:
             return function(*args)
+        with np.errstate(all="ignore"):  # as machine code does: 1/0 is inf
+            _interpreting.now = True
+            try:
+                return function(*args)
+            finally:
+                _interpreting.now = False
 
     _noted.append(interpreted)
     return cast("Function", interpreted)
