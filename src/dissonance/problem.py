@@ -120,11 +120,6 @@ class Component:
         return np.array([a.alpha for a in self.arcs], dtype=np.float64)
 
     @cached_property
-    def log_p(self) -> Array:
-        """The tables of all arcs, one after another."""
-        return np.concatenate([a.log_p.ravel() for a in self.arcs] or [np.zeros(0)])
-
-    @cached_property
     def hard(self) -> Bools:
         """Which arcs mu must satisfy."""
         return self.beta == math.inf

@@ -77,11 +77,9 @@ class Arcs:
     @classmethod
     def of(cls, components: Sequence[Component]) -> Arcs:
         """Those of components that are alike."""
-        every = [
-            a.log_p.ravel() for c in components[1:] for a in c.arcs
-        ]  # what one is asked for more than once is kept
+        every = [a.log_p.ravel() for c in components for a in c.arcs] or [np.zeros(0)]
         return cls(
-            np.concatenate([components[0].log_p, *every]).reshape(len(components), -1),
+            np.concatenate(every).reshape(len(components), -1),
             np.stack([c.beta for c in components]),
             np.stack([c.alpha for c in components]),
             np.array([c.gamma for c in components], dtype=np.float64),
