@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 import tracemalloc
+from functools import cached_property
 
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 
 from dissonance import (
     PDG,
@@ -24,8 +26,9 @@ from dissonance import (
     Variable,
     inconsistency,
 )
-from dissonance.distributions.tree import single
-from dissonance.problem import BUDGET, Component, check_bytes, prepare
+from dissonance.attended import Attended
+from dissonance.distributions.tree import Tree, single
+from dissonance.problem import BUDGET, Component, Shape, check_bytes, prepare
 from dissonance.solvers import JointSolver, Newton
 
 inf = math.inf
@@ -268,6 +271,42 @@ def test_an_attended_continuous_arc_is_named_in_the_error_and_may_be_left_out():
     ):
         inconsistency(pdg)
     assert inconsistency(pdg, Attention.only({"a": 1.0})).upper == pytest.approx(0, abs=1e-12)
+
+
+def seen(x: object) -> object:
+    """What there is to compare of something that is known of a component."""
+    if isinstance(x, Attended):
+        return x.name, x.log_p.tolist()
+    if isinstance(x, Shape):
+        return x.key
+    if isinstance(x, Tree):
+        return x.clusters
+    if isinstance(x, tuple | list):
+        return [seen(y) for y in x]
+    if isinstance(x, PDG):
+        return [(a.name, a.log_table(None).tolist()) for a in x.arcs]
+    return x.tolist() if isinstance(x, np.ndarray) else x
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_what_is_known_of_a_component_at_other_parameters_is_what_a_new_one_finds(gamma: float):
+    """Whatever depends on the numbers in tables must not be taken over from the parameters before."""
+    pdg = PDG(
+        Arc("p", (), A, SoftmaxTable([0.5, 0.5])),
+        Arc("q", A, C, SoftmaxTable([[0.9, 0.1], [0.2, 0.8]])),
+        Arc("r", (), C, SoftmaxTable([0.3, 0.7])),
+    )
+    attention = Attention(beta={"p": math.inf, "q": 1.0, "r": 2.0}, alpha={"p": 1.0, "q": 1.0, "r": 1.0}, gamma=gamma)
+    other = {key: x.detach() + torch.tensor([0.0, 1.0]) for key, x in pdg.theta.items()}
+    (component,) = prepare(pdg, attention).components
+    known = [name for name, x in vars(Component).items() if isinstance(x, cached_property)]
+    for name in known:
+        getattr(component, name)
+    assert len(known) > 10
+    moved, (fresh,) = component.at(other), prepare(pdg, attention, other).components
+    assert seen(moved.arcs) == seen(fresh.arcs) != seen(component.arcs)
+    for name in known:
+        assert seen(getattr(moved, name)) == seen(getattr(fresh, name)), name
 
 
 def test_attention_to_an_unknown_arc_suggests_the_nearest():
