@@ -135,12 +135,12 @@ def test_a_small_score_does_not_import_numba():
 
 def test_numba_is_engaged_when_work_adds_up():
     found = python(
-        "import sys\nfrom dissonance import compiled\nfrom dissonance.solvers.convex import interior, steps\n"
+        "import sys\nfrom dissonance import compiled\nfrom dissonance.solvers.convex import interior, starts\n"
         "seen = []\n"
         "for part in (0.4, 0.4, 0.4):\n"
         "    compiled.expect(part * compiled.ENOUGH)\n"
-        "    made = [hasattr(f, 'py_func') for f in (interior.newton, steps.cold)]\n"
-        "    seen.append(['numba' in sys.modules, *made, interior.cold is steps.cold])\n"
+        "    made = [hasattr(f, 'py_func') for f in (interior.newton, starts.cold)]\n"
+        "    seen.append(['numba' in sys.modules, *made, interior.cold is starts.cold])\n"
         "import json; print(json.dumps(seen))"
     )
     assert json.loads(found.stdout) == [[False, False, False, True]] * 2 + [[True, True, True, True]]

@@ -1,8 +1,8 @@
 """The dual interior-point Newton method, compiled: where to start, when to take which step, and when to stop.
 
 Unknowns: y (l = log q of soft entries, lam of hard ones), d, and a pair mu, z > 0 with z -> slack(y, d). What a step
-does is in `steps.py`, its system in `elimination.py`; `I`, `X` and `L` are explained in `room.py`. No problem knows of
-others.
+does is in `steps.py`, its system in `elimination.py`, where an iteration begins in `starts.py`; `I`, `X` and `L` are
+explained in `room.py`. No problem knows of others.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, upward
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints, Rows
 from dissonance.solvers.convex.room import AT
+from dissonance.solvers.convex.starts import cold, inside
 from dissonance.solvers.convex.steps import (
     aim,
     bend,
     centre,
-    cold,
     copy,
     correct,
     extent,
-    inside,
     keep,
     measure,
     move,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dissonance.compiled import Entry, expect
 from dissonance.numerics import ROUNDING
-from dissonance.solvers.convex import certificate, elimination, interior, steps, threads
+from dissonance.solvers.convex import certificate, elimination, interior, starts, steps, threads
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
 from dissonance.solvers.convex.program import Numbers, Structure
 
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
-measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(steps.inside)
+measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(starts.inside)
 agree, certify, contradiction = Entry(certificate.agree), Entry(certificate.certify), Entry(certificate.contradiction)
 cost, normalise, slack = Entry(certificate.cost), Entry(certificate.normalise), Entry(certificate.slack)
 factor, trim = Entry(elimination.factor), Entry(certificate.trim)

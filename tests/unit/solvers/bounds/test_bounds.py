@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from dissonance import PDG, Arc, Attention, CapabilityError, Variable, inconsistency
 from dissonance.forecasts import Template
@@ -21,21 +17,6 @@ from dissonance.solvers.bounds.dual import RelaxedDual
 from dissonance.solvers.bounds.larger import helpful
 from dissonance.solvers.bounds.regions import regions_of
 from dissonance.solvers.bounds.terms import terms_of
-
-ROOT = Path(__file__).parents[4]
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
-
-
-@pytest.fixture
-def families(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    monkeypatch.delitem(sys.modules, "bounds", raising=False)
-    return import_module("bounds")
 
 
 def test_no_bracket_misses_the_exact_value(families: Any):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,21 +18,6 @@ from dissonance.solvers.bounds.mixture import BlockMixture
 from dissonance.solvers.bounds.regions import regions_of
 from dissonance.solvers.bounds.structural import structural_terms
 from dissonance.solvers.bounds.terms import SOFT
-
-ROOT = Path(__file__).parents[4]
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
-
-
-@pytest.fixture
-def families(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    monkeypatch.delitem(sys.modules, "bounds", raising=False)
-    return import_module("bounds")
 
 
 @pytest.fixture

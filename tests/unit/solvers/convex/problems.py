@@ -14,7 +14,7 @@ from dissonance import PDG, Arc, Attention, Variable
 from dissonance.compiled import engage
 from dissonance.distributions import Tree
 from dissonance.problem import Component, prepare
-from dissonance.solvers.convex import interior, steps
+from dissonance.solvers.convex import interior, starts
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.convex.solve import Outcome, Work, prove
@@ -125,7 +125,7 @@ def started(program: Program, at: np.ndarray | None = None) -> Work:
     work = Work(program.structure, program.numbers, at)
     if at is None:
         for row in work.rows():
-            steps.cold(*row)
+            starts.cold(*row)
     return work
 
 
