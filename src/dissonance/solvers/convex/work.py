@@ -10,11 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dissonance import threads
 from dissonance.compiled import Entry, expect
 from dissonance.numerics import ROUNDING
-from dissonance.solvers.convex import certificate, elimination, interior, starts, steps, threads
+from dissonance.solvers.convex import certificate, elimination, interior, starts, steps
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
 from dissonance.solvers.convex.program import Numbers, Structure
+from dissonance.solvers.convex.subtrees import over_subtrees, subtrees
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -121,8 +123,8 @@ class Work:
     def over_subtrees(self) -> Callable[..., None]:
         """`newton` for one large problem: over threads, if its tree has branches that are worth it."""
         size = self.structure.fronts.size.astype(np.float64)
-        parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
-        return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
+        parts, above = subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
+        return over_subtrees(parts, above) if len(parts) > 1 else newton
 
     def settle(self, tol: Floats, mu_tol: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
         """Until mu stands still, from a cold start or one given: how far it moved last (P,), a start for other gammas.
