@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
+from dissonance import PDG, Arc, Attention, Variable
+from dissonance.problem import prepare
+from dissonance.solvers.convex import program
+from dissonance.solvers.exact import BYTES_PER_CELL, Newton
 from fresh import python
 
 MEASURE = """
@@ -48,3 +55,38 @@ def test_the_peak_is_at_most_what_was_announced(height: int, width: int, gamma: 
     assert int(used) <= int(announced) + 100 * 2**20, (
         f"{int(used) / 2**20:.0f} MiB, announced {int(announced) / 2**20:.0f}"
     )
+
+
+def crowded() -> Iterator[PDG]:
+    """Much of what takes memory besides cells: terms of one cluster, children of one, cells of one, and clusters."""
+    rng = np.random.default_rng(0)
+
+    def arc(name: str, *scope: Variable) -> Arc:
+        p = rng.random([v.size for v in scope])
+        return Arc(name, scope[:-1], scope[-1], p / p.sum(-1, keepdims=True))
+
+    x = [Variable(f"X{i}", 2) for i in range(30)]
+    inside = [(*sources, x[5]) for size in range(1, 6) for sources in itertools.combinations(x[:5], size)]
+    yield PDG(*(arc(f"a{i}", *scope) for i, scope in enumerate(inside)))
+    yield PDG(arc("wide", *x[:8]), *(arc(f"a{i}_{j}", x[j], x[i]) for i in range(8, 30) for j in range(6)))
+    yield PDG(*(arc(f"a{i}", a, b) for i, (a, b) in enumerate(itertools.pairwise(x))))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_refused_is_what_takes_more_than_the_budget(gamma: float) -> None:
+    for pdg in crowded():
+        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma)).components
+        needed = max(program.structure(component.shape, component.tree).bytes, BYTES_PER_CELL * component.tree.cells)
+        assert not Newton(budget=needed).refuses(component)
+        assert Newton(budget=needed - 1).refuses(component)
+
+
+def test_a_large_problem_with_small_clusters_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked_into(*_: object) -> None:
+        raise AssertionError
+
+    x = [Variable(f"X{i}", 2) for i in range(2000)]
+    pdg = PDG(*(Arc(f"a{i}", a, b, [[0.7, 0.3], [0.2, 0.8]]) for i, (a, b) in enumerate(itertools.pairwise(x))))
+    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    monkeypatch.setattr(Newton, "structures", looked_into)
+    assert not Newton().surely(component) and not Newton().refuses(component)

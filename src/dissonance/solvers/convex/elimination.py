@@ -18,7 +18,9 @@ factorisation of one dense matrix, the *front*:
   of 0 there, and are left out.
 
 Exact arithmetic gives a lower bound of every pivot (z/mu of a cell, 1 of a soft entry): where rounding leaves less, the
-bound stands in. `I`, `X` and `L` are explained in `room.py`; loops are written out, which is what compiles quickly.
+bound stands in. Loops that go down from cluster to cluster go down inside of each where they can: processors fetch
+ahead what is read in one direction. `I`, `X` and `L` are explained in `room.py`; loops are written out, which is what
+compiles quickly.
 """
 
 from __future__ import annotations
@@ -58,10 +60,10 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
     # the cell of most mass of every state comes last, the others in their order
     for i in range(own):
         place[e + i] = -1
-    for i in range(n):
+    for i in range(n - 1, -1, -1):
         state = I[i_own + at + i] - first
         best = place[e + state]
-        if best < 0 or X[x_mu + at + i] * X[x_z + at + best] > X[x_mu + at + best] * X[x_z + at + i]:
+        if best < 0 or X[x_mu + at + i] * X[x_z + at + best] >= X[x_mu + at + best] * X[x_z + at + i]:
             place[e + state] = i
     count = 0
     for i in range(n):
@@ -87,7 +89,7 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
         for b in range(a, n):
             H[a * n + b] = 0.0
         H[a * n + a] = least[a]
-    for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
+    for t in range(I[i_term_at + k + 1] - 1, I[i_term_at + k] - 1, -1):
         W = X[x_W + t]
         if W != 0.0:
             base = I[i_entry_at + I[i_row_at + t]]
@@ -221,8 +223,11 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, factorin
 
 
 @compiled
-def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clusters: Ints) -> None:
-    """mu at x, the multipliers of separators and hard arcs at d and lam, of some clusters, parents first."""
+def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clusters: Ints, mu_alone: int) -> None:
+    """mu at x, the multipliers of separators and hard arcs at d and lam, of some clusters, parents first.
+
+    `mu_alone`: 1 if nothing else is asked for. By cells mu is found without d, for which all messages would be read.
+    """
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
     i_above_at, i_above, i_size, i_by_cells = L[AT.above_at], L[AT.above], L[AT.size], L[AT.by_cells]
     i_front_at, i_vector_at, i_message_at, x_off = L[AT.front_at], L[AT.vector_at], L[AT.message_at], L[AT.off]
@@ -240,8 +245,8 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clus
             there = I[i_above_at + k] - I[i_cell_at + p]
             for i in range(I[i_cell_at + p], I[i_cell_at + p + 1]):
                 m[I[i_above + there + i] - base] += X[x + i]
-        if p < 0 or I[i_by_cells + p]:  # else the parent has found d
-            for i in range(own):
+        if (p < 0 or I[i_by_cells + p]) and not (mu_alone and I[i_by_cells + k]):  # else the parent has found d
+            for i in range(own - 1, -1, -1):
                 total = 0.0
                 for j in range(own):
                     part = m[j] if I[i_by_cells + k] else m[j] - X[o + e + j]

@@ -79,7 +79,7 @@ def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, first: int, last: 
             residual(I, X, L, mass)
             g, x, dd, dlam = x_left, x_x_more, x_dd_more, x_dlam_more
         upward(I, X, L, g, x, clusters, ZERO)
-        downward(I, X, L, g, x, dd, dlam, clusters)
+        downward(I, X, L, g, x, dd, dlam, clusters, ZERO)
         if turn > 0:
             refine(I, X, L)
 
@@ -177,7 +177,7 @@ def newton(
             before, earlier = merit, moved
             aim(I, X, L, following * FINAL * tol[b] / n_cells)
             upward(I, X, L, x_g, x_x, clusters, 1)
-            downward(I, X, L, x_g, x_x, x_dd, x_dlam, clusters)
+            downward(I, X, L, x_g, x_x, x_dd, x_dlam, clusters, 1 - following)
             solve_system(I, X, L, clusters, 1, following * careful, 1.0)
             if not following:
                 if careful:
