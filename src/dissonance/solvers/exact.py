@@ -120,13 +120,15 @@ class Newton(Solver):
 
     def surely(self, component: Component) -> bool:
         """Whether it cannot be too large, as its cells tell at once."""
-        return self._roomy(component, component.tree.cells, 1)
+        size = component.tree.cells
+        if component.hard.any():  # a cell may be eliminated by a multiplier for every arc
+            size *= 1 + len(component.arcs)
+        return self._roomy(component, size, size, 1)
 
-    def _roomy(self, component: Component, widest: int, margin: int) -> bool:
-        """Whether no cluster can be too large that has so many cells, nor all of them together."""
-        cells = component.tree.cells
-        most = 5 * BYTES_PER_CELL * cells + BYTES_PER_PAIR * widest * (cells + len(component.arcs))
-        return cells * widest**2 <= MOST_WORK and margin * most <= self.budget
+    def _roomy(self, component: Component, size: int, widest: int, margin: int) -> bool:
+        """Whether systems of this size in all, of which the widest is that of one cluster, cannot be too large."""
+        most = 5 * BYTES_PER_CELL * size + BYTES_PER_PAIR * widest * (size + len(component.arcs))
+        return size * widest**2 <= MOST_WORK and margin * most <= self.budget
 
     def refuses(self, component: Component) -> bool:
         """Whether its steps need more memory, or more work, than there is."""
@@ -136,9 +138,9 @@ class Newton(Solver):
             return False
         if BYTES_PER_CELL * component.tree.cells > self.budget:
             return True
-        if not component.hard.any():  # else more multipliers than cells may be eliminated
+        if not component.hard.any():
             widest = max(map(math.prod, self.tree(component).shapes))
-            if self._roomy(component, widest, 4):
+            if self._roomy(component, component.tree.cells, widest, 4):
                 return False
         try:
             for _ in self.structures(component.shape, self.tree(component), Arcs.of([component])):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from collections.abc import Iterator
 
@@ -72,10 +73,12 @@ def crowded() -> Iterator[PDG]:
     yield PDG(*(arc(f"a{i}", a, b) for i, (a, b) in enumerate(itertools.pairwise(x))))
 
 
+@pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("gamma", [0.0, 0.5])
-def test_refused_is_what_takes_more_than_the_budget(gamma: float) -> None:
+def test_refused_is_what_takes_more_than_the_budget(gamma: float, hard: bool) -> None:
     for pdg in crowded():
-        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma)).components
+        beta = {next(iter(pdg)).name: math.inf} if hard else {}
+        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta=beta)).components
         needed = max(program.structure(component.shape, component.tree).bytes, BYTES_PER_CELL * component.tree.cells)
         assert not Newton(budget=needed).refuses(component)
         assert Newton(budget=needed - 1).refuses(component)
