@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from dissonance.compiled import engage
-from dissonance.solvers.convex import interior
-from dissonance.solvers.convex.elimination import downward, upward
+from dissonance.compiled import Entry
+from dissonance.solvers.convex import entries, interior
+from dissonance.solvers.convex.entries import downward, upward
 from dissonance.solvers.convex.layout import Floats, Ints
 
 _own = threading.local()
@@ -108,7 +108,6 @@ def subtrees(parent: Ints, work: Floats, threads: int) -> tuple[list[Ints], Ints
 
 def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
     """`interior.newton` with subtrees eliminated side by side: the same loop, interpreted, for large problems."""
-    engage()  # the parts of the loop are no entries
 
     def upward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints, factoring: int) -> None:
         side_by_side([lambda part=part: upward(I, X, L, g, x, part, factoring) for part in parts])
@@ -118,10 +117,11 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
         downward(I, X, L, g, x, d, lam, above)
         side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part) for part in parts])
 
-    passes = {"upward": upward_all, "downward": downward_all}
-    system = _calling(interior.solve_system, **passes)
-    lengthen = _calling(interior.lengthen, solve_system=system)
-    loop = _calling(interior.newton, solve_system=system, lengthen=lengthen, **passes)
+    known = {name: x for name, x in vars(entries).items() if isinstance(x, Entry)}
+    passes = {**known, "upward": upward_all, "downward": downward_all}
+    passes["solve_system"] = _calling(interior.solve_system, passes)
+    passes["lengthen"] = _calling(interior.lengthen, passes)
+    loop = _calling(interior.newton, passes)
 
     def newton(*args: Any) -> None:
         with np.errstate(all="ignore"):
@@ -130,7 +130,7 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
     return newton
 
 
-def _calling(function: Any, **others: Callable[..., None]) -> Callable[..., None]:
-    """A compiled function as it stands, interpreted, but for some of what it calls."""
+def _calling(function: Any, others: Mapping[str, Callable[..., Any]]) -> Callable[..., None]:
+    """A compiled function as it stands, interpreted, but for what it calls."""
     plain = getattr(function, "py_func", None) or function.__wrapped__
     return FunctionType(plain.__code__, {**plain.__globals__, **others})
