@@ -34,6 +34,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from dissonance.collector import uncollected
 from dissonance.machine_code import load_object, probe, processor
 from dissonance.object_file import from_the_start, make_object
 
@@ -247,7 +248,9 @@ def _start() -> None:
 
 def _have_made() -> None:
     """Have the machine code of the entries made, wait for it, and use it; where that fails, what Numba makes here."""
-    if find_spec("numba") is not None:
+    global _loadable
+    _loadable = True  # another process may have made it
+    if find_spec("numba") is not None and not _load():
         _start()
         finish()
     if not _load():
@@ -361,9 +364,12 @@ def _say() -> None:
 def _announcer(event: Any) -> Any:
     """Says that functions are being compiled, and counts the seconds; they are not when they are found on disk."""
     begun: list[float] = []  # a function that is called is compiled while the one that calls it is
+    meanwhile = contextlib.ExitStack()
 
     class Announce(event.Listener):
         def on_start(self, event: Any) -> None:
+            if not begun:
+                meanwhile.enter_context(uncollected())
             begun.append(time.perf_counter())
             _say()
 
@@ -372,5 +378,6 @@ def _announcer(event: Any) -> Any:
             seconds = time.perf_counter() - begun.pop()
             if not begun:
                 _compiling += seconds
+                meanwhile.close()
 
     return Announce()
