@@ -145,6 +145,8 @@ def expect(seconds: float, entry: Entry | None = None) -> None:
     if entry is None and _set_up <= ENOUGH:
         _set_up += seconds
         if _set_up > ENOUGH:
+            if _entries:  # what is set up here is mostly solved then
+                begin()
             engage()
     elif entry is not None and _entered <= ENOUGH and not entry.quick:
         _entered += seconds
@@ -242,8 +244,15 @@ def _start() -> None:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
-            atexit.register(_making.terminate)
             _say()
+
+
+@atexit.register
+def _leave() -> None:
+    """What nobody waits for any more is not made."""
+    if _making is not None:
+        _making.kill()
+        _making.wait()
 
 
 def _have_made() -> None:

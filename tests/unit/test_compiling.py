@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -251,6 +252,34 @@ def test_where_no_machine_code_can_be_made_for_others_numba_compiles_here(tmp_pa
     )
     assert found.stdout.split() == ["True", "True", "0.5", "0.5"]
     assert "cannot be loaded without Numba here" in found.stderr and not list(tmp_path.iterdir())
+
+
+def test_what_was_begun_and_nobody_waited_for_ends_with_the_process(tmp_path: Path):
+    found = python(
+        f"from pathlib import Path\nfrom dissonance import compiled\n"
+        f"compiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
+        "compiled.begin(); print(compiled._making.pid, compiled._making.poll())"
+    )
+    pid, status = found.stdout.split()
+    assert status == "None" and "compiling the solver, once" in found.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_machine_code_that_is_kept_is_not_made_again():
+    precompile()
+    found = python("from dissonance import compiled; compiled.begin(); print(compiled._making); compiled.finish()")
+    assert found.stdout.strip() == "None" and not found.stderr
+
+
+def test_the_solver_is_made_while_numba_compiles_what_sets_large_problems_up(tmp_path: Path):
+    """Two things that take as long: side by side where there are two cores."""
+    found = python(
+        STATE + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
+        "compiled.expect(1.0); print(compiled._making.poll(), compiled._numba.__name__)"
+    )
+    assert found.stdout.split() == ["None", "numba"]
 
 
 def test_machine_code_refuses_arrays_that_it_does_not_take():

@@ -62,7 +62,8 @@ def _together(
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(news,)) as pool:
         try:
             with interrupts_ignored():  # the processes inherit that: an interrupt is this process's business
-                pool.submit(_get_ready, function)
+                for _ in range(jobs):
+                    pool.submit(_get_ready, function)
             finish()  # once, not in each of them
             with interrupts_ignored():
                 running = {pool.submit(_do, function, i, item): i for i, item in enumerate(todo)}
