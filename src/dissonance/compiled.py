@@ -7,7 +7,7 @@ and put in the place of the interpreted ones. Without Numba they stay interprete
 
 The few functions that do nearly all of the work are an `Entry` each. Their machine code is kept in one file of its own
 (`machine_code.py`), which takes a tenth of Numba's start to load: so it is loaded ten times earlier. It is made by a
-process of its own (`object_file.py`), so that something else can be done meanwhile: see `begin`.
+process of its own (`object_file.py`), so that something else can be done meanwhile: see `begin_compiling`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def expect(seconds: float, entry: Entry | None = None) -> None:
         _set_up += seconds
         if _set_up > ENOUGH:
             if _entries:  # what is set up here is mostly solved then
-                begin()
+                begin_compiling()
             engage()
     elif entry is not None and _entered <= ENOUGH and not entry.quick:
         _entered += seconds
@@ -208,14 +208,14 @@ def _replace(made: dict[Any, Any]) -> None:
                     setattr(module, key, made[value])
 
 
-def begin() -> None:
-    """Have the machine code of the entries made if it is not kept; without waiting for it, as `finish` does."""
+def begin_compiling() -> None:
+    """Have the machine code of the entries made if it is not kept, without waiting for it."""
     with _lock:
         if find_spec("numba") is not None and not _object_file().exists():
             _start()
 
 
-def finish() -> None:
+def finish_compiling() -> None:
     """Wait for what was begun."""
     global _making, _loadable, _compiling
     with _lock:
@@ -261,7 +261,7 @@ def _have_made() -> None:
     _loadable = True  # another process may have made it
     if find_spec("numba") is not None and not _load():
         _start()
-        finish()
+        finish_compiling()
     if not _load():
         engage()
         for name, entry in _entries.items():
@@ -269,7 +269,7 @@ def _have_made() -> None:
 
 
 def make(path: str) -> None:
-    """Make the machine code of the entries, and keep it if another process can load it; what `begin` has done."""
+    """Make the machine code of the entries, and keep it if another process can load it; `begin_compiling` has it done."""
     import numba
 
     import_module(ALL_ENTRIES)

@@ -258,7 +258,7 @@ def test_what_was_begun_and_nobody_waited_for_ends_with_the_process(tmp_path: Pa
     found = python(
         f"from pathlib import Path\nfrom dissonance import compiled\n"
         f"compiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
-        "compiled.begin(); print(compiled._making.pid, compiled._making.poll())"
+        "compiled.begin_compiling(); print(compiled._making.pid, compiled._making.poll())"
     )
     pid, status = found.stdout.split()
     assert status == "None" and "compiling the solver, once" in found.stderr
@@ -269,7 +269,7 @@ def test_what_was_begun_and_nobody_waited_for_ends_with_the_process(tmp_path: Pa
 
 def test_machine_code_that_is_kept_is_not_made_again():
     precompile()
-    found = python("from dissonance import compiled; compiled.begin(); print(compiled._making); compiled.finish()")
+    found = python("from dissonance import compiled; compiled.begin_compiling(); print(compiled._making)")
     assert found.stdout.strip() == "None" and not found.stderr
 
 

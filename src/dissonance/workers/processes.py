@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from dissonance.compiled import begin, finish
+from dissonance.compiled import begin_compiling, finish_compiling
 from dissonance.workers.base import Here, Watch, Workers
 
 TICK = 0.2
@@ -56,7 +56,7 @@ def _together(
     watch: Callable[[int, float], None],
     jobs: int,
 ) -> None:
-    begin()
+    begin_compiling()
     context = multiprocessing.get_context("spawn")
     news: SimpleQueue[tuple[int, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(news,)) as pool:
@@ -64,7 +64,7 @@ def _together(
             with interrupts_ignored():  # the processes inherit that: an interrupt is this process's business
                 for _ in range(jobs):
                     pool.submit(_get_ready, function)
-            finish()  # once, not in each of them
+            finish_compiling()  # once, not in each of them
             with interrupts_ignored():
                 running = {pool.submit(_do, function, i, item): i for i, item in enumerate(todo)}
             left = set(running)
