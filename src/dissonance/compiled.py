@@ -269,7 +269,7 @@ def _have_made() -> None:
 
 
 def make(path: str) -> None:
-    """Make the machine code of the entries, and keep it if another process can load it; `begin_compiling` has it done."""
+    """Make the machine code of the entries, and keep it if another process can load it: see `_start`."""
     import numba
 
     import_module(ALL_ENTRIES)
