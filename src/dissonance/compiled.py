@@ -252,7 +252,7 @@ def _leave() -> None:
     """What nobody waits for any more is not made."""
     if _making is not None:
         _making.kill()
-        _making.wait()
+        _making.communicate()
 
 
 def _have_made() -> None:
