@@ -31,9 +31,9 @@ from dissonance.problem import Component, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu
 from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.entries import newton
 from dissonance.solvers.convex.program import Arcs, Program, Structure, forget_structures, structure
 from dissonance.solvers.convex.solve import Outcome, prove, solve
-from dissonance.solvers.convex.work import newton
 from dissonance.studies.structures import PUBLISHED
 from dissonance.variables import Variable
 

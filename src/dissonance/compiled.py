@@ -6,11 +6,13 @@ takes interpreted. So `compiled` only makes a note of a function. Whoever is abo
 and put in the place of the interpreted ones. Without Numba they stay interpreted, which is said once.
 
 The few functions that do nearly all of the work are an `Entry` each. Their machine code is kept in one file of its own
-(`machine_code.py`), which takes a tenth of Numba's start to load: so it is loaded ten times earlier.
+(`machine_code.py`), which takes a tenth of Numba's start to load: so it is loaded ten times earlier. It is made by a
+process of its own (`object_file.py`), so that something else can be done meanwhile: see `begin_compiling`.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import logging
@@ -23,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +34,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dissonance.machine_code import from_the_start, load_object, make_object, probe, processor
+from dissonance.collector import uncollected
+from dissonance.machine_code import load_object, probe, processor
+from dissonance.object_file import from_the_start, make_object
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,7 +45,11 @@ _log = logging.getLogger(__name__)
 ENOUGH, LITTLE = 0.6, 0.05
 """Seconds of interpreted work, roughly, that starting Numba costs as well; and that loading the entries does."""
 
-OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # they are never called from C
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+}  # they are never called from C
 
 FROM_THE_START = "dissonance.solvers.convex"
 """Where no index is ever negative, but for literals: a test watches over it."""
@@ -48,10 +57,13 @@ FROM_THE_START = "dissonance.solvers.convex"
 ENTRIES = ("dissonance.solvers.convex", "dissonance.distributions", "dissonance.numerics")
 """Modules whose functions entries call."""
 
-SOURCES = ("numerics.py", "machine_code.py", "solvers/convex/*.py", "distributions/*.py")
+ALL_ENTRIES = "dissonance.solvers.convex.entries"
+"""Where all entries are defined."""
+
+SOURCES = ("numerics.py", "machine_code.py", "object_file.py", "solvers/convex/*.py", "distributions/*.py")
 """The files of these modules, and of what makes machine code of them."""
 
-CONSTANTS = ("numerics", "machine_code", "room")
+CONSTANTS = ("numerics", "machine_code", "object_file", "room", "entries")
 """Files without compiled functions of which machine code depends as well."""
 
 
@@ -65,9 +77,11 @@ _interpreting = _Interpreting()
 _noted: list[Any] = []
 _entries: dict[str, Entry] = {}
 _lock = threading.RLock()
-_expected = 0.0
+_set_up = _entered = 0.0  # seconds of work expected so far: of entries, and of all others
 _numba: Any = None
 _loadable = True
+_making: subprocess.Popen[bytes] | None = None
+_said = False
 _compiling = 0.0  # seconds
 
 
@@ -92,10 +106,10 @@ class Entry:
         return self.now(*args)
 
     def first(self, *args: Any) -> Any:
-        """The same, after all entries have been loaded or, if they are not kept, compiled."""
+        """The same, after all entries have been loaded or, if they are not kept, made."""
         with _lock:
             if not self.quick and not _load():
-                _make_entries()
+                _have_made()
         return self.now(*args)
 
 
@@ -125,28 +139,34 @@ def compiled(function: Function) -> Function:
 def expect(seconds: float, entry: Entry | None = None) -> None:
     """There is work that would take so long, roughly, if it were interpreted: compile if that is too much in all.
 
-    `entry`: what will do it.
+    `entry`: what will do it; its machine code is no reason to start Numba here.
     """
-    global _expected
-    if _expected <= ENOUGH and not (entry is not None and entry.quick):
-        _expected += seconds
-        if entry is not None and _expected > LITTLE and _load():
-            _expected -= seconds
-        elif _expected > ENOUGH:
+    global _set_up, _entered
+    if entry is None and _set_up <= ENOUGH:
+        _set_up += seconds
+        if _set_up > ENOUGH:
+            if _entries:  # what is set up here is mostly solved then
+                begin_compiling()
             engage()
+    elif entry is not None and _entered <= ENOUGH and not entry.quick:
+        _entered += seconds
+        if _entered > LITTLE:
+            with _lock:
+                if not _load() and _entered > ENOUGH:
+                    _have_made()
 
 
 def postpone() -> None:
     """Compile nothing, however much work there is, until `engage` is called."""
-    global _expected
-    _expected = -math.inf
+    global _set_up, _entered
+    _set_up = _entered = -math.inf
 
 
 def engage() -> None:
     """Compile all that is noted, if Numba is there, and use it from now on."""
-    global _numba, _expected
+    global _numba, _set_up, _entered
     with _lock:
-        _expected = ENOUGH + 1.0
+        _set_up = _entered = 2.0 * ENOUGH
         if _numba is not None:
             return
         try:
@@ -157,12 +177,7 @@ def engage() -> None:
             return
         event.register("numba:compile", _announcer(event))
         _numba = numba
-        made = {f: _machine_code(f.__wrapped__) for f in _noted}
-        for name, module in list(sys.modules.items()):
-            if name.startswith("dissonance"):
-                for key, value in list(vars(module).items()):
-                    if isinstance(value, FunctionType) and value in made:
-                        setattr(module, key, made[value])
+        _replace({f: _machine_code(f.__wrapped__) for f in _noted})
         if not _load():
             for entry in _entries.values():
                 entry.now = entry.first
@@ -184,26 +199,93 @@ def _load() -> bool:
         return all(e.quick for e in _entries.values())
 
 
-def _make_entries() -> None:
-    """Compile the entries, keep their machine code if another process can load it, and use it."""
-    global _loadable
-    made = {name: getattr(sys.modules[e.plain.__module__], name) for name, e in _entries.items()}
-    path = _object_file()
-    trial = path.with_name(f"{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        try:
-            trial.parent.mkdir(parents=True, exist_ok=True)
-            trial.write_bytes(make_object(_numba.types, made | {"probe": _machine_code(probe)}))
-            subprocess.run([sys.executable, make_object.__code__.co_filename, trial], check=True, capture_output=True)
-            trial.replace(path)
+def _replace(made: dict[Any, Any]) -> None:
+    """Put compiled functions in the place of interpreted ones, wherever those are."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("dissonance"):
+            for key, value in list(vars(module).items()):
+                if isinstance(value, FunctionType) and value in made:
+                    setattr(module, key, made[value])
+
+
+def begin_compiling() -> None:
+    """Have the machine code of the entries made if it is not kept, without waiting for it."""
+    with _lock:
+        if find_spec("numba") is not None and not _object_file().exists():
+            _start()
+
+
+def finish_compiling() -> None:
+    """Wait for what was begun."""
+    global _making, _loadable, _compiling
+    with _lock:
+        if _making is None:
+            return
+        began = time.perf_counter()
+        _, said = _making.communicate()
+        if _making.returncode == 0:
             _loadable = True
-        except subprocess.CalledProcessError:
-            _log.info("the machine code of the solver cannot be loaded without Numba here.")
-        finally:
-            trial.unlink(missing_ok=True)
+        else:
+            reason = said.decode(errors="replace").strip().rpartition("\n")[2]
+            _log.info("the machine code of the solver cannot be loaded without Numba here: %s", reason)
+        _making = None
+        _compiling += time.perf_counter() - began
+
+
+def _start() -> None:
+    """Start to make the machine code of the entries, in another process that has the modules of this one."""
+    global _making
+    if _making is None:
+        code = "import sys; sys.path[:] = sys.argv[2:]; from dissonance import compiled; compiled.make(sys.argv[1])"
+        with contextlib.suppress(OSError):
+            _making = subprocess.Popen(
+                [sys.executable, "-c", code, str(_object_file()), *map(str, sys.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+            _say()
+
+
+@atexit.register
+def _leave() -> None:
+    """What nobody waits for any more is not made."""
+    if _making is not None:
+        _making.kill()
+        _making.communicate()
+
+
+def _have_made() -> None:
+    """Have the machine code of the entries made, wait for it, and use it; where that fails, what Numba makes here."""
+    global _loadable
+    _loadable = True  # another process may have made it
+    if find_spec("numba") is not None and not _load():
+        _start()
+        finish_compiling()
     if not _load():
+        engage()
         for name, entry in _entries.items():
-            entry.now, entry.quick = made[name], True
+            entry.now, entry.quick = getattr(sys.modules[entry.plain.__module__], name), True
+
+
+def make(path: str) -> None:
+    """Make the machine code of the entries, and keep it if another process can load it: see `_start`."""
+    import numba
+
+    import_module(ALL_ENTRIES)
+    options: dict[str, Any] = OPTIONS | {"no_cpython_wrapper": True}
+    ours = [f for f in _noted if f.__module__.startswith(FROM_THE_START)]
+    _replace({f: numba.njit(**options, **from_the_start())(f.__wrapped__) for f in ours})
+    made = {name: getattr(sys.modules[e.plain.__module__], name) for name, e in _entries.items()}
+    data = make_object(made | {"probe": numba.njit(**options)(probe)})
+    trial = Path(f"{path}.{os.getpid()}")
+    trial.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        trial.write_bytes(data)
+        subprocess.run([sys.executable, load_object.__code__.co_filename, trial], check=True, capture_output=True)
+        trial.replace(path)
+    finally:
+        trial.unlink(missing_ok=True)
 
 
 def _machine_code(function: Any) -> Any:
@@ -280,22 +362,31 @@ def clock() -> float:
     return time.perf_counter() - _compiling
 
 
+def _say() -> None:
+    """Say once that functions are being compiled."""
+    global _said
+    if not _said:
+        _said = True
+        _log.warning("compiling the solver, once for this installation: about a quarter of a minute.")
+
+
 def _announcer(event: Any) -> Any:
-    """Says once that functions are being compiled, and counts the seconds; they are not when they are found on disk."""
-    said: list[bool] = []
+    """Says that functions are being compiled, and counts the seconds; they are not when they are found on disk."""
     begun: list[float] = []  # a function that is called is compiled while the one that calls it is
+    meanwhile = contextlib.ExitStack()
 
     class Announce(event.Listener):
         def on_start(self, event: Any) -> None:
+            if not begun:
+                meanwhile.enter_context(uncollected())
             begun.append(time.perf_counter())
-            if not said:
-                said.append(True)
-                _log.warning("compiling the solver, once for this installation: about a minute.")
+            _say()
 
         def on_end(self, event: Any) -> None:
             global _compiling
             seconds = time.perf_counter() - begun.pop()
             if not begun:
                 _compiling += seconds
+                meanwhile.close()
 
     return Announce()

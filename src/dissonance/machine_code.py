@@ -1,9 +1,9 @@
 """Machine code of functions that Python calls, kept in an object file: it is ready in 50 ms, where Numba takes 600.
 
-`make_object` has Numba compile functions, with all that they call, and returns the file; `load_object` needs LLVM and
-the libraries that Numba's machine code calls (memory, BLAS), not Numba's compiler, whose start is what takes long.
-Functions take arrays and numbers, and return None, a number or several; what they take is read off their annotations.
-Numba passes an array on as seven numbers or, if it has rows, nine: see `_Function`.
+`object_file.py` makes the file; `load_object` needs LLVM and the libraries that Numba's machine code calls (memory,
+BLAS), not Numba's compiler, whose start is what takes long. Functions take arrays and numbers, and return None, a
+number or several; what they take and return is read off their annotations. Numba passes an array on as seven numbers
+or, if it has rows, nine: see `_Function`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
 from hashlib import sha256
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from struct import unpack
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float64]
 
 ARRAYS = {"Ints": (np.dtype(np.int64), 1), "Floats": (np.dtype(np.float64), 1), "Rows": (np.dtype(np.float64), 2)}
-NUMBERS = {"int": ctypes.c_int64, "float": ctypes.c_double}
+NUMBERS = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}
 
 LIBRARIES = {"numba._helperlib": "numba_", "numba.core.runtime._nrt_python": "NRT_"}
 """Where what machine code calls is, and what the names of that begin with."""
@@ -45,71 +45,6 @@ def probe(numbers: Ints, values: Floats, rows: Rows, count: int, factor: float) 
     return room.sum(), np.float64(rows.shape[0] + 10 * rows.shape[1])
 
 
-@cache
-def from_the_start() -> dict[str, Any]:
-    """Options for `njit` by which an index is taken as it is: none counts from the end, as -1 does, but a literal.
-
-    An index that might be negative, as far as the compiler knows, costs a comparison each time and turns loops over
-    neighbouring numbers into ones that gather and scatter them: the solver takes half as long again. Numba has no
-    option for that, so what makes an index of one is replaced while functions with these options are compiled, which
-    happens under Numba's lock. Nothing changes if Numba no longer has it.
-    """
-    try:
-        import numba.np.arrayobj as arrays
-        from llvmlite.ir import Constant
-        from numba.core import types
-        from numba.core.compiler import CompilerBase, DefaultPassBuilder
-        from numba.core.compiler_machinery import register_pass
-        from numba.core.typed_passes import NativeLowering
-
-        usual: Any = arrays.fix_integer_index
-    except (ImportError, AttributeError):
-        return {}
-
-    def as_it_is(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
-        if isinstance(index, Constant):
-            return usual(context, builder, kind, index, size)
-        return context.cast(builder, index, kind, types.intp)
-
-    class Lowering(NativeLowering):
-        _name = "lowering of indices from the start"
-
-        def run_pass(self, state: Any) -> Any:
-            arrays.fix_integer_index = as_it_is
-            try:
-                return super().run_pass(state)
-            finally:
-                arrays.fix_integer_index = usual
-
-    lowering = register_pass(mutates_CFG=True, analysis_only=False)(Lowering)
-
-    class Compiler(CompilerBase):
-        def define_pipelines(self) -> list[Any]:
-            passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            passes.passes = [(lowering if x is NativeLowering else x, why) for x, why in passes.passes]
-            passes.finalize()
-            return [passes]
-
-    return {"pipeline_class": Compiler}
-
-
-def make_object(types: Any, functions: Mapping[str, Any]) -> bytes:
-    """Functions by name, as Numba's `njit` has them: a digest, against damage, the names, and the object file."""
-    import llvmlite.binding as llvm
-
-    whole = llvm.parse_assembly("")
-    for name, function in functions.items():
-        takes = tuple(_numba_type(types, kind) for kind in _takes(function.py_func))
-        function.compile(takes)
-        if function.stats.cache_hits[takes]:  # what was loaded from disk does not know its source
-            function.recompile()
-        one = llvm.parse_assembly(function.inspect_llvm(takes))
-        one.get_function(function.overloads[takes].fndesc.llvm_func_name).name = name
-        whole.link_in(one)
-    data = " ".join(functions).encode() + b"\n" + _machine(llvm).emit_object(whole)
-    return sha256(data).digest() + data
-
-
 def load_object(path: Path, functions: Mapping[str, Callable[..., Any]]) -> dict[str, _Function]:
     """Functions by name as they are in a file of `make_object`; ValueError: it is damaged, or has not all of them."""
     import llvmlite.binding as llvm
@@ -124,7 +59,7 @@ def load_object(path: Path, functions: Mapping[str, Callable[..., Any]]) -> dict
             library.memsys_use_cpython_allocator()  # as Numba does
         for key, address in library.c_helpers.items():
             llvm.add_symbol(key if key.startswith("_") else start + key, address)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(llvm))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(llvm))
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return {name: _Function(name, engine, function) for name, function in functions.items()}
@@ -145,17 +80,17 @@ class _Function:
     """
 
     def __init__(self, name: str, engine: Any, function: Callable[..., Any]) -> None:
-        self.name, self.takes = name, [ARRAYS.get(kind) for kind in _takes(function)]
-        self.engine, self.numbers = engine, _returns(function)
+        self.name, self.takes = name, [ARRAYS.get(kind) for kind in takes(function)]
+        self.engine, self.gives = engine, _returns(function)
         kinds: list[Any] = [ctypes.c_void_p, ctypes.c_void_p]
-        for kind in _takes(function):
+        for kind in takes(function):
             if kind in NUMBERS:
                 kinds.append(NUMBERS[kind])
             else:
                 kinds += [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p]
                 kinds += [ctypes.c_int64] * 2 * ARRAYS[kind][1]
         self.call = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(engine.get_function_address(name))
-        self.results = ctypes.c_double * max(1, self.numbers)
+        self.room = ctypes.c_char * max(8, 8 * len(self.gives))
 
     def __call__(self, *args: Any) -> Any:
         """What it returns; TypeError for arrays that it does not take."""
@@ -167,30 +102,26 @@ class _Function:
             if x.dtype != array[0] or x.ndim != array[1] or not x.flags.c_contiguous:
                 raise TypeError(f"{self.name} takes contiguous arrays of {array[0]} in {array[1]} dimensions.")
             flat += [None, None, x.size, 8, x.__array_interface__["data"][0], *x.shape, *x.strides]
-        result, error = self.results(), ctypes.c_void_p()
+        result, error = self.room(), ctypes.c_void_p()
         if self.call(ctypes.byref(result), ctypes.byref(error), *flat) not in FINE:
             raise MemoryError(f"{self.name}: out of memory.")
-        return (None, result[0], tuple(result))[min(self.numbers, 2)]
+        if not self.gives:
+            return None
+        first, *others = unpack(self.gives, result)
+        return (first, *others) if others else first
 
 
-def _takes(function: Callable[..., Any]) -> list[str]:
+def takes(function: Callable[..., Any]) -> list[str]:
     """The kinds of its arguments, in order."""
     return [kind for name, kind in function.__annotations__.items() if name != "return"]
 
 
-def _returns(function: Callable[..., Any]) -> int:
-    """How many numbers it returns."""
-    return len(re.findall("float", function.__annotations__["return"]))
+def _returns(function: Callable[..., Any]) -> str:
+    """The numbers that it returns, as `struct` names them."""
+    return "".join({"float": "d", "int": "q"}[x] for x in re.findall("float|int", function.__annotations__["return"]))
 
 
-def _numba_type(types: Any, kind: str) -> Any:
-    if kind in NUMBERS:
-        return {"int": types.int64, "float": types.float64}[kind]
-    dtype, dimensions = ARRAYS[kind]
-    return types.Array(getattr(types, dtype.name), dimensions, "C")
-
-
-def _machine(llvm: Any) -> Any:
+def machine(llvm: Any) -> Any:
     """The processor that is here, as LLVM has it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

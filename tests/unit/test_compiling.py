@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -18,6 +19,7 @@ from dissonance import compiled as compiling
 from dissonance.compiled import compiled as noted
 from dissonance.compiled import engage
 from dissonance.solvers import Newton
+from dissonance.solvers.convex import entries, interior
 from dissonance.solvers.exact import precompile
 
 HERE = Path(__file__).parent
@@ -146,33 +148,36 @@ def test_numba_is_engaged_when_work_adds_up():
     assert json.loads(found.stdout) == [[False, False, False, True]] * 2 + [[True, True, True, True]]
 
 
-STATE = "from dissonance import compiled\nfrom dissonance.solvers.convex import work\n"
+STATE = "from dissonance import compiled\nfrom dissonance.solvers.convex import entries, room\n"
 
 
 def test_a_large_solve_loads_its_machine_code_by_itself_and_does_not_start_numba():
     precompile()
     found = python(
-        CHAIN + STATE + "import sys; print(inconsistency(chain, solver='newton').converged, work.newton.quick, "
-        "type(work.newton.now).__module__, any(m in sys.modules for m in ('numba', 'numba.core')))"
+        CHAIN + STATE + "import sys; print(inconsistency(chain, solver='newton').converged, entries.newton.quick, "
+        "type(entries.newton.now).__module__, any(m in sys.modules for m in ('numba', 'numba.core')))"
     )
     assert found.stdout.split() == ["True", "True", "dissonance.machine_code", "False"]
 
 
-def test_subtrees_are_shared_out_over_threads_by_machine_code_only():
-    """The loop over them calls functions that are no entries."""
-    found = python(
-        STATE + "import numpy as np\nfrom dissonance.solvers.convex import subtrees\n"
-        "subtrees.over_subtrees([np.array([1]), np.array([2])], np.array([0]))\n"
-        "print(all(hasattr(f, 'py_func') for f in (subtrees.downward, subtrees.upward, subtrees.interior.measure)))"
-    )
-    assert found.stdout.split() == ["True"]
+def test_all_that_the_loop_over_subtrees_calls_is_an_entry():
+    """The loop is interpreted; what it calls must not be."""
+    for loop in (interior.newton, interior.solve_system, interior.lengthen):
+        called = {x: vars(interior)[x] for x in plain(loop).__code__.co_names if x in vars(interior)}
+        parts = {name: plain(f) for name, f in called.items() if callable(f)}
+        assert parts and {name: getattr(entries, name).plain for name in parts} == parts
+
+
+def plain(function: Any) -> Any:
+    """A function as it is written."""
+    return getattr(function, "py_func", None) or function.__wrapped__
 
 
 def test_many_small_solves_load_their_machine_code_in_the_end():
     found = python(
         STATE + "import test_compiling as t\nseen = []\n"
         "for seed in range(60):\n"
-        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append(work.newton.quick)\n"
+        "    t.inconsistency(t.pdg(seed), solver='newton'); seen.append(entries.newton.quick)\n"
         "print(seen[0], seen[-1], seen == sorted(seen))"
     )
     assert found.stdout.split() == ["False", "True", "True"]
@@ -181,8 +186,8 @@ def test_many_small_solves_load_their_machine_code_in_the_end():
 def test_machine_code_loaded_without_numba_finds_the_same_bit_for_bit(compiled: dict[str, Any]):
     precompile()
     found = python(
-        STATE + "import json, sys, test_compiling as t; compiled.expect(0.1, work.newton)\n"
-        "print(json.dumps([work.newton.quick, 'numba' in sys.modules, t.scores()]))"
+        STATE + "import json, sys, test_compiling as t; compiled.expect(0.1, entries.newton)\n"
+        "print(json.dumps([entries.newton.quick, 'numba' in sys.modules, t.scores()]))"
     )
     assert json.loads(found.stdout) == [True, False, compiled]
 
@@ -190,10 +195,10 @@ def test_machine_code_loaded_without_numba_finds_the_same_bit_for_bit(compiled: 
 def test_numba_can_be_started_after_its_libraries_were_loaded_without_it(compiled: dict[str, Any]):
     precompile()
     found = python(
-        STATE + "import json, test_compiling as t; compiled.expect(0.1, work.newton); compiled.engage()\n"
+        STATE + "import json, test_compiling as t; compiled.expect(0.1, entries.newton); compiled.engage()\n"
         "import numba, numpy as np\n"
         "total = numba.njit(lambda n: np.ones((n, n)).dot(np.ones(n)).sum())(5)\n"
-        "print(json.dumps([work.newton.quick, total, t.scores()]))"
+        "print(json.dumps([entries.newton.quick, total, t.scores()]))"
     )
     assert json.loads(found.stdout) == [True, 25.0, compiled]
 
@@ -204,34 +209,86 @@ def test_numba_started_before_there_is_an_entry_leaves_their_machine_code_to_be_
     found = python(
         "from dissonance import compiled; compiled.engage(); compiled._make_entries = None\n"
         + STATE
-        + "import test_compiling as t; before = work.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
-        "print(before, all(e.quick for e in compiled._entries.values()), type(work.newton.now).__module__)"
+        + "import test_compiling as t; before = entries.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
+        "print(before, all(e.quick for e in compiled._entries.values()), type(entries.newton.now).__module__)"
     )
     assert found.stdout.split() == ["False", "True", "dissonance.machine_code"]
 
 
-def test_machine_code_that_cannot_be_loaded_is_compiled_by_numba(tmp_path: Path):
+NORMALISED = (
+    "import sys, numpy as np\n"
+    "def normalised():\n"
+    "    L = np.array(room.Offsets._make(range(len(room.Offsets._fields))))\n"
+    "    L[room.AT.terms], L[room.AT.kind], L[room.AT.row_at], L[room.AT.entry_at] = 1, 0, 1, 3\n"
+    "    L[room.AT.p], L[room.AT.y], L[room.AT.q] = 0, 0, 2\n"
+    "    X = np.zeros(4); entries.normalise(np.array([0, 0, 1, 0, 2]), X, L)\n"
+    "    return X[2:].tolist()\n"
+)
+
+
+def test_machine_code_that_cannot_be_loaded_is_made_again(tmp_path: Path):
     """A file that is damaged, or of another processor, is as good as none."""
-    precompile()
     (tmp_path / "damaged.o").write_bytes(b"damaged")
     found = python(
-        STATE + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'damaged.o')\n"
-        "compiled.expect(0.1, work.newton); seen = [work.newton.quick]\n"
-        "compiled.make_object = lambda *_: b'damaged again'\n"
-        + CHAIN
-        + "compiled.engage(); ok = inconsistency(chain, solver='newton').converged\n"
-        "print(*seen, ok, hasattr(work.newton.now, 'py_func'))"
+        STATE
+        + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'damaged.o')\n"
+        + NORMALISED
+        + "compiled.expect(0.1, entries.newton); seen = [entries.newton.quick]\n"
+        "compiled.expect(1.0, entries.newton)\n"
+        "print(*seen, type(entries.newton.now).__module__, *normalised(), 'numba' in sys.modules)"
     )
-    assert found.stdout.split() == ["False", "True", "True"]
+    assert found.stdout.split() == ["False", "dissonance.machine_code", "0.5", "0.5", "False"]
+    assert [x.name for x in tmp_path.iterdir()] == ["damaged.o"]
+
+
+def test_where_no_machine_code_can_be_made_for_others_numba_compiles_here(tmp_path: Path):
+    found = python(
+        LOGGED
+        + STATE
+        + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
+        + NORMALISED
+        + "sys.executable = '/bin/false'; compiled.expect(1.0, entries.newton)\n"
+        "print(entries.newton.quick, hasattr(entries.normalise.now, 'py_func'), *normalised())"
+    )
+    assert found.stdout.split() == ["True", "True", "0.5", "0.5"]
+    assert "cannot be loaded without Numba here" in found.stderr and not list(tmp_path.iterdir())
+
+
+def test_what_was_begun_and_nobody_waited_for_ends_with_the_process(tmp_path: Path):
+    found = python(
+        f"from pathlib import Path\nfrom dissonance import compiled\n"
+        f"compiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
+        "compiled.begin_compiling(); print(compiled._making.pid, compiled._making.poll())"
+    )
+    pid, status = found.stdout.split()
+    assert status == "None" and "compiling the solver, once" in found.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_machine_code_that_is_kept_is_not_made_again():
+    precompile()
+    found = python("from dissonance import compiled; compiled.begin_compiling(); print(compiled._making)")
+    assert found.stdout.strip() == "None" and not found.stderr
+
+
+def test_the_solver_is_made_while_numba_compiles_what_sets_large_problems_up(tmp_path: Path):
+    """Two things that take as long: side by side where there are two cores."""
+    found = python(
+        STATE + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
+        "compiled.expect(1.0); print(compiled._making.poll(), compiled._numba.__name__)"
+    )
+    assert found.stdout.split() == ["None", "numba"]
 
 
 def test_machine_code_refuses_arrays_that_it_does_not_take():
     precompile()
     found = python(
-        STATE + "import numpy as np; compiled.expect(0.1, work.newton)\n"
+        STATE + "import numpy as np; compiled.expect(0.1, entries.newton)\n"
         "ints = np.zeros(3, dtype=np.int64)\n"
         "for wrong in (np.zeros(3, dtype=np.float32), np.zeros((3, 3)), np.zeros(6)[::2]):\n"
-        "    try: work.normalise(ints, wrong, ints)\n"
+        "    try: entries.normalise(ints, wrong, ints)\n"
         "    except TypeError as error: print(error)"
     )
     message = "normalise takes contiguous arrays of float64 in 1 dimensions."
@@ -280,7 +337,7 @@ def test_a_trial_tells_whether_arguments_are_passed_as_assumed(tmp_path: Path):
 WATCHED = """
 import sys; sys.modules['numba'] = None
 import numpy as np, test_compiling
-from dissonance.solvers.convex import program, support, work
+from dissonance.solvers.convex import entries, program, support
 
 
 class Watched(np.ndarray):
@@ -311,8 +368,8 @@ def watched(x):
 
 
 count = [0]
-for entry in vars(work).values():
-    if isinstance(entry, work.Entry):
+for entry in vars(entries).values():
+    if isinstance(entry, entries.Entry):
         entry.now = watching(entry.now)
 program.numbering, program.fronts = within(program.numbering), within(program.fronts)
 program.leaders, support.support = within(program.leaders), within(support.support)
@@ -333,8 +390,8 @@ def test_an_entry_that_is_made_after_numba_has_started_is_loaded_and_not_compile
     precompile()
     found = python(
         LOGGED + "from dissonance.compiled import engage; engage()\nimport test_compiling as t\n"
-        "from dissonance.solvers.convex import work\n"
-        "assert t.inconsistency(t.pdg(1), solver='newton').converged\nprint(type(work.newton.now).__module__)"
+        "from dissonance.solvers.convex import entries\n"
+        "assert t.inconsistency(t.pdg(1), solver='newton').converged\nprint(type(entries.newton.now).__module__)"
     )
     assert found.stdout.strip() == "dissonance.machine_code" and "compiling" not in found.stderr
 

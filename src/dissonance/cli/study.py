@@ -90,6 +90,10 @@ def synthetic(
     Stopped at any point, the same command goes on where it was and ends with the same tables.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
+    from dissonance.compiled import begin_compiling
+
+    if not cluster:
+        begin_compiling()  # what takes long the first time, while all the rest is imported
     from dissonance.studies import figures
     from dissonance.studies.publish import publish
     from dissonance.studies.runs import BLIND, STRATEGIES

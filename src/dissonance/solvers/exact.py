@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dissonance.attended import Array
-from dissonance.compiled import complete, engage, kept
+from dissonance.compiled import begin_compiling, complete, engage, kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
@@ -329,6 +329,7 @@ def precompile() -> None:
     from dissonance.solvers.convex.selection import select
     from dissonance.variables import Variable
 
+    begin_compiling()  # meanwhile Numba compiles what makes large problems ready, here
     engage()
     a, b, c = (Variable(x, 2) for x in "ABC")
     rows = [[0.7, 0.3], [0.4, 0.6]]

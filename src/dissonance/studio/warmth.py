@@ -26,7 +26,7 @@ SMALL = {
 def get_ready() -> None:
     """Be ready for small models at once, interpreted; larger ones load the machine code, which takes a second or two.
 
-    As long as there is none, the first minute of an installation, larger ones are slow.
+    As long as there is none, the first quarter of a minute of an installation, larger ones are slow.
     """
     if not compiled.kept():
         compiled.postpone()
@@ -34,7 +34,7 @@ def get_ready() -> None:
 
 
 def compile_solver() -> None:
-    """Compile the solver, if that was not done on this machine: it takes a minute or so."""
+    """Compile the solver, if that was not done on this machine: it takes a quarter of a minute or so."""
     precompile()
     use_compiled()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from dissonance.solvers.exact import precompile
+from dissonance.compiled import begin_compiling, finish_compiling
 from dissonance.workers.base import Here, Watch, Workers
 
 TICK = 0.2
@@ -56,12 +56,16 @@ def _together(
     watch: Callable[[int, float], None],
     jobs: int,
 ) -> None:
-    precompile()
+    begin_compiling()
     context = multiprocessing.get_context("spawn")
     news: SimpleQueue[tuple[int, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(news,)) as pool:
         try:
             with interrupts_ignored():  # the processes inherit that: an interrupt is this process's business
+                for _ in range(jobs):
+                    pool.submit(_get_ready, function)
+            finish_compiling()  # once, not in each of them
+            with interrupts_ignored():
                 running = {pool.submit(_do, function, i, item): i for i, item in enumerate(todo)}
             left = set(running)
             while left:
@@ -102,6 +106,10 @@ def _start(news: SimpleQueue[tuple[int, float]]) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def _get_ready(function: Callable[[Any, Watch], Any]) -> None:
+    """Import what there is to do: that is done by the time this is called."""
 
 
 def _do(function: Callable[[Any, Watch], Any], i: int, item: Any) -> Any:

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.dense import TINY
+from dissonance.solvers.convex.entries import certify, contradiction, measure, trim
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Numbers, Structure, first_guess
-from dissonance.solvers.convex.work import Work, certify, contradiction, measure, trim
+from dissonance.solvers.convex.work import Work
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,14 +13,7 @@ from dissonance import threads
 from dissonance.numerics import ROUNDING
 from dissonance.solution import TOGETHER
 from dissonance.solvers.convex.dense import TINY
-from dissonance.solvers.convex.hard import satisfy
-from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS
-from dissonance.solvers.convex.layout import HARD, STRUCTURAL
-from dissonance.solvers.convex.program import Numbers, Program, Structure
-from dissonance.solvers.convex.work import (
-    SHARING,
-    Sharing,
-    Work,
+from dissonance.solvers.convex.entries import (
     agree,
     aim,
     certify,
@@ -32,6 +25,11 @@ from dissonance.solvers.convex.work import (
     slack,
     solve_system,
 )
+from dissonance.solvers.convex.hard import satisfy
+from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS
+from dissonance.solvers.convex.layout import HARD, STRUCTURAL
+from dissonance.solvers.convex.program import Numbers, Program, Structure
+from dissonance.solvers.convex.work import SHARING, Sharing, Work
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

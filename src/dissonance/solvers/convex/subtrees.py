@@ -6,15 +6,15 @@ whichever thread computed them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from dissonance.compiled import engage
-from dissonance.solvers.convex import interior
-from dissonance.solvers.convex.elimination import downward, upward
+from dissonance.compiled import Entry
+from dissonance.solvers.convex import entries, interior
+from dissonance.solvers.convex.entries import downward, upward
 from dissonance.solvers.convex.layout import Floats, Ints
 from dissonance.threads import side_by_side
 
@@ -47,7 +47,6 @@ def subtrees(parent: Ints, work: Floats, threads: int) -> tuple[list[Ints], Ints
 
 def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
     """`interior.newton` with subtrees eliminated side by side: the same loop, interpreted, for large problems."""
-    engage()  # the parts of the loop are no entries
 
     def upward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints, factoring: int) -> None:
         side_by_side([lambda part=part: upward(I, X, L, g, x, part, factoring) for part in parts])
@@ -57,10 +56,11 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
         downward(I, X, L, g, x, d, lam, above, mu_alone)
         side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part, mu_alone) for part in parts])
 
-    passes = {"upward": upward_all, "downward": downward_all}
-    system = _calling(interior.solve_system, **passes)
-    lengthen = _calling(interior.lengthen, solve_system=system)
-    loop = _calling(interior.newton, solve_system=system, lengthen=lengthen, **passes)
+    known = {name: x for name, x in vars(entries).items() if isinstance(x, Entry)}
+    passes = {**known, "upward": upward_all, "downward": downward_all}
+    passes["solve_system"] = _calling(interior.solve_system, passes)
+    passes["lengthen"] = _calling(interior.lengthen, passes)
+    loop = _calling(interior.newton, passes)
 
     def newton(*args: Any) -> None:
         with np.errstate(all="ignore"):
@@ -69,7 +69,7 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
     return newton
 
 
-def _calling(function: Any, **others: Callable[..., None]) -> Callable[..., None]:
-    """A compiled function as it stands, interpreted, but for some of what it calls."""
+def _calling(function: Any, others: Mapping[str, Callable[..., Any]]) -> Callable[..., None]:
+    """A compiled function as it stands, interpreted, but for what it calls."""
     plain = getattr(function, "py_func", None) or function.__wrapped__
     return FunctionType(plain.__code__, {**plain.__globals__, **others})

@@ -11,21 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance import threads
-from dissonance.compiled import Entry, expect
+from dissonance.compiled import expect
 from dissonance.numerics import ROUNDING
-from dissonance.solvers.convex import certificate, elimination, interior, starts, steps
+from dissonance.solvers.convex.entries import aim, certify, factor, measure, newton, slack, solve_system
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
 from dissonance.solvers.convex.program import Numbers, Structure
 from dissonance.solvers.convex.subtrees import over_subtrees, subtrees
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
-measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(starts.inside)
-agree, certify, contradiction = Entry(certificate.agree), Entry(certificate.certify), Entry(certificate.contradiction)
-cost, normalise, slack = Entry(certificate.cost), Entry(certificate.normalise), Entry(certificate.slack)
-factor, trim = Entry(elimination.factor), Entry(certificate.trim)
 
 SECONDS_PER_CELL, SECONDS_PER_PRODUCT, WARM = 7e-4, 1.7e-6, 0.4
 """What a solve takes a cell, and a multiplication of a Newton step, roughly, if it is interpreted; and the part of that
