@@ -78,12 +78,11 @@ class Branching:
     def tangent(self, mu: Array) -> tuple[Array, float]:
         """w log mu(t|s) of the concave terms w sum m log(m/s), added up at every cell, and their mean; mass that has
         vanished may return."""
-        s, lay = self.structure, self.structure.layout
-        weight = np.repeat(np.minimum(self.weight, 0.0), np.diff(lay.entry_at[lay.row_at]))
-        m = np.bincount(lay.entry, mu[s.cell_of], len(lay.row))
-        mass = np.bincount(lay.row, m)[lay.row]
-        found = weight * np.log(np.maximum(m, 1e-30) / np.maximum(mass, 1e-30))
-        return np.asarray(np.bincount(s.cell_of, found[lay.entry], len(mu)), dtype=np.float64), float(m @ found)
+        s = self.structure
+        m = s.entry_sums(mu[None])
+        ratio = np.maximum(m, 1e-30) / np.maximum(s.row_sums(m), 1e-30)
+        found = np.minimum(self.weight, 0.0)[s.term] * np.log(ratio)
+        return s.cell_sums(found)[0], float(m[0] @ found[0])
 
     def value(self, mu: Array) -> tuple[float, float]:
         """The incompatibility of mu, and how far hard arcs are from holding."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Numbers, Structure, first_guess
+from dissonance.solvers.convex.program import Floats, Numbers, Structure, first_guess
 from dissonance.solvers.convex.work import Work, certify, contradiction, measure, trim
-
-Floats = npt.NDArray[np.float64]
 
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""
@@ -67,12 +64,10 @@ def dispute(s: Structure, p: Floats) -> Floats:
     as if they were soft. Then sum log q/p >= v at every joint state, and -(lam - sum_t p lam) = log q/p + KL(p || q) is
     no less. So it is proof if v > 0, however small the probabilities are that contradict each other.
     """
-    lay, hard = s.layout, s.kind == HARD
+    hard = s.kind == HARD
     log_p = np.where(hard, np.log(np.maximum(p, TINY)), 0.0)
-    c: Floats = np.bincount(s.cell_of, -log_p[lay.entry], len(lay.own)).astype(np.float64)
-    weights = (lay.kind == HARD).astype(np.float64)
-    numbers = Numbers(c[None], weights[None], np.where(hard, first_guess(p), p)[None])
-    w = Work(s.softened, numbers)
+    weights = (s.layout.kind == HARD).astype(np.float64)
+    w = Work(s.softened, Numbers(s.cell_sums(-log_p[None]), weights[None], np.where(hard, first_guess(p), p)[None]))
     w.newton(np.full(1, CLOSEST))
     return np.where(hard, log_p - w.view("y", w.L.entries)[0], 0.0)
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.numerics import ROUNDING
+from dissonance.problem import Bools
 from dissonance.solvers.base import TOGETHER
 from dissonance.solvers.convex import threads
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS
-from dissonance.solvers.convex.layout import HARD, STRUCTURAL
-from dissonance.solvers.convex.program import Numbers, Program, Structure
+from dissonance.solvers.convex.layout import HARD, STRUCTURAL, Ints
+from dissonance.solvers.convex.program import Floats, Numbers, Program, Structure
 from dissonance.solvers.convex.work import (
     SHARING,
     Sharing,
@@ -32,10 +32,6 @@ from dissonance.solvers.convex.work import (
     slack,
     solve_system,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -151,9 +147,8 @@ def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
     """
     w, lay = Work(s, numbers), s.layout
     (row,) = w.rows()
-    m = np.bincount(lay.entry, np.tile(mu, len(lay.kind)), len(lay.row))
     y = w.view("y", w.L.entries)[0]
-    y[...], w.mu[0] = np.log(np.maximum(m, TINY)), mu
+    y[...], w.mu[0] = np.log(np.maximum(s.entry_sums(mu[None])[0], TINY)), mu
     structural = lay.kind == STRUCTURAL
     if structural.any():  # the best conditionals: softmax of -cost / gamma
         W = w.view("W", w.L.terms)[0]
@@ -172,14 +167,13 @@ def adjoint(s: Structure, numbers: Numbers, mu: Floats, v: Floats, barrier: floa
 
     `barrier`, in units of 1/mu, keeps F'' regular where a whole separator state could move.
     """
-    w, lay = Work(s, numbers), s.layout
+    w = Work(s, numbers)
     (row,) = w.rows()
     w.mu[0], w.view("z", w.L.cells)[0] = np.maximum(mu, TINY), barrier
     measure(*row)
-    m = w.view("m", w.L.entries)[0]
-    total = np.add.reduceat(m, lay.entry_at[:-1]) if len(m) else m
-    log_q = np.log(np.maximum(m, TINY) / np.maximum(total, TINY)[lay.row])
-    w.view("y", w.L.entries)[0] = np.where(s.kind == HARD, 0.0, log_q)
+    m = w.view("m", w.L.entries)
+    log_q = np.log(np.maximum(m, TINY) / np.maximum(s.row_sums(m), TINY))
+    w.view("y", w.L.entries)[...] = np.where(s.kind == HARD, 0.0, log_q)
     measure(*row)
     factor(*row, w.clusters)
     aim(*row, 0.0)

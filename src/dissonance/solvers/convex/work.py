@@ -8,16 +8,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.compiled import Entry, expect
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex import certificate, elimination, interior, starts, steps, threads
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
-from dissonance.solvers.convex.program import Numbers, Structure
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from dissonance.solvers.convex.layout import Ints
+from dissonance.solvers.convex.program import Floats, Numbers, Structure
 
 newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
 measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(starts.inside)
@@ -104,17 +101,17 @@ class Work:
     ) -> Floats:
         """Iterate and prove some problems, all by default: how far mu moved last, (P,); see `interior.newton`."""
         count = len(self.X)
-        which = np.arange(count) if which is None else which
+        some = np.arange(count) if which is None else which
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
         each = SECONDS_PER_CELL * self.L.cells + SECONDS_PER_PRODUCT * self.structure.work
-        expect(each * len(which) * (1.0 if start == COLD else WARM), newton)
-        args = self.I, self.X, self.offsets, self.clusters, which, start, tol, mu_tol, most, taken, moves
+        expect(each * len(some) * (1.0 if start == COLD else WARM), newton)
+        args = self.I, self.X, self.offsets, self.clusters, some, start, tol, mu_tol, most, taken, moves
         if self.structure.work < self.sharing.subtree_work:
             newton(*args)
         else:
             with threads.without_blas_threads():
-                (self.over_subtrees if len(which) == 1 and threads.free() > 1 else newton)(*args)
+                (self.over_subtrees if len(some) == 1 and threads.free() > 1 else newton)(*args)
         return moves
 
     @cached_property
