@@ -29,7 +29,7 @@ def satisfy(w: Work, enough: Floats) -> Floats:
     for b in np.flatnonzero(~(found > 0)).tolist():
         row, bounds, mu = rows[b], w.bounds[b].copy(), w.proved[b].copy()
         if bounds[2] > ROUNDING:
-            w.mu[b] = satisfied(w.structure, w.view("p", w.L.entries)[b : b + 1], mu[None])[0]
+            w.mu[b] = satisfied(w.structure, w.view("p")[b : b + 1], mu[None])[0]
             certify(*row, ROUNDING)
             if w.bounds[b, 2] < bounds[2]:
                 bounds, mu = w.bounds[b].copy(), w.proved[b].copy()
@@ -46,12 +46,12 @@ def satisfy(w: Work, enough: Floats) -> Floats:
 def _contradiction(w: Work, b: int) -> float:
     """By how much hard arcs contradict each other where no mu was found that satisfies them: multipliers are what the
     mu at hand misses, or the `dispute`."""
-    row, y = w.rows()[b], w.view("y", w.L.entries)[b]
+    row, y = w.rows()[b], w.view("y")[b]
     measure(*row)
-    y[...] = np.where(w.structure.kind == HARD, w.view("off_hard", w.L.entries)[b], 0.0)
+    y[...] = np.where(w.structure.kind == HARD, w.view("off_hard")[b], 0.0)
     found = contradiction(*row)
     if not found > 0:
-        y[...] = dispute(w.structure, w.view("p", w.L.entries)[b])
+        y[...] = dispute(w.structure, w.view("p")[b])
         found = max(found, contradiction(*row))
     return found
 
@@ -69,7 +69,7 @@ def dispute(s: Structure, p: Floats) -> Floats:
     weights = (s.layout.kind == HARD).astype(np.float64)
     w = Work(s.softened, Numbers(s.cell_sums(-log_p[None]), weights[None], np.where(hard, first_guess(p), p)[None]))
     w.newton(np.full(1, CLOSEST))
-    return np.where(hard, log_p - w.view("y", w.L.entries)[0], 0.0)
+    return np.where(hard, log_p - w.view("y")[0], 0.0)
 
 
 def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
@@ -78,7 +78,7 @@ def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
     Every cell moves in proportion to its mass, so that small ones keep their sign; a few rounds leave only rounding.
     """
     w = Work(s, Numbers(np.zeros_like(mu), np.zeros((len(mu), len(s.layout.kind))), p))
-    w.view("z", w.L.cells)[...] = 1.0
+    w.view("z")[...] = 1.0
     w.mu[...] = np.maximum(mu, TINY)
     found = w.mu.copy()
     for b, row in enumerate(w.rows()):
@@ -90,7 +90,7 @@ def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
             least, found[b] = off, w.mu[b]
             if off <= 1e-15:
                 break
-            x = w.project(b)
+            x = w.solve_system(b, 1.0, 2)  # the nearest, each cell in units of its mass: W and c are 0, z is 1
             shrink = -float((x / w.mu[b] - 1.0).min())
             w.mu[b] = np.maximum(w.mu[b] + min(1.0, 0.9 / max(shrink, 1e-300)) * (x - w.mu[b]), TINY)
     return found

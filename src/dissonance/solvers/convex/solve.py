@@ -22,15 +22,12 @@ from dissonance.solvers.convex.work import (
     Sharing,
     Work,
     agree,
-    aim,
     certify,
     cost,
-    factor,
     inside,
     measure,
     normalise,
     slack,
-    solve_system,
 )
 
 
@@ -113,7 +110,7 @@ def prove(program: Program, at: Floats, polish: float | None = None, within: flo
     if polish is not None:
         gap = float(w.bounds[0, 1] - w.bounds[0, 0])
         gap = min(max(gap, 1e-8), 1.0) if math.isfinite(gap) else 1.0
-        y = w.view("y", w.L.entries)
+        y = w.view("y")
         np.maximum(y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=y)
         inside(*row, gap, 0.3 * gap)
         w.newton(np.array([polish]), HERE, taken=taken)
@@ -135,8 +132,8 @@ def agreeing(s: Structure, mu: Floats) -> Floats:
 def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float]:
     """The incompatibility of one problem's clusters (cells,) that agree, and how far hard arcs are from holding."""
     w = Work(s, numbers)
-    w.proved[0], w.view("q", w.L.entries)[0] = mu, numbers.p[0]
-    found, _, broken = cost(w.I, w.X[0], w.offsets, w.L.proved)
+    w.proved[0], w.view("q")[0] = mu, numbers.p[0]
+    found, _, broken = cost(*w.rows()[0], w.L.proved)
     return float(found), float(broken)
 
 
@@ -147,15 +144,15 @@ def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
     """
     w, lay = Work(s, numbers), s.layout
     (row,) = w.rows()
-    y = w.view("y", w.L.entries)[0]
+    y = w.view("y")[0]
     y[...], w.mu[0] = np.log(np.maximum(s.entry_sums(mu[None])[0], TINY)), mu
     structural = lay.kind == STRUCTURAL
     if structural.any():  # the best conditionals: softmax of -cost / gamma
-        W = w.view("W", w.L.terms)[0]
+        W = w.view("W")[0]
         gamma, W[structural] = float(W[structural][0]), 0.0
         normalise(*row)
         slack(*row, w.L.r, 1.0)
-        total = w.view("r", w.L.cells)[0]
+        total = w.view("r")[0]
         y[lay.entry[lay.term_cell[np.flatnonzero(structural)[0]] :]] = -(total - total.min()) / gamma
         W[structural] = gamma
     certify(*row, ROUNDING)
@@ -169,14 +166,10 @@ def adjoint(s: Structure, numbers: Numbers, mu: Floats, v: Floats, barrier: floa
     """
     w = Work(s, numbers)
     (row,) = w.rows()
-    w.mu[0], w.view("z", w.L.cells)[0] = np.maximum(mu, TINY), barrier
+    w.mu[0], w.view("z")[0] = np.maximum(mu, TINY), barrier
     measure(*row)
-    m = w.view("m", w.L.entries)
+    m = w.view("m")
     log_q = np.log(np.maximum(m, TINY) / np.maximum(s.row_sums(m), TINY))
-    w.view("y", w.L.entries)[...] = np.where(s.kind == HARD, 0.0, log_q)
+    w.view("y")[...] = np.where(s.kind == HARD, 0.0, log_q)
     measure(*row)
-    factor(*row, w.clusters)
-    aim(*row, 0.0)
-    w.view("off", w.L.unknowns)[0], w.view("g", w.L.cells)[0] = 0.0, v
-    solve_system(*row, w.clusters, 0, 4, 0.0)
-    return w.view("x", w.L.cells)[0], w.view("dlam", w.L.entries)[0]
+    return w.solve_system(0, v, 4, 0.0), w.view("dlam")[0]

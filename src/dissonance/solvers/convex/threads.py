@@ -114,9 +114,9 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
         side_by_side([lambda part=part: upward(I, X, L, g, x, part, factoring) for part in parts])
         upward(I, X, L, g, x, above, factoring)
 
-    def downward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, _: Ints) -> None:
-        downward(I, X, L, g, x, d, lam, above)
-        side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part) for part in parts])
+    def downward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints) -> None:
+        downward(I, X, L, g, x, above)
+        side_by_side([lambda part=part: downward(I, X, L, g, x, part) for part in parts])
 
     passes = {"upward": upward_all, "downward": downward_all}
     system = _calling(interior.solve_system, **passes)
