@@ -122,18 +122,16 @@ def _same_mechanism(arc_at: Ints, arc: Ints, sources: Ints, a: Any, b: Any) -> b
 
 
 @compiled
-def _settings(
-    size: Ints, cluster: Ints, c_at: int, c_stop: int, scope: Ints, s_at: int, s_stop: int, cells: Ints, a: Any, b: Any
-) -> tuple[Ints, int]:
-    """For cells a to b of a cluster the flat number of their setting of a scope, and how many settings there are."""
-    found, total = np.zeros(b - a, dtype=np.int64), 1
-    for i in range(s_stop - 1, s_at - 1, -1):
+def _settings(size: Ints, cluster: Ints, scope: Ints, cells: Ints) -> tuple[Ints, int]:
+    """For some cells of a cluster the flat number of their setting of a scope, and how many settings there are."""
+    found, total = np.zeros(len(cells), dtype=np.int64), 1
+    for i in range(len(scope) - 1, -1, -1):
         stride = 1
-        for j in range(c_stop - 1, c_at - 1, -1):
+        for j in range(len(cluster) - 1, -1, -1):
             if cluster[j] == scope[i]:
                 n = size[scope[i]]
-                for x in range(a, b):
-                    found[x - a] += cells[x] // stride % n * total
+                for x in range(len(cells)):
+                    found[x] += cells[x] // stride % n * total
             stride *= size[cluster[j]]
         total *= size[scope[i]]
     return found, total
@@ -159,19 +157,11 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     """Number everything; `alive` (cells of the whole tables): which can carry mass, empty if all can."""
     C, A = len(s.parent), len(s.home)
     whole, cell_at, widest = np.ones(C, dtype=np.int64), np.zeros(C + 1, dtype=np.int64), 1
-    start = 0
     for k in range(C):
         for j in range(s.cluster_at[k], s.cluster_at[k + 1]):
             whole[k] *= s.size[s.cluster[j]]
         widest = max(widest, whole[k])
-        count = whole[k]
-        if len(alive):
-            count = 0
-            for x in range(start, start + whole[k]):
-                count += alive[x]
-        cell_at[k + 1] = cell_at[k] + count
-        start += whole[k]
-    full = np.empty(cell_at[C], dtype=np.int64)
+    full = np.empty(whole.sum(), dtype=np.int64)
     start = at = 0
     for k in range(C):
         for x in range(whole[k]):
@@ -179,6 +169,8 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
                 full[at] = x
                 at += 1
         start += whole[k]
+        cell_at[k + 1] = at
+    full = full[:at].copy()
     # children, and the cells of their parents
     child_at, above_at = np.zeros(C + 1, dtype=np.int64), np.zeros(C + 1, dtype=np.int64)
     for k in range(C):
@@ -200,27 +192,21 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     own, above = np.zeros(cell_at[C], dtype=np.int64), np.zeros(above_at[C], dtype=np.int64)
     unknown_at = np.zeros(C + 1, dtype=np.int64)
     for k in range(C):
-        p = s.parent[k]
-        count = ZERO
-        if p >= 0:
-            for i in range(s.cluster_at[k], s.cluster_at[k + 1]):
-                for j in range(s.cluster_at[p], s.cluster_at[p + 1]):
-                    if s.cluster[i] == s.cluster[j]:
-                        shared[count] = s.cluster[i]
-                        count += 1
-        a, b, base = cell_at[k], cell_at[k + 1], unknown_at[k]
-        found, total = _settings(
-            s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, ZERO, count, full, a, b
-        )
+        p, count, a, base = s.parent[k], ZERO, cell_at[k], unknown_at[k]
+        mine = s.cluster[s.cluster_at[k] : s.cluster_at[k + 1]]
+        theirs = s.cluster[s.cluster_at[p] : s.cluster_at[p + 1]] if p >= 0 else s.cluster[:0]
+        for i in mine:
+            for j in theirs:
+                if i == j:
+                    shared[count] = i
+                    count += 1
+        found, total = _settings(s.size, mine, shared[:count], full[a : cell_at[k + 1]])
         unknown_at[k + 1] = base + _numbered(found, total, mark)
-        for x in range(a, b):
-            own[x] = base + mark[found[x - a]]
+        for x in range(len(found)):
+            own[a + x] = base + mark[found[x]]
         if p >= 0:
-            a, b = cell_at[p], cell_at[p + 1]
-            found, total = _settings(
-                s.size, s.cluster, s.cluster_at[p], s.cluster_at[p + 1], shared, ZERO, count, full, a, b
-            )
-            for x in range(b - a):
+            found, total = _settings(s.size, theirs, shared[:count], full[cell_at[p] : cell_at[p + 1]])
+            for x in range(len(found)):
                 above[above_at[k] + x] = base + mark[found[x]]
     # where arcs and terms begin
     table_at, arc_cell = np.zeros(A + 1, dtype=np.int64), np.zeros(A + 1, dtype=np.int64)
@@ -254,18 +240,8 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     arc_table = np.empty(arc_cell[A], dtype=np.int64)
     for a in range(A):
         k = s.home[a]
-        found, total = _settings(
-            s.size,
-            s.cluster,
-            s.cluster_at[k],
-            s.cluster_at[k + 1],
-            s.arc,
-            s.arc_at[a],
-            s.arc_at[a + 1],
-            full,
-            cell_at[k],
-            cell_at[k + 1],
-        )
+        cluster, scope = s.cluster[s.cluster_at[k] : s.cluster_at[k + 1]], s.arc[s.arc_at[a] : s.arc_at[a + 1]]
+        found, total = _settings(s.size, cluster, scope, full[cell_at[k] : cell_at[k + 1]])
         for x in range(len(found)):
             arc_table[arc_cell[a] + x] = table_at[a] + found[x]
     # entries and rows
