@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from dissonance import PDG, Arc, Attention, SizeError, Variable, coherence, inconsistency
+from dissonance.bounds import bracketing as bounding
+from dissonance.bounds import cut
+from dissonance.bounds import structural as entropies
 from dissonance.solvers import Bounds, Newton, Reduced, Solver
-from dissonance.solvers.bounds import bracketing as bounding
-from dissonance.solvers.bounds import cut
-from dissonance.solvers.bounds import structural as entropies
 
 TINY = 1e-9
 

@@ -18,12 +18,12 @@ from importlib.metadata import version
 import numpy as np
 
 from dissonance import coherence
+from dissonance.bounds import bracketing as bounding
 from dissonance.coherence.beliefs import Belief
 from dissonance.coherence.events import names, renamed, text_of
 from dissonance.coherence.outcomes import forecast_scores, realised, settled
 from dissonance.coherence.tuples import Sets, book, load_sets
 from dissonance.forecasts import Gains, Template
-from dissonance.solvers.bounds import bracketing as bounding
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.program import Program
 

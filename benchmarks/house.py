@@ -6,7 +6,8 @@
 
 Counted in src/dissonance, from the source:
 
-- files, lines and classes of all, of solvers/ and its parts, and of gaussians/, which was part of solvers/ once.
+- files, lines and classes of all, of solvers/ and its parts, of the other rooms that solve, which were part of solvers/
+  once (ROOMS), and of all that solves.
 - classes and public names, at the top level of modules: those are classes and functions whose name does not begin with
   an underscore. Names at the root: `dissonance.__all__`.
 - names defined at least twice: public names that two or more modules define; and how many of them are for different
@@ -16,7 +17,7 @@ Counted in src/dissonance, from the source:
   - in modules of one group of INTERCHANGEABLE: other implementations that are chosen from, with the same arguments;
   - functions that import the name from the module that defines it and pass their arguments on.
 - isinstance checks: calls of isinstance and issubclass, comparisons of type(x), and class patterns of match, in lir/
-  and solvers/, on a class that is imported from or defined in solvers/ or cpds/; and those on a class of lir/.
+  in what solves, on a class that is imported from or defined there or in cpds/; and those on a class of lir/.
 
 Counted while the code runs, in a fresh process with the checkout's src on its path (sys.setprofile):
 
@@ -93,15 +94,19 @@ def tested_types(node: ast.AST) -> set[str]:
 
 
 def type_checks(modules: dict[str, ast.Module], *folders: str) -> list[str]:
-    """Where lir/ and solvers/ test for a type of these folders: "file:line types"."""
+    """Where lir/ and what solves test for a type of these folders: "file:line types"."""
     found: list[str] = []
     for path, module in modules.items():
-        if path.startswith(("lir/", "solvers/")):
+        if path.split("/")[0].removesuffix(".py") in ("lir", *ROOMS):
             theirs = {name for name, folder in origins(path, module).items() if folder in folders}
             for node in ast.walk(module):
                 if tested := sorted(tested_types(node) & theirs):
                     found.append(f"{path}:{getattr(node, 'lineno', 0)} {', '.join(tested)}")
     return found
+
+
+ROOMS = ("solvers", "bounds", "reduced", "gaussians", "sampling", "solution")
+"""Where the infimum over mu is found: all of it was in solvers/ once."""
 
 
 def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
@@ -158,14 +163,19 @@ def for_different_things(modules: dict[str, ast.Module]) -> dict[str, list[str]]
     return found
 
 
-def parts_of(modules: dict[str, ast.Module], folder: str) -> dict[str, list[str]]:
-    """The modules of a folder, of each folder in it, and the rest of them, by what is printed."""
-    inside = [path for path in modules if path.startswith(f"{folder}/")]
-    parts: dict[str, list[str]] = defaultdict(list)
-    for path in inside:
-        first, *deeper = path.removeprefix(f"{folder}/").split("/")
-        parts[f"{folder}/{first}/" if deeper else f"the rest of {folder}/"].append(path)
-    return {f"{folder}/": inside, **dict(sorted(parts.items()))}
+def parts_that_solve(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """The modules of each room that solves, those of solvers/convex/ apart, and of all of them, by what is printed."""
+    rooms = {
+        f"{room}/" if f"{room}.py" not in modules else f"{room}.py": [
+            path for path in modules if path.split("/")[0].removesuffix(".py") == room
+        ]
+        for room in ROOMS
+    }
+    inside = [path for path in rooms["solvers/"] if path.startswith("solvers/convex/")]
+    rest = [path for path in rooms["solvers/"] if path not in inside]
+    first = {"solvers/": rooms.pop("solvers/"), "solvers/convex/": inside, "the rest of solvers/": rest}
+    every = [path for room in (first["solvers/"], *rooms.values()) for path in room]
+    return first | rooms | {"all that solves": every}
 
 
 def root_names(checkout: Path) -> int:
@@ -278,7 +288,7 @@ def main() -> None:
     lines = {path: len((package / path).read_text(encoding="utf-8").splitlines()) for path in modules}
     classes = {path: sum(isinstance(node, ast.ClassDef) for node in m.body) for path, m in modules.items()}
     twice, different = defined_twice(modules), for_different_things(modules)
-    checks, checks_of_lir = type_checks(modules, "solvers", "cpds"), type_checks(modules, "lir")
+    checks, checks_of_lir = type_checks(modules, *ROOMS, "cpds"), type_checks(modules, "lir")
 
     def listed(items: Iterator[str]) -> None:
         for item in items if args.names else ():
@@ -287,15 +297,15 @@ def main() -> None:
     print(f"{len(modules):6,} files")
     print(f"{sum(lines.values()):6,} lines")
     print(f"{sum(classes.values()):6,} classes")
-    for what, paths in {**parts_of(modules, "solvers"), **parts_of(modules, "gaussians")}.items():
-        if paths and what != "the rest of gaussians/":
+    for what, paths in parts_that_solve(modules).items():
+        if paths:
             size = sum(lines[path] for path in paths), sum(classes[path] for path in paths)
             print(f"{len(paths):6,} files, {size[0]:,} lines, {size[1]} classes: {what}")
     print(f"{sum(1 for m in modules.values() for _ in public_definitions(m)):6,} public names")
     print(f"{root_names(checkout):6,} names at the root")
     print(f"{len(twice):6,} names defined at least twice, {len(different)} of them for different things")
     listed(f"{name}: {', '.join(paths)}{' (DIFFERENT)' * (name in different)}" for name, paths in twice.items())
-    print(f"{len(checks):6,} isinstance checks on types of solvers/ and cpds/")
+    print(f"{len(checks):6,} isinstance checks on types of what solves and of cpds/")
     listed(iter(checks))
     print(f"{len(checks_of_lir):6,} isinstance checks on types of lir/")
     listed(iter(checks_of_lir))

@@ -1,6 +1,7 @@
 """Published Bayesian networks: each is scored, then again with two experts who disagree, blamed and resolved.
 
     python benchmarks/networks.py [asia alarm ...] [--steps 5] [--limit 150]
+    python benchmarks/networks.py --before ../before    # the same by another checkout, with the ratios
 
 The networks come with pgmpy (pip install --no-deps pgmpy is enough). Two experts give opposite marginals of one
 variable: the one with the median number of ancestors, and the one with the most. What does not fit is refused with the
@@ -11,9 +12,14 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
+import re
 import resource
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -73,6 +79,37 @@ def conflict(pdg: PDG, name: str, steps: int, limit: int) -> None:
         print(f"      refused: {error}", flush=True)
 
 
+def against(before: Path, networks: list[str], options: list[str], rounds: int) -> None:
+    """A row a conflict: what it takes here and in another checkout to score, blame and resolve it, and in all."""
+    here, before = Path(__file__).resolve().parents[1], before.resolve()
+    print("| network | experts on | before (s): scored, blamed, resolved | now (s) | now / before, in all |")
+    print("|---|---|---|---|---|")
+    for name in networks:
+        every = [(conflicts(before, name, options), conflicts(here, name, options)) for _ in range(rounds)]
+        for who in every[0][1]:
+            old, new = (min((both[k][who] for both in every), key=total) for k in range(2))
+            ratio = total(new) / total(old)
+            row = (", ".join(f"{x:.2f}" for x in times) if times else "refused" for times in (old, new))
+            print(f"| {name} | {who} | {' | '.join(row)} | {ratio:.2f} |", flush=True)
+
+
+def total(times: list[float]) -> float:
+    """Seconds in all; for ever, if it was refused or stopped on the way."""
+    return sum(times) if len(times) == 3 else float("inf")
+
+
+def conflicts(checkout: Path, name: str, options: list[str]) -> dict[str, list[float]]:
+    """The seconds of the conflicts about one network, by the script of a checkout, in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, str(checkout / "benchmarks" / "networks.py"), name, *options]
+    printed = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    parts = re.split(r"experts on (\S+) ", printed)[1:]
+    return {
+        who: [float(x) for x in re.findall(r"([\d.]+) s$", text, re.MULTILINE) if "stopped" not in text]
+        for who, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
 def main() -> None:
     """A few lines a network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -81,7 +118,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="steps of LIR")
     parser.add_argument("--limit", type=int, default=150, help="seconds for a conflict")
     parser.add_argument("--score-only", action="store_true", help="without experts")
+    parser.add_argument("--before", type=Path, help="another checkout, timed as well, with the ratios")
+    parser.add_argument("--rounds", type=int, default=2, help="with --before: the quickest of so many is taken")
     args = parser.parse_args()
+    if args.before:
+        against(args.before, args.networks, ["--steps", str(args.steps), "--limit", str(args.limit)], args.rounds)
+        return
     torch.set_num_threads(1)
     for name in args.networks:
         pdg, focus = load(known[name])

@@ -17,7 +17,7 @@ import numpy as np
 
 from dissonance import PDG, Arc, Variable, inconsistency
 from dissonance.compiled import engage
-from dissonance.solvers.convex.threads import allowed
+from dissonance.threads import allowed
 
 
 def tree(variables: int, values: int) -> PDG:

@@ -14,7 +14,7 @@ import numpy as np
 from attacks.dense import Array
 from attacks.drawn import Drawn, draw, skeleton
 from dissonance.inconsistency import Inconsistency, inconsistencies
-from dissonance.solvers.base import DEFAULT_TOL
+from dissonance.solution import DEFAULT_TOL
 
 DRAWS = 40
 """PDGs of one structure, solved together."""

@@ -25,12 +25,12 @@ from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG
 from dissonance.problem import Problem, prepare
 from dissonance.query import Posterior, posterior
+from dissonance.sampling.solver import SampledSolution
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
+from dissonance.solution import Slope, added_up
 from dissonance.solvers import Solution, Solver, solve_together, solver_named
-from dissonance.solvers.base import Slope, added_up
 from dissonance.solvers.peeled import PeeledSolution
-from dissonance.solvers.sampled import SampledSolution
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,6 +23,9 @@ where p is 0. It holds closely enough, if no mu is found at which all of them ho
 CLEARLY = 100 * FEASIBLE
 """How far off a hard arc is, for each arc there is, that cannot hold closely enough whatever the others are given."""
 
+HEAVY = 1e5
+"""The beta from which on rounding, times beta, is more than what is tolerated where bounds are sums of logarithms."""
+
 
 def real(values: object) -> Tensor:
     """The values as a float64 tensor, sharing memory and graph where possible; what would lose something is refused."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dissonance.bounds.columnar import tangled
 from dissonance.chance import Chance
 from dissonance.columns import ColumnarPDG
 from dissonance.focus import Attention
@@ -20,7 +21,6 @@ from dissonance.jsonable import json_number
 from dissonance.pdg import PDG
 from dissonance.scores import CellRow
 from dissonance.solvers import ColumnBracket, Solver, bracket
-from dissonance.solvers.bounds.columnar import tangled
 from dissonance.variables import Variable
 from dissonance.verdict import MOST_ARCS, verdict
 

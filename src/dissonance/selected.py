@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dissonance.bounds.bracketing import BoundsSolution
 from dissonance.distributions import CliqueTree, Distribution, Product
 from dissonance.distributions.extended import Extended
 from dissonance.distributions.gaussian import combined
+from dissonance.gaussians.solver import GaussianSolution
+from dissonance.sampling.solver import SampledSolution
 from dissonance.solvers import Solution, select
-from dissonance.solvers.bounds.bracketing import BoundsSolution
-from dissonance.solvers.gaussian import GaussianSolution
 from dissonance.solvers.peeled import PeeledSolution
-from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Euclidean, Variable
 
 

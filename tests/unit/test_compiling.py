@@ -161,9 +161,9 @@ def test_a_large_solve_loads_its_machine_code_by_itself_and_does_not_start_numba
 def test_subtrees_are_shared_out_over_threads_by_machine_code_only():
     """The loop over them calls functions that are no entries."""
     found = python(
-        STATE + "import numpy as np\nfrom dissonance.solvers.convex import threads\n"
-        "threads.over_subtrees([np.array([1]), np.array([2])], np.array([0]))\n"
-        "print(all(hasattr(f, 'py_func') for f in (threads.downward, threads.upward, threads.interior.measure)))"
+        STATE + "import numpy as np\nfrom dissonance.solvers.convex import subtrees\n"
+        "subtrees.over_subtrees([np.array([1]), np.array([2])], np.array([0]))\n"
+        "print(all(hasattr(f, 'py_func') for f in (subtrees.downward, subtrees.upward, subtrees.interior.measure)))"
     )
     assert found.stdout.split() == ["True"]
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.solvers.base import FEASIBLE
+from dissonance.numerics import FEASIBLE
 from dissonance.solvers.convex.certificate import EPS
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.layout import HARD

@@ -1,4 +1,4 @@
-"""The quadratic score where no junction tree fits: a bracket, by the regions and the joint states of `solvers/bounds/`.
+"""The quadratic score where no junction tree fits: a bracket, by the regions and the joint states of `bounds/`.
 
     minimise   sum_a beta_a (m - p s)^2 / s,     m = mu(E, G), s = mu(G)
 
@@ -22,16 +22,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from dissonance.bounds.bracketing import Bracketing
+from dissonance.bounds.descent import StateDescent
+from dissonance.bounds.dual import GIVEN_UP, RelaxedDual, softmin
+from dissonance.bounds.regions import Regions
+from dissonance.bounds.states import Sampler, States
+from dissonance.bounds.tally import CellTally
+from dissonance.bounds.terms import SOFT, Floats, Ints, Terms
+from dissonance.bounds.worlds import STEPS, Worlds
 from dissonance.problem import EPS, Component
 from dissonance.solvers import Bounds
-from dissonance.solvers.bounds.bracketing import Bracketing
-from dissonance.solvers.bounds.descent import StateDescent
-from dissonance.solvers.bounds.dual import GIVEN_UP, RelaxedDual, softmin
-from dissonance.solvers.bounds.regions import Regions
-from dissonance.solvers.bounds.states import Sampler, States
-from dissonance.solvers.bounds.tally import CellTally
-from dissonance.solvers.bounds.terms import SOFT, Floats, Ints, Terms
-from dissonance.solvers.bounds.worlds import STEPS, Worlds
 
 TEMPERATURE = 1e-4
 """At which states move, times a large beta: squared errors differ by less than logarithms do."""

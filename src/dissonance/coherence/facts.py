@@ -6,11 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from dissonance.attended import Attended, tabulated
+from dissonance.bounds.regions import regions_of
+from dissonance.bounds.terms import terms_of
 from dissonance.coherence.beliefs import Belief
 from dissonance.coherence.graph import Graph
 from dissonance.problem import BUDGET, Component
-from dissonance.solvers.bounds.regions import regions_of
-from dissonance.solvers.bounds.terms import terms_of
 from dissonance.solvers.exact import BYTES_PER_CELL
 from dissonance.solvers.stack import Stack
 from dissonance.variables import Variable

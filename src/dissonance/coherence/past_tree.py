@@ -1,4 +1,4 @@
-"""Books whose junction tree does not fit: a bracket, by `solvers/bounds/`, with the bets that prove its lower end."""
+"""Books whose junction tree does not fit: a bracket, by `bounds/`, with the bets that prove its lower end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dissonance.attended import Attended
+from dissonance.bounds.bracketing import BoundsSolution, Bracketing
+from dissonance.bounds.terms import Floats
 from dissonance.coherence.beliefs import BeliefError
 from dissonance.coherence.brier_bounds import SquaredBracketing
 from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.solvers import Bounds
-from dissonance.solvers.bounds.bracketing import BoundsSolution, Bracketing
-from dissonance.solvers.bounds.terms import Floats
 from dissonance.solvers.convex.program import Arcs
 
 

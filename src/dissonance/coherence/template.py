@@ -17,6 +17,7 @@ from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
 from dissonance.coherence.brier import Projection
 from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
+from dissonance.coherence.narrow import LARGE, Narrowing
 from dissonance.coherence.past_tree import book_bracket
 from dissonance.errors import DissonanceError
 from dissonance.numerics import ROUNDING
@@ -27,7 +28,6 @@ from dissonance.solvers.convex.conic import by_clarabel
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.exact import BYTES_PER_CELL
-from dissonance.solvers.narrow import LARGE, Narrowing
 from dissonance.solvers.stack import Answers, Group, Stack
 from dissonance.variables import Variable, cells, shape
 

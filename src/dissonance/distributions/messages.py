@@ -36,6 +36,18 @@ Which = Tensor | EllipsisType
 SMALLEST = 1e-300
 """What is larger has all digits of a float64."""
 
+BYTES_PER_CELL = 96
+"""What a cell of a cluster costs message passing: a dozen numbers, logarithms and sums and places among them."""
+
+BYTES_PER_MEETING = 28
+"""What a cell costs it for every child of its cluster: which message meets it going up, and which it is part of."""
+
+
+def message_bytes(tree: Tree) -> int:
+    """What message passing holds at its peak, roughly: no pair of cells is ever looked at."""
+    cells = [prod(s) for s in tree.shapes]
+    return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
+
 
 @dataclass(frozen=True)
 class Arithmetic:

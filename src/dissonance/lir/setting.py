@@ -14,8 +14,8 @@ from dissonance.lir.parameters import Parameters
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
+from dissonance.solution import DEFAULT_TOL, checked
 from dissonance.solvers import Solver, solver_named
-from dissonance.solvers.base import DEFAULT_TOL, checked
 
 
 @dataclass(frozen=True, eq=False)

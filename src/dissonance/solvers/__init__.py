@@ -8,22 +8,24 @@ from functools import cached_property
 
 from torch import Tensor
 
+from dissonance.bounds.columnar import ColumnBracket, bracket
+from dissonance.bounds.solver import Bounds
 from dissonance.errors import DissonanceError, suggest
+from dissonance.gaussians.pool import GaussianPool, misfit
+from dissonance.gaussians.solver import GaussianSolver
+from dissonance.numerics import FEASIBLE
 from dissonance.problem import BUDGET, Component
+from dissonance.reduced.solver import Reduced
+from dissonance.sampling.solver import Sampled
+from dissonance.solution import DEFAULT_TOL, Solution, Solver, chosen, solve_together
 from dissonance.solvers.at_points import AtPoints
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, Solution, Solver, chosen, solve_together
-from dissonance.solvers.bounds.columnar import ColumnBracket, bracket
-from dissonance.solvers.bounds.solver import Bounds, PastTree
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
-from dissonance.solvers.gaussian import GaussianSolver
-from dissonance.solvers.gaussian_pool import GaussianPool, misfit
 from dissonance.solvers.paper import Paper
+from dissonance.solvers.past import PastNewton, PastTree
 from dissonance.solvers.peeled import Peeled
 from dissonance.solvers.pooled import Pooled
-from dissonance.solvers.reduced.solver import PastNewton, Reduced
-from dissonance.solvers.sampled import Sampled
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import EPS, Component, connected
-from dissonance.solvers.base import Solution, Solver, added_up, solve_together
-from dissonance.solvers.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables
+from dissonance.sampling.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables
+from dissonance.sampling.solver import SampledSolution
+from dissonance.solution import Solution, Solver, added_up, solve_together
 from dissonance.solvers.exact import Newton
-from dissonance.solvers.sampled import SampledSolution
 from dissonance.variables import Variable, cells
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dissonance.attended import Array
-from dissonance.numerics import ROUNDING
+from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Bools, Component
-from dissonance.solvers.base import FEASIBLE, Solution, Solver, infinite
+from dissonance.solution import Solution, Solver, infinite
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.least_concave import least_concave

@@ -13,30 +13,18 @@ from dissonance import numerics
 from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
-from dissonance.distributions.messages import Messages, calibrate, gathered
+from dissonance.distributions.messages import Messages, calibrate, gathered, message_bytes
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.sampling.solver import Sampled
 from dissonance.scores import unchecked_incompatibility
-from dissonance.solvers.base import Solution, Solver, infinite
+from dissonance.solution import Solution, Solver, infinite
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.exact import Newton
-from dissonance.solvers.sampled import Sampled
 
 COPIES = 10
 """Tables of the size of mu that conditioning holds at its peak."""
-
-BYTES_PER_CELL = 96
-"""What a cell of a cluster costs message passing: a dozen numbers, logarithms and sums and places among them."""
-
-BYTES_PER_MEETING = 28
-"""What a cell costs it for every child of its cluster: which message meets it going up, and which it is part of."""
-
-
-def message_bytes(tree: Tree) -> int:
-    """What message passing holds at its peak, roughly: no pair of cells is ever looked at."""
-    cells = [math.prod(s) for s in tree.shapes]
-    return BYTES_PER_CELL * sum(cells) + BYTES_PER_MEETING * sum(cells[p] for p in tree.parent if p >= 0)
 
 
 class _Product(CliqueTree):

@@ -15,10 +15,9 @@ from dissonance.compiled import complete, engage, kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.numerics import ROUNDING
+from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
-from dissonance.solvers.base import BYTES_PER_CELL as BYTES_PER_CELL
-from dissonance.solvers.base import DEFAULT_TOL, FEASIBLE, TOGETHER, Solution, Solver, infinite
+from dissonance.solution import DEFAULT_TOL, TOGETHER, Solution, Solver, infinite
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
@@ -32,6 +31,9 @@ LARGE = 2000
 DEAR = 1e8
 """Multiplications of a Newton step from which on a problem is solved no further than it must be: the steps of such
 problems halve the gap, where those of others square it."""
+
+BYTES_PER_CELL = 200
+"""What numbering a cell of a cluster's table takes, roughly, whether or not it can carry mass."""
 
 BYTES_PER_PAIR = 32
 """What a pair of cells of one cluster takes, at most, and a cell for every arc that lives there."""
@@ -143,7 +145,7 @@ class Newton(Solver):
             if self.device.startswith("cuda") and not torch.cuda.is_available():
                 raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
             return self.device != "cpu"
-        from dissonance.solvers.convex.threads import allowed
+        from dissonance.threads import allowed
 
         return count >= LARGE * allowed() and torch.cuda.is_available()
 

@@ -25,7 +25,7 @@ from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.problem import BUDGET, Component
-from dissonance.solvers.base import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable, cells, shape
 

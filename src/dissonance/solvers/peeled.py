@@ -21,7 +21,7 @@ from dissonance.attended import Attended
 from dissonance.distributions.extended import End, Extended
 from dissonance.distributions.tree import MOST, decompose
 from dissonance.problem import Bools, Component
-from dissonance.solvers.base import Solution, Solver, added_up, infinite, solve_together
+from dissonance.solution import Solution, Solver, added_up, infinite, solve_together
 from dissonance.solvers.exact import Newton
 
 LARGE = 500

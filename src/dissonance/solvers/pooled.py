@@ -11,11 +11,9 @@ import torch
 from dissonance.attended import Array
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
+from dissonance.numerics import HEAVY
 from dissonance.problem import EPS, Component
-from dissonance.solvers.base import Solution, Solver, infinite
-
-HEAVY = 1e5
-"""The beta from which on rounding, times beta, is more than what is tolerated where bounds are sums of logarithms."""
+from dissonance.solution import Solution, Solver, infinite
 
 
 class PooledSolution(Solution):

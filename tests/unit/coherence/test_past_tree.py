@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dissonance import coherence
+from dissonance.bounds.oracle import installed
 from dissonance.cli.app import run
 from dissonance.coherence.beliefs import BeliefError, as_beliefs
 from dissonance.coherence.events import truth
@@ -22,7 +23,6 @@ from dissonance.coherence.facts import contradictory
 from dissonance.coherence.past_tree import book_bracket
 from dissonance.coherence.template import Template
 from dissonance.solvers import Bounds
-from dissonance.solvers.bounds.oracle import installed
 
 SINGLE = [f"P(x{i}) = 0.15" for i in range(8)]
 TANGLED = [*SINGLE, *(f"P(x{i} and x{j}) = {0.2 + 0.05 * ((i + j) % 5)}" for i in range(40) for j in range(i))]
@@ -129,7 +129,7 @@ def test_the_cheapest_world_is_searched_for_under_the_brier_score_too(monkeypatc
     p = [[b.low for b in template.beliefs]]
     exact = template.solve(p, score="brier").upper[0]  # three against three: 9 of 15 pairs differ
     assert exact == pytest.approx(15 * (0.9 - 9 / 15) ** 2, abs=1e-6)
-    monkeypatch.setattr("dissonance.solvers.bounds.bracketing.helpful", lambda *_: [])  # no larger regions
+    monkeypatch.setattr("dissonance.bounds.bracketing.helpful", lambda *_: [])  # no larger regions
     found = book_bracket(template.graph, template.arcs(p), 0, Bounds(seconds=60.0, tol=1e-2), "brier")
     assert 0.99 * exact <= found.lower <= exact <= found.upper
 

@@ -14,8 +14,8 @@ from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.setting import solver_for
+from dissonance.solution import DEFAULT_TOL
 from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, solver_named
-from dissonance.solvers.base import DEFAULT_TOL
 
 MEGABYTE = 2**20
 

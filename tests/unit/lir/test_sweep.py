@@ -24,6 +24,7 @@ from dissonance import (
     inconsistency,
     lir,
     lirs,
+    threads,
 )
 from dissonance.columns import Column, ColumnarPDG
 from dissonance.errors import DissonanceError, FormatError
@@ -33,7 +34,6 @@ from dissonance.lir.sweep.on_device import DeviceTables
 from dissonance.lir.sweep.run import Sweeping
 from dissonance.refocus import Cycle
 from dissonance.runs import Record
-from dissonance.solvers.convex import threads
 
 QUIET = Record(globally=False)
 

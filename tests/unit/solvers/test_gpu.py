@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, Variable, inconsistencies
+from dissonance import PDG, Arc, Attention, Variable, inconsistencies, threads
 from dissonance.solvers import Newton, exact
-from dissonance.solvers.convex import threads
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -44,7 +44,7 @@ def ask(widget: Any) -> Asked:
 
 
 def answers(widget: Any, number: int) -> list[dict[str, Any]]:
-    for _ in range(600):
+    for _ in range(2400):  # the solver may be compiled first
         mine = [m for m in widget.sent if m["id"] == number]
         if mine and (mine[-1].keys() & {"result", "error"} or mine[-1]["event"]["kind"] in ("done", "error")):
             return mine

@@ -14,8 +14,8 @@ from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions.tree import Scope, Tree
 from dissonance.problem import Component
+from dissonance.solution import Solver, infinite
 from dissonance.solvers import Auto, Solution
-from dissonance.solvers.base import Solver, infinite
 from dissonance.variables import cells
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from dissonance.bounds.columnar import bracket, tangled
 from dissonance.columns import ColumnarPDG
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
 from dissonance.focus import Attention, Control, Focus
@@ -27,7 +28,6 @@ from dissonance.lir.sweep.sweeping import AsynchronousSweeps, Floats, Sweeps, Sw
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Newton
-from dissonance.solvers.bounds.columnar import bracket, tangled
 from dissonance.workers.cluster import Cluster, to_cluster
 
 FORMAT = "dissonance.sweep 2"

@@ -33,8 +33,8 @@ from dissonance.lir.sweep.neighbourhoods import FociBatch
 from dissonance.pdg import PDG
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.program import Arcs
-from dissonance.solvers.convex.threads import side_by_side
 from dissonance.solvers.stack import Answers, Stack
+from dissonance.threads import side_by_side
 from dissonance.variables import Variable
 
 Floats = npt.NDArray[np.float64]

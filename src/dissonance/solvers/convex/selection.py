@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dissonance.numerics import FEASIBLE
 from dissonance.problem import Component
-from dissonance.solvers.base import Solution
+from dissonance.solution import Solution
 from dissonance.solvers.convex.hard import satisfied
 from dissonance.solvers.convex.layout import STRUCTURAL, Bools
 from dissonance.solvers.convex.program import Arcs, Floats, Structure

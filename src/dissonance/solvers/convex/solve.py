@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dissonance import threads
 from dissonance.numerics import ROUNDING
 from dissonance.problem import Bools
-from dissonance.solvers.base import TOGETHER
-from dissonance.solvers.convex import threads
+from dissonance.solution import TOGETHER
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS

@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dissonance import threads
 from dissonance.compiled import Entry, expect
 from dissonance.numerics import ROUNDING
-from dissonance.solvers.convex import certificate, interior, starts, steps, threads
+from dissonance.solvers.convex import certificate, interior, starts, steps
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import Floats, Numbers, Structure
 from dissonance.solvers.convex.room import AT
+from dissonance.solvers.convex.subtrees import over_subtrees, subtrees
 
 newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
 measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(starts.inside)
@@ -99,8 +101,8 @@ class Work:
     def over_subtrees(self) -> Callable[..., None]:
         """`newton` for one large problem: over threads, if its tree has branches that are worth it."""
         size = self.structure.fronts.size.astype(np.float64)
-        parts, above = threads.subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
-        return threads.over_subtrees(parts, above) if len(parts) > 1 else newton
+        parts, above = subtrees(self.structure.layout.parent, size**2 * (size + 10.0), threads.free())
+        return over_subtrees(parts, above) if len(parts) > 1 else newton
 
     def settle(self, tol: Floats, mu_tol: float, most: int, start: Floats | None = None) -> tuple[Floats, Floats]:
         """Until mu stands still, from a cold start or one given: how far it moved last (P,), a start for other gammas.

@@ -17,8 +17,8 @@ from dissonance.distributions import Tree
 from dissonance.inconsistency import Inconsistency
 from dissonance.problem import prepare
 from dissonance.scores import incompatibility, structural_deficiency
+from dissonance.solution import Solution
 from dissonance.solvers import CliqueTreeSolver, Newton
-from dissonance.solvers.base import Solution
 from dissonance.solvers.convex import work
 from dissonance.solvers.convex.interior import COLD
 from dissonance.solvers.convex.program import Arcs

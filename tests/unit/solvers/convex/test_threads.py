@@ -11,9 +11,9 @@ import pytest
 from problems import chain, component, inf, loop, nudged, program, spread
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dissonance import Attention, inconsistency
+from dissonance import Attention, inconsistency, threads
 from dissonance.solvers.convex import solve as solving
-from dissonance.solvers.convex import threads
+from dissonance.solvers.convex import subtrees
 from dissonance.solvers.convex import work as working
 from dissonance.solvers.convex.program import Program
 
@@ -76,13 +76,13 @@ def test_the_subtrees_of_one_problem_are_shared_out(
     attention = Attention.uniform(pdg, gamma=gamma).replace(beta=dict.fromkeys(hard, inf))
     one = program(component(pdg, attention))
     used, found = set[int](), list[solving.Outcome]()
-    upward = threads.upward
+    upward = subtrees.upward
 
     def seen(*args: Any) -> None:
         used.add(threading.get_ident())
         upward(*args)
 
-    monkeypatch.setattr(threads, "upward", seen)
+    monkeypatch.setattr(subtrees, "upward", seen)
     for count in (1, 2, 3, 50):
         used.clear()
         with ThreadPoolExecutor(count) as pool:
@@ -99,7 +99,7 @@ def test_subtrees_are_whole_disjoint_and_balanced():
     for n, count in ((1, 2), (7, 2), (200, 3), (1000, 8)):
         parent = np.array([-1 if k == 0 or rng.random() < 0.02 else rng.integers(k) for k in range(n)])
         work = rng.random(n)
-        parts, above = threads.subtrees(parent, work, count)
+        parts, above = subtrees.subtrees(parent, work, count)
         assert sorted(np.concatenate([*parts, above]).tolist()) == list(range(n))
         for part in parts:
             inside = set(part.tolist())
@@ -108,10 +108,10 @@ def test_subtrees_are_whole_disjoint_and_balanced():
         assert all(parent[k] < 0 or parent[k] in above for k in above)
         assert max((work[p].sum() for p in parts), default=0.0) + work[above].sum() <= work.sum()
     bush = np.array([-1, *[0] * 99])
-    parts, above = threads.subtrees(bush, np.ones(100), 3)
+    parts, above = subtrees.subtrees(bush, np.ones(100), 3)
     assert [len(p) for p in parts] == [33, 33, 33] and above.tolist() == [0]
     line = np.array([-1, 0, 0, *range(1, 98)])
-    assert sorted(len(p) for p in threads.subtrees(line, np.ones(100), 8)[0]) == [49, 50]
+    assert sorted(len(p) for p in subtrees.subtrees(line, np.ones(100), 8)[0]) == [49, 50]
 
 
 def test_a_small_solve_starts_no_thread(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,340 @@
+"""Brackets: one at once, and narrower ones as long as there is time."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dissonance.bounds.descent import StateDescent
+from dissonance.bounds.dual import RelaxedDual
+from dissonance.bounds.larger import helpful
+from dissonance.bounds.mu import JointStates
+from dissonance.bounds.oracle import EXTRA, installed
+from dissonance.bounds.regions import Regions, carried, regions_of
+from dissonance.bounds.spanning import SpanningOrder
+from dissonance.bounds.states import Sampler, States
+from dissonance.bounds.terms import HARD, SOFT, Floats, Scope, Terms, terms_of
+from dissonance.bounds.worlds import Worlds
+from dissonance.compiled import clock
+from dissonance.distributions import Distribution
+from dissonance.errors import SizeError
+from dissonance.problem import EPS, Component
+from dissonance.solution import DEFAULT_TOL, Solution
+
+_log = logging.getLogger(__name__)
+
+NAME = "bounds"
+"""What results call the solver."""
+
+FIRST, LAST, COOLER = 0.1, 1e-6, 0.3
+"""Temperatures at which minima are smoothed, times a typical beta: the first, the last, and the ratio of two."""
+
+STEPS = 200
+"""Steps of L-BFGS at a temperature."""
+
+FEWEST, MOST = 256, 16384
+"""States at first, and at most."""
+
+VALUES = 100_000_000
+"""Values of all states together."""
+
+ENOUGH = 0.01
+"""What moving all states must take from the gap, as a share of it, to be worth going on with as many of them."""
+
+SEARCHED, SHARE, PATIENCE = 100, 0.4, 30
+"""Variables up to which the cheapest joint state is searched for, the time that is left to the relaxation if so, and
+how many searches in a row may gain nothing."""
+
+GROWING = 0.6
+"""The part of the time after which larger regions are not looked for: nothing could be made of them."""
+
+BYTES = 250
+"""What a cell of a region takes, roughly."""
+
+
+class Limits(Protocol):
+    """When to stop: the options of a solver that brackets."""
+
+    @property
+    def seconds(self) -> float:
+        """When it stops in any case."""
+        ...
+
+    @property
+    def tol(self) -> float:
+        """The gap at which it stops."""
+        ...
+
+    @property
+    def budget(self) -> int:
+        """Bytes it may use."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """That of what is drawn."""
+        ...
+
+
+@dataclass(frozen=True)
+class BoundsSolution(Solution):
+    """A bracket: `mu` is joint states (at gamma > 0 a mixture of products), `log_q` what the lower bound bets on, arc
+    by arc."""
+
+    states: Distribution | None = field(default=None, repr=False)
+    log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
+
+    @property
+    def bracket(self) -> str:
+        """Why its bounds need not meet."""
+        return "the junction tree does not fit"
+
+    @property
+    def mu(self) -> Distribution:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The mu that attains the upper bound."""
+        assert self.states is not None
+        return self.states
+
+
+class Bracketing:
+    """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
+
+    def __init__(self, solver: Limits, component: Component) -> None:
+        self.began = clock()
+        self.solver, self.component = solver, component
+        self.terms = self._terms()
+        self.regions = self._regions(())
+        self.lower, self.upper = -math.inf, math.inf
+        self.best = np.zeros(0)
+        self.dual: RelaxedDual | None = None
+        self.descent: StateDescent | None = None
+        self.searched: dict[int, Floats] | None = None
+        self.drawn = False
+        self.grown: tuple[Scope, ...] = ()
+        self.states: tuple[Terms, States] | None = None
+        self.steps = 0
+        self.generator = np.random.default_rng(solver.seed)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since it began."""
+        return clock() - self.began
+
+    @property
+    def late(self) -> bool:
+        """Whether the time limit is reached."""
+        return self.seconds >= self.solver.seconds
+
+    @cached_property
+    def searchable(self) -> bool:
+        """Whether the cheapest joint state may be found."""
+        return self.attainable and 1 < len(self.terms.base) <= SEARCHED
+
+    @property
+    def close(self) -> bool:
+        """Whether the bounds are as close as was asked for."""
+        return self.upper < math.inf and self.upper - self.lower <= self.solver.tol * max(1.0, abs(self.upper))
+
+    @cached_property
+    def scale(self) -> float:
+        """A typical beta of the soft arcs: the unit in which costs are compared."""
+        soft = self.component.beta[~self.component.hard]
+        return float(np.median(soft)) if len(soft) else 1.0
+
+    @cached_property
+    def attainable(self) -> bool:
+        """Whether joint states can satisfy the hard arcs: those that are no function of their sources need real mu."""
+        return all(t.kind != HARD for t in self.terms.terms)
+
+    @property
+    def possible(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Which entries of the table of each soft arc some cell is left for."""
+        r = self.regions
+        number = {s: i for i, s in enumerate(r.scopes)}
+        alive = r.alive
+        found: dict[str, npt.NDArray[np.bool_]] = {}
+        for t in self.terms.terms:
+            if t.kind == SOFT:
+                at = number[t.scope]
+                open_ = np.zeros(len(t.log_p), dtype=np.bool_)
+                open_[t.entry[alive[r.dense_at[at] : r.dense_at[at + 1]]]] = True
+                found |= {self.component.arcs[a].name: open_ for a in t.arcs}
+        return found
+
+    def _terms(self) -> Terms:
+        return terms_of(self.component)
+
+    def _regions(self, added: tuple[Scope, ...]) -> Regions:
+        cells = sum(math.prod(self.terms.sizes[v] for v in s) for s in {t.scope for t in self.terms.terms})
+        if BYTES * cells > self.solver.budget:
+            raise SizeError(f"the tables have {cells:.3g} cells: too many for the budget, whatever the solver.")
+        return regions_of(self.terms, added)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        """Brackets, until they are close, nothing helps any more, or the time is over."""
+        search = self.searchable and installed()
+        yield from self._relaxed(self.solver.seconds * (SHARE if search else 1.0))
+        if self.close or self.late or not self.searchable or self.states is None:
+            return
+        if search:
+            yield from self._search()
+        else:
+            _log.info("the bounds do not meet; a search for the cheapest joint state may help: %s", EXTRA)
+
+    def _search(self) -> Iterator[tuple[float, float]]:
+        """Lower bounds by the cheapest joint state at prices that are best against those that are known."""
+        assert self.states is not None
+        worlds = self._worlds(Sampler(self.terms, self.regions), self.states[1])
+        patience = PATIENCE
+        for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.solver.seconds - self.seconds))):
+            patience -= 1
+            if bound > self.lower:
+                patience = PATIENCE if bound > self.lower + 0.01 * (self.upper - self.lower) else patience
+                self.lower, self.searched = bound, log_q
+                yield self.lower, self.upper
+            if self.close or self.late or patience < 0:
+                return
+
+    def _dual(self) -> RelaxedDual:
+        return RelaxedDual(self.regions)
+
+    def _descent(self, sampler: Sampler, states: States) -> StateDescent:
+        return StateDescent(sampler, states, self.generator)
+
+    def _worlds(self, sampler: Sampler, states: States) -> Worlds:
+        return Worlds(sampler, states)
+
+    def _cost(self, sampler: Sampler, states: States) -> float:
+        """The cost of mu = 1/N at each of N states."""
+        return sampler.prices(sampler.counts(states))[0] / states.shape[1]
+
+    def _relaxed(self, seconds: float) -> Iterator[tuple[float, float]]:
+        """Brackets with lower bounds by regions that multipliers make agree."""
+        if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
+            self.lower, self.upper, self.states = 0.0, 0.0, (self.terms, np.zeros((0, 1), dtype=np.uint8))
+            yield self.lower, self.upper
+            return
+        added: tuple[Scope, ...] = ()
+        eps, x = FIRST * self.scale, None
+        while not self.regions.empty:
+            dual = self._dual()
+            x = dual.start if x is None else x
+            while True:
+                x = self._raise(dual, x, eps, self.began + 0.7 * seconds if self.drawn else math.inf)
+                if self.lower == math.inf:
+                    yield self.lower, self.upper
+                    return
+                if eps <= 0.011 * self.scale:
+                    if self.attainable:
+                        self._draw(dual, x, eps)
+                    self.drawn = True
+                    yield self.lower, self.upper
+                if self.close or (self.seconds >= seconds and self.drawn) or eps <= LAST * self.scale:
+                    break
+                if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
+                    break
+                eps *= COOLER
+            if self.close or self.seconds >= seconds or not self.grown:
+                return
+            before, added = self.regions, (*added, *self.grown)
+            self.regions = self._regions(added)
+            x, eps = carried(x, before, self.regions), min(10 * eps, 0.01 * self.scale)
+        self.lower = self.upper = math.inf
+        yield self.lower, self.upper
+
+    def _grow(self, dual: RelaxedDual, x: Floats, eps: float, added: tuple[Scope, ...]) -> bool:
+        """Whether larger regions help, which are then `grown`."""
+        room = int(self.solver.budget / BYTES) - len(self.regions.cell)
+        most = min(room, 2 * len(self.regions.cell) + 10000)
+        deadline = self.began + GROWING * self.solver.seconds
+        self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most, deadline))
+        return bool(self.grown)
+
+    def _raise(self, dual: RelaxedDual, x: Floats, eps: float, deadline: float) -> Floats:
+        x, steps = dual.raised(x, eps, STEPS, deadline)
+        self.steps += steps
+        if dual.contradictory(x):
+            self.lower = self.upper = math.inf
+            return x
+        value = dual.certified(x)
+        if value > self.lower:
+            self.lower, self.best, self.dual = value, x, dual
+        return x
+
+    def _draw(self, dual: RelaxedDual, x: Floats, eps: float) -> None:
+        """States as the dual point has them, or those of before, moved down; the upper bounds that they prove."""
+        sampler = Sampler(self.terms, self.regions)
+        if not sampler.base:
+            self._prove(sampler, np.zeros((0, 1), dtype=np.uint8))
+            return
+        if self.descent is None:
+            first = SpanningOrder(sampler, dual.smoothed(x, eps)[2]).states(FEWEST, self.generator)
+            self._prove(sampler, sampler.possible(first))
+            self.descent = self._descent(sampler, first)
+        down, size = self.descent, len(sampler.base)
+        most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
+        deadline = self.began + self.seconds + 0.3 * max(0.0, self.solver.seconds - self.seconds)
+        while not self.close:
+            before = self.upper
+            down.round(deadline if self.drawn else math.inf)
+            self._prove(down.sampler, down.sampler.possible(down.states))
+            if clock() > deadline:
+                return
+            if before - self.upper < ENOUGH * (before - self.lower):
+                if 2 * down.states.shape[1] <= most:
+                    down.double()
+                return
+
+    def _prove(self, sampler: Sampler, states: States) -> float:
+        """The incompatibility of states, and what rounding may have taken from it."""
+        count = states.shape[1]
+        if not count:
+            return math.inf
+        value = self._cost(sampler, states)
+        weights = float(self.component.beta[~self.component.hard].sum())
+        value += self.component.rounding + 16 * EPS * (abs(value) + weights)
+        if value < self.upper:
+            self.upper, self.states = value, (self.terms, states.copy())
+        return value
+
+    def solution(self) -> BoundsSolution:
+        """The bounds that were found, as a solution."""
+        component = self.component
+        lower = max(0.0, self.lower - component.rounding)
+        upper = max(lower, self.upper)
+        return BoundsSolution(
+            component,
+            lower,
+            upper,
+            NAME,
+            converged=upper < math.inf and upper - lower <= DEFAULT_TOL * max(1.0, upper),
+            steps=self.steps,
+            memory=BYTES * len(self.regions.cell),
+            states=None if self.states is None else JointStates(component.variables, *self.states),
+            log_q=self._log_q(),
+        )
+
+    def _log_q(self) -> dict[str, Floats]:
+        """What the lower bound bets on, arc by arc."""
+        log_q: dict[str, Floats] = {}
+        if self.searched is not None:
+            log_q = {
+                self.component.arcs[a].name: self.searched[k] for k in self.searched for a in self.terms.terms[k].arcs
+            }
+        elif self.dual is not None:
+            values, term, entry = self.dual.bets(self.best)
+            tables = [np.full(len(t.log_p), -math.inf) for t in self.terms.terms]
+            at = np.cumsum([0] + [len(t) for t in tables])
+            flat = np.concatenate(tables) if tables else np.zeros(0)
+            flat[at[term] + entry] = values
+            for k, t in enumerate(self.terms.terms):
+                for a in t.arcs:
+                    log_q[self.component.arcs[a].name] = flat[at[k] : at[k + 1]]
+        return log_q

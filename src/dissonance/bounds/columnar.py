@@ -1,0 +1,162 @@
+"""A bracket for PDGs of very many arcs in columns, at gamma = 0: in arrays, without an object for any arc."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dissonance.bounds.columnar_dual import ColumnDual
+from dissonance.bounds.columnar_states import ColumnStates
+from dissonance.bounds.terms import Floats
+from dissonance.columns import ColumnarPDG
+from dissonance.compiled import clock
+from dissonance.errors import CapabilityError
+from dissonance.pdg import PDG
+from dissonance.solution import QUICK
+
+_log = logging.getLogger(__name__)
+
+TEMPERATURES = 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001
+"""At which minima are smoothed, times a typical beta."""
+
+STEPS = 25
+"""Steps of L-BFGS at each."""
+
+BELIEVED = 0.01
+"""The temperature down to which joint states are drawn from what the dual believes: below it rows get mass or none."""
+
+BEFORE = 8
+"""Sweeps over all variables before states are counted."""
+
+BELIEFS, LOWER = 0.35, 0.5
+"""The part of the time after which beliefs, and then the lower bound, are as good as they get."""
+
+FEWEST = 4
+"""Sweeps whose states are counted, at least."""
+
+
+MANY = 20_000
+"""Arcs from which on the whole is bounded column by column, if it is no tree."""
+
+
+def tangled(pdg: ColumnarPDG) -> bool:
+    """Whether there are so many arcs, about so many more pairs or sets of variables than there are variables, that no
+    junction tree is near: then it is not looked for."""
+    if len(pdg) < MANY:
+        return False
+    several = [np.sort(c.scopes, 1) for c in pdg.columns if c.scopes.shape[1] > 1]
+    return sum(len(np.unique(s, axis=0)) for s in several) > 1.25 * len(pdg.sizes)
+
+
+@dataclass(frozen=True)
+class ColumnBracket:
+    """lower <= inconsistency <= upper, proved. `contributions`: beta KL of each arc at the mu of the upper bound, one
+    array a column, which add up to `upper` (but for rounding); `states`: how many joint states that mu has."""
+
+    lower: float
+    upper: float
+    states: int
+    seconds: float
+    contributions: tuple[Floats, ...] = field(repr=False)
+
+    @property
+    def gap(self) -> float:
+        """upper - lower, relative to max(1, upper)."""
+        return (self.upper - self.lower) / max(1.0, self.upper) if self.upper < math.inf else math.inf
+
+
+def bracket(
+    pdg: PDG,
+    beta: Floats | None = None,
+    *,
+    seconds: float = 60.0,
+    tol: float = 1e-3,
+    seed: int = 0,
+    log_p: Sequence[Floats] | None = None,
+) -> ColumnBracket:
+    """Bounds of the inconsistency at gamma = 0 of a PDG in columns, whatever its size and treewidth.
+
+    `beta`: of every arc, 0 <= beta < inf (by default its own); `seconds`: when it stops, after a first bracket; `tol`:
+    the relative gap at which it stops; `log_p` replaces the tables. The lower bound looks at one arc at a time: it is
+    exact on trees, and `solver="bounds"` is narrower where cycles matter and arcs are fewer.
+    """
+    pdg = ColumnarPDG.of(pdg)
+    weights = np.concatenate([c.beta for c in pdg.columns]) if beta is None else np.asarray(beta, dtype=np.float64)
+    if not ((weights >= 0) & (weights < math.inf)).all():
+        raise CapabilityError('bracket() is for 0 <= beta < inf; hard arcs and disbelief: solver="bounds", or "auto".')
+    began = clock()
+    tables = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns] if log_p is None else log_p
+    dual = ColumnDual(pdg, tables, weights)
+    scale = float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
+    run = _Narrowing(dual, ColumnStates(dual, seed), scale, began, seconds)
+    try:
+        run.believe()
+        run.count(tol)
+    except KeyboardInterrupt:
+        if not run.kept:
+            raise
+        _log.warning("interrupted after %.3g s: the best bounds so far are kept.", clock() - began)
+    contributions = _contributions(pdg, dual, run.states, run.counts, run.kept)
+    took = clock() - began
+    return ColumnBracket(run.lower, max(run.lower, run.upper), run.kept, took, contributions)
+
+
+class _Narrowing:
+    """The bounds so far, and the counts of the joint states that attain the upper one."""
+
+    def __init__(self, dual: ColumnDual, states: ColumnStates, scale: float, began: float, seconds: float) -> None:
+        self.dual, self.states, self.scale, self.began, self.seconds = dual, states, scale, began, seconds
+        self.lower, self.upper, self.kept, self.counts = 0.0, math.inf, 0, np.zeros(0)
+
+    def believe(self) -> None:
+        """Raise the lower bound; joint states are drawn from what the dual believes on the way."""
+        x = np.zeros(self.dual.size)
+        for t in TEMPERATURES:
+            deadline = self.began + (BELIEFS if t >= BELIEVED else LOWER) * self.seconds
+            x = self.dual.raised(x, t * self.scale, STEPS, deadline)
+            self.lower = max(self.lower, self.dual.certified(x))
+            if t == TEMPERATURES[0] or (t >= BELIEVED and clock() < deadline):
+                self.states.believe(self.dual.smoothed(x, t * self.scale)[2])
+            self._tell()
+
+    def count(self, tol: float) -> None:
+        """Lower the upper bound, until there is no more time or the gap is small."""
+        self.states.draw(BEFORE)
+        sweeps = 0
+        while sweeps < FEWEST or clock() - self.began < self.seconds:
+            self.states.count(1)
+            sweeps += 1
+            if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
+                counts = self.states.counts()
+                value = self.states.incompatibility(counts, self.states.drawn)
+                if value < self.upper or not self.kept:
+                    self.counts, self.upper, self.kept = counts, value, self.states.drawn
+                self._tell()
+                if self.upper - self.lower <= tol * max(1.0, self.upper):
+                    break
+
+    def _tell(self) -> None:
+        seconds = clock() - self.began
+        if seconds > QUICK:
+            _log.info("between %.6g and %.6g after %.3g s", self.lower, self.upper, seconds)
+
+
+def _contributions(
+    pdg: ColumnarPDG, dual: ColumnDual, states: ColumnStates, counts: Floats, total: int
+) -> tuple[Floats, ...]:
+    """beta KL of every arc at the empirical distribution."""
+    found = [np.zeros(len(c)) for c in pdg.columns]
+    costs = states.prices(counts)
+    for c, cost in zip(dual.arcs, costs, strict=False):
+        found[c.which][c.rows] = cost.sum((1, 2)) / total
+    mass = counts[states.values_at :] / total
+    for k, rows, v, table, weight in dual.own:
+        m = mass[dual.value_at[v][:, None] + np.arange(table.shape[1])]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cost = np.where(m > 0, m * (np.log(m) - table), 0.0)
+        found[k][rows] = weight * cost.sum(1)
+    return tuple(np.maximum(x, 0.0) for x in found)

@@ -1,0 +1,162 @@
+"""The lower bound: regions that are made to agree by multipliers.
+
+    D = sum_r min_rows [ -beta log sum_t p(t|s) e^(-L(s,t)/beta) ],   L(s,t) = min over the cells of that entry of
+        (multipliers of the ties of r to regions inside it) - (those of the ties to r) + sum of beta log q/p of its
+        terms but the main one + what is linear in mu (at gamma > 0).
+
+For all multipliers and all q whose rows sum to 1, D is at most the inconsistency: see docs/bounds.md. The minima are
+smoothed at a temperature while D is raised, by L-BFGS; the bound itself is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dissonance.bounds.regions import Regions
+from dissonance.bounds.terms import Floats, Ints
+from dissonance.compiled import clock
+from dissonance.problem import EPS
+
+GIVEN_UP = 1e-11
+"""What is taken from a bound for every unit of a multiplier of a hard arc, whose table is rounded."""
+
+
+class RelaxedDual:
+    """D of some regions, at x: multipliers, then z, of which q = softmax(z), row by row."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.r = regions
+        self.count = regions.multipliers
+        self.size = self.count + len(regions.others.log_p)
+        cells, entries, rows = len(regions.cell), len(regions.entry_at), len(regions.row_at)
+        self.of_entry = np.repeat(np.arange(entries), np.diff(np.append(regions.entry_at, cells)))
+        self.of_row = np.repeat(np.arange(rows), np.diff(np.append(regions.row_at, entries)))
+        self.of_region = np.repeat(np.arange(len(regions.region_at)), np.diff(np.append(regions.region_at, rows)))
+        self.alone = entries == cells
+        self.back = regions.ties.T.tocsr()
+        self.priced_back = regions.priced.T.tocsr()
+
+    @property
+    def start(self) -> Floats:
+        """q = p: D is 0 there if p has its mass on what is possible, and no less than it should be otherwise."""
+        return np.concatenate([np.zeros(self.count), self.r.others.log_p])
+
+    def _log_q(self, x: Floats) -> Floats:
+        z, o = x[self.count :], self.r.others
+        if not len(z):
+            return z
+        top = np.maximum.reduceat(z, o.row_at)[o.row]
+        return z - top - np.log(np.add.reduceat(np.exp(z - top), o.row_at))[o.row]
+
+    def _costs(self, x: Floats, log_q: Floats) -> Floats:
+        found = self.r.linear + self.r.ties @ x[: self.count]
+        return found + self.r.priced @ (log_q - self.r.others.log_p) if len(log_q) else found
+
+    def smoothed(self, x: Floats, eps: float) -> tuple[float, Floats, Floats]:
+        """D with minima smoothed, its gradient, and the mass of cells that it is."""
+        r = self.r
+        log_q = self._log_q(x)
+        costs = self._costs(x, log_q)
+        least, share = (costs, None) if self.alone else softmin(costs, r.entry_at, self.of_entry, eps)
+        scaled = r.log_p - least / r.beta[self.of_row]
+        top = np.maximum.reduceat(scaled, r.row_at)
+        part = np.exp(scaled - top[self.of_row])
+        total = np.add.reduceat(part, r.row_at)
+        values = -r.beta * (top + np.log(total))
+        worst, weight = softmin(values, r.region_at, self.of_region, eps)
+        mass = (weight / total)[self.of_row] * part
+        if share is not None:
+            mass = mass[self.of_entry] * share
+        gradient = np.empty(self.size)
+        gradient[: self.count] = self.back @ mass
+        if len(log_q):
+            m, o = self.priced_back @ mass, self.r.others
+            gradient[self.count :] = m - np.exp(log_q) * np.add.reduceat(m, o.row_at)[o.row]
+        return float(worst.sum()), gradient, mass
+
+    def bets(self, x: Floats) -> tuple[Floats, Ints, Ints]:
+        """log q of the entries that are possible; which term each is of, and which of its entries it is.
+
+        The price sum_a beta log q/p of every joint state is at least `certified`.
+        """
+        r = self.r
+        log_q = self._log_q(x)
+        least = np.minimum.reduceat(self._costs(x, log_q), r.entry_at)
+        scaled = r.log_p - least / r.beta[self.of_row]
+        top = np.maximum.reduceat(scaled, r.row_at)
+        total = top + np.log(np.add.reduceat(np.exp(scaled - top[self.of_row]), r.row_at))
+        main = r.term >= 0
+        found = (scaled - total[self.of_row])[main], log_q
+        terms, entries = (r.term[main], r.others.term), (r.entry[main], r.others.entry)
+        return np.concatenate(found), np.concatenate(terms), np.concatenate(entries)
+
+    def certified(self, x: Floats) -> float:
+        """D, less what rounding may have added."""
+        r = self.r
+        log_q = self._log_q(x)
+        costs = self._costs(x, log_q)
+        size = np.abs(r.linear) + abs(r.ties) @ np.abs(x[: self.count])
+        if len(log_q):
+            size += r.priced @ (np.abs(log_q) + np.abs(r.others.log_p) + 1)
+        least = np.minimum.reduceat(costs, r.entry_at)
+        big = np.maximum.reduceat(size, r.entry_at)
+        beta = r.beta[self.of_row]
+        scaled = r.log_p - least / beta
+        top = np.maximum.reduceat(scaled, r.row_at)
+        values = -r.beta * (top + np.log(np.add.reduceat(np.exp(scaled - top[self.of_row]), r.row_at)))
+        sizes = np.maximum.reduceat(big + beta * (np.abs(r.log_p) + np.abs(scaled) + 1), r.row_at)
+        found = np.minimum.reduceat(values, r.region_at)
+        spread = np.maximum.reduceat(sizes, r.region_at)
+        given_up = GIVEN_UP * float(np.abs(x[r.hard]).sum()) if len(r.hard) else 0.0
+        return (
+            float(found.sum())
+            - 32 * EPS * float(spread.sum())
+            - EPS * len(found) * float(np.abs(found).max())
+            - given_up
+        )
+
+    def contradictory(self, x: Floats) -> bool:
+        """Whether the multipliers prove that hard arcs contradict each other.
+
+        -beta log sum_t p e^(-tL/beta) >= t min L, so that D at t times the multipliers, and q = p, is at least t times
+        the sum over regions of the least cost: where that is positive D has no bound.
+        """
+        r = self.r
+        if not len(r.hard) or not np.any(x[r.hard]):
+            return False
+        multipliers = x[: self.count] / np.abs(x[: self.count]).max()
+        at = r.entry_at[r.row_at[r.region_at]]
+        least = np.minimum.reduceat(r.ties @ multipliers, at)
+        size = np.maximum.reduceat(abs(r.ties) @ np.abs(multipliers), at)
+        unsure = 32 * EPS * float(size.sum()) + GIVEN_UP * float(np.abs(multipliers[r.hard]).sum())
+        return float(least.sum()) > unsure
+
+    def raised(
+        self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None
+    ) -> tuple[Floats, int]:
+        """x after so many steps up the smoothed D, or those that there is time for; and how many there were."""
+        from scipy.optimize import minimize  # slow to import, and seldom needed
+
+        def negated(x: Floats) -> tuple[float, Floats]:
+            value, gradient, _ = self.smoothed(x, eps)
+            return -value, -gradient
+
+        def check(intermediate_result: object) -> None:
+            if seen is not None:
+                seen()
+            if clock() > deadline:
+                raise StopIteration
+
+        options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 12, "ftol": 1e-10, "gtol": 1e-9}
+        found = minimize(negated, x, jac=True, method="L-BFGS-B", callback=check, options=options)
+        return found.x, int(found.nit)
+
+
+def softmin(values: Floats, at: Ints, group: Ints, eps: float) -> tuple[Floats, Floats]:
+    """-eps log sum e^(-value/eps) of each group, and the share of each value."""
+    low = np.minimum.reduceat(values, at)
+    part = np.exp((low[group] - values) / eps)
+    total = np.add.reduceat(part, at)
+    return low - eps * np.log(total), part / total[group]

@@ -1,0 +1,61 @@
+"""The solver: proved bounds where no junction tree fits, narrower the more time there is."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+
+from dissonance.bounds.bracketing import NAME, Bracketing
+from dissonance.errors import CapabilityError
+from dissonance.problem import BUDGET, Component
+from dissonance.solution import QUICK, Solution, Solver, infinite
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Bounds(Solver):
+    """Proved bounds whatever the treewidth, narrower the more time there is.
+
+    From below, small sets of variables that multipliers make agree; from above, joint states, and at gamma > 0 mixtures
+    of products over blocks of variables. `tol`: the gap at which it stops, relative to max(1, inconsistency);
+    `seconds`: when it stops in any case (a first bracket takes what it takes); `budget`: bytes it may use; `seed`: of
+    the states that are drawn.
+    """
+
+    name = NAME
+
+    seconds: float = 20.0
+    tol: float = 1e-3
+    budget: int = BUDGET
+    seed: int = 0
+
+    def fits(self, component: Component) -> bool:
+        """Whether no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
+        return not (component.beta < 0).any() and component.convex
+
+    def solve(self, component: Component) -> Solution:
+        """The bracket that is reached in time; of an interrupted one, the best so far."""
+        if not self.fits(component):
+            raise CapabilityError(
+                f"the {self.name} solver needs tables, beta >= 0 and beta >= gamma alpha. Use "
+                'solver="concave-convex", which finds a local minimum.'
+            )
+        if not component.gamma:
+            return self.narrowed(Bracketing(self, component))
+        from dissonance.bounds.structural import StructuralBracketing  # SciPy's graphs are slow to import
+
+        return self.narrowed(StructuralBracketing(self, component))
+
+    def narrowed(self, run: Bracketing) -> Solution:
+        """The same of what has been made ready."""
+        try:
+            for lower, upper in run:
+                if run.seconds > QUICK:
+                    _log.info("between %.6g and %.6g after %.3g s", lower, upper, run.seconds)
+        except KeyboardInterrupt:
+            if run.lower == -math.inf:
+                raise
+            _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
+        return infinite(run.component, self.name) if run.lower == math.inf else run.solution()

@@ -1,0 +1,128 @@
+"""The lower bound by single joint states, where the cheapest of all of them can be found: constraint generation.
+
+For any q with rows that sum to 1 the least price over all joint states, min_x sum_a beta log q/p at x, is a lower
+bound. q is chosen to be best against the states that are known; the cheapest joint state at these prices (`oracle.py`:
+branch and bound, proved) is the bound, and joins them. Exact in the end, whatever the treewidth, for as few variables
+as branch and bound can search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import sparse
+
+from dissonance.bounds.oracle import cheapest
+from dissonance.bounds.states import Sampler, States
+from dissonance.bounds.terms import SOFT, Floats, Ints
+from dissonance.problem import EPS
+
+STEPS = 60
+"""Steps of L-BFGS after each state that is added."""
+
+INWARD = 0.5
+"""How far the prices that are asked about are from the best so far, towards those that are best on what is known."""
+
+MOST = 512
+"""States that are known at first."""
+
+
+class Worlds:
+    """Joint states that are known, and the prices that are best against them."""
+
+    def __init__(self, sampler: Sampler, states: States) -> None:
+        self.sampler = sampler
+        self.number = [k for k, t in enumerate(sampler.terms.terms) if t.kind == SOFT]
+        self.terms = [sampler.terms.terms[k] for k in self.number]
+        sizes = [len(t.log_p) for t in self.terms]
+        self.at = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.row = np.concatenate([np.arange(n) // t.width for n, t in zip(sizes, self.terms, strict=True)])
+        shift = np.concatenate([[0], np.cumsum([n // t.width for n, t in zip(sizes, self.terms, strict=True)])])
+        self.row = self.row + np.repeat(shift[:-1], sizes)
+        self.row_at = np.flatnonzero(np.diff(self.row, prepend=-1))
+        self.beta = np.repeat([t.beta for t in self.terms], sizes)
+        self.log_p = np.concatenate([t.log_p for t in self.terms])
+        self.possible = np.isfinite(self.log_p)
+        self.entries: list[Ints] = []
+        for world in np.unique(states, axis=1).T[:MOST]:
+            self.add(world)
+
+    def add(self, world: States) -> None:
+        """One more joint state that breaks no rule."""
+        place, sizes = self.sampler.place, self.sampler.sizes
+        found = []
+        for k, t in enumerate(self.terms):
+            cell = 0
+            for v in t.scope:
+                cell = cell * sizes[place[v]] + int(world[place[v]])
+            found.append(self.at[k] + t.entry[cell])
+        self.entries.append(np.array(found, dtype=np.int64))
+
+    def log_q(self, z: Floats) -> Floats:
+        """Rows that sum to 1."""
+        z = np.where(self.possible, z, -math.inf)
+        top = np.maximum.reduceat(z, self.row_at)[self.row]
+        return z - top - np.log(np.add.reduceat(np.exp(z - top), self.row_at))[self.row]
+
+    def gains(self, z: Floats) -> Floats:
+        """beta log q/p of every entry; 0 of impossible ones, at which no state is."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.possible, self.beta * (self.log_q(z) - self.log_p), 0.0)
+
+    @property
+    def known(self) -> sparse.csr_matrix:
+        """Which entries each of the known states is at."""
+        columns = np.concatenate(self.entries)
+        rows = np.repeat(np.arange(len(self.entries)), len(self.terms))
+        return sparse.csr_matrix((np.ones(len(columns)), (rows, columns)), (len(self.entries), len(self.log_p)))
+
+    @property
+    def start(self) -> Floats:
+        """The point to start from: q = p."""
+        return np.where(self.possible, self.log_p, 0.0)
+
+    def bets(self, z: Floats) -> dict[int, Floats]:
+        """log q, by term."""
+        log_q = self.log_q(z)
+        return {k: log_q[self.at[i] : self.at[i + 1]] for i, k in enumerate(self.number)}
+
+    def best(self, z: Floats, eps: float) -> Floats:
+        """z whose least price over the known states, smoothed, is largest."""
+        from scipy.optimize import minimize  # slow to import, and seldom needed
+
+        known = self.known
+        back = known.T.tocsr()
+
+        def negated(z: Floats) -> tuple[float, Floats]:
+            price = known @ self.gains(z)
+            low = price.min()
+            part = np.exp((low - price) / eps)
+            total = part.sum()
+            mass = self.beta * (back @ (part / total))
+            slope = mass - np.exp(self.log_q(z)) * np.add.reduceat(mass, self.row_at)[self.row]
+            return -float(low - eps * np.log(total)), -slope
+
+        return minimize(negated, z, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 12}).x
+
+    def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, dict[int, Floats]]]:
+        """Lower bounds, better or not, each with the bets that it is the price of, by term; `seconds` a search."""
+        centre, best, eps = self.start, -math.inf, 0.1 * scale
+        while True:
+            z = self.best(centre, eps)
+            asked = z if best == -math.inf else centre + INWARD * (z - centre)
+            gains = self.gains(asked)
+            tables = [gains[self.at[k] : self.at[k + 1]] for k in range(len(self.terms))]
+            found = cheapest(self.sampler, self.terms, tables, seconds)
+            if found is None:
+                return
+            bound, world = found
+            bound -= 64 * EPS * float(np.abs(gains).sum())
+            if bound > best:
+                best, centre = bound, asked
+            else:
+                eps = max(0.9 * eps, 1e-5 * scale)
+            if world is not None:
+                self.add(world)
+            yield bound, self.bets(asked)

@@ -1,0 +1,244 @@
+"""The solver: down a ladder of temperatures to gamma, with a bracket at every step."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dissonance.compiled import clock
+from dissonance.distributions import CliqueTree, Tree
+from dissonance.distributions.messages import message_bytes
+from dissonance.errors import CapabilityError
+from dissonance.numerics import FEASIBLE, ROUNDING
+from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.reduced.ascent import Ascent
+from dissonance.reduced.dual import (
+    HARD,
+    Floats,
+    ReducedDual,
+    ReducedPoint,
+    reduced_terms,
+    with_leaves,
+)
+from dissonance.scores import amiss, unchecked_incompatibility
+from dissonance.solution import DEFAULT_TOL, QUICK, Solution, Solver, infinite
+
+_log = logging.getLogger(__name__)
+
+FIRST, COOLER, LAST = 0.1, 0.3, 1e-6
+"""The first temperature, times a typical weight; the ratio of two; the last at gamma = 0, times a typical weight."""
+
+ROUGH = 2e-3
+"""The gap at which a temperature above gamma is left, times itself and the number of terms."""
+
+CYCLES = 100
+"""How often every hard arc is made to hold in turn, at most."""
+
+
+class ReducedSolution(Solution):
+    """Bounds from conditionals and the mu that is calibrated to them."""
+
+    @property
+    def bracket(self) -> str:
+        """Whether it stopped before the bounds met."""
+        return "" if self.converged else "Newton's steps do not fit"
+
+
+@dataclass(frozen=True)
+class Reduced(Solver):
+    """Proved bounds where the junction tree fits and Newton's pairs of cells do not; exact in the end at gamma > 0.
+
+    The dual in conditionals, one pass of sum-product an evaluation: see `dual.py`. `tol`: the gap at which it stops,
+    relative to max(1, |inconsistency|); `seconds`: when it stops in any case; `budget`: bytes it may use.
+    """
+
+    name = "reduced"
+
+    seconds: float = 20.0
+    tol: float = DEFAULT_TOL
+    budget: int = BUDGET
+
+    def fits(self, component: Component) -> bool:
+        """Whether beta >= gamma alpha, mechanism by mechanism."""
+        return component.convex
+
+    def bytes(self, component: Component) -> int:
+        """What messages take on the junction tree with a leaf for every term."""
+        return message_bytes(with_leaves(component.tree, reduced_terms(component)))
+
+    def solve(self, component: Component) -> Solution:
+        """The bounds that are reached in time; of an interrupted one, the best so far."""
+        if not self.fits(component):
+            raise CapabilityError(
+                f'the {self.name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local '
+                "minimum."
+            )
+        check_bytes(component.tree, self.bytes(component), self.budget)
+        run = Cooling(self, component.gamma, ReducedDual(component.tree, reduced_terms(component), component.rounding))
+        try:
+            run.run()
+        except KeyboardInterrupt:
+            if run.best is None:
+                raise
+            _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
+        return run.solution(component)
+
+
+class Cooling:
+    """The dual of one component, or of a part, on its way down the temperatures."""
+
+    def __init__(self, solver: Reduced, gamma: float, dual: ReducedDual) -> None:
+        self.solver, self.gamma, self.dual = solver, gamma, dual
+        self.began, self.told = clock(), 0.0
+        self.lower, self.upper, self.x = -math.inf, math.inf, dual.start
+        self.best: ReducedPoint | None = None
+        self.passes = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return clock() - self.began
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds >= self.solver.seconds
+
+    def _close(self, margin: float) -> bool:
+        return self.upper < math.inf and self.upper - self.lower <= margin * self.solver.tol * max(1.0, abs(self.upper))
+
+    def run(self, near: Floats | None = None) -> None:
+        """Temperature by temperature, until the bounds are close, the time is over, or nothing helps any more; from a
+        point `near` the end, at the last one only."""
+        gamma = self.gamma
+        soft = self.dual.weight[self.dual.soft]
+        scale = float(np.median(soft)) if len(soft) else 1.0
+        last = max(gamma, 0.0 if gamma else LAST * scale)
+        temperature = max(last, FIRST * scale) if near is None else last
+        self.x = self.x if near is None else near
+        while True:
+            self._settle(temperature, temperature == last)
+            if self.lower == math.inf or self.late or self._close(1e-2) or temperature == last:
+                return
+            temperature = max(last, COOLER * temperature)
+
+    def _settle(self, temperature: float, last: bool) -> None:
+        """As far up as is worth while at a temperature."""
+        ascent = Ascent(self.dual, self.x, temperature)
+        enough = ROUGH * temperature * len(self.dual.terms)
+        for point in ascent:
+            self._note(point)
+            if self.lower == math.inf or self.late or self._close(1e-2):
+                break
+            lam = np.maximum(np.abs(point.x), temperature)
+            missing = point.gap + float((lam * np.abs(point.gradient))[self.dual.hard].sum())
+            if missing <= (1e-3 * self.solver.tol * max(1.0, abs(point.value)) if last else enough):
+                break
+        self.x = ascent.point.x
+        if self.dual.hard.any() and self.lower < math.inf:
+            self._hold(ascent)
+        self.passes += ascent.passes
+
+    def _hold(self, ascent: Ascent) -> None:
+        """Make hard arcs hold, one after another, which raises D too; until they all do."""
+        which = [k for k, t in enumerate(self.dual.terms) if t.kind == HARD]
+        point = ascent.point
+        for _ in range(CYCLES):
+            off = np.maximum.reduceat(self.dual.broken(point), self.dual.at[:-1])
+            if off.max() <= 0.1 * ROUNDING or self.late:
+                break
+            for k in which:
+                if off[k] > 0.1 * ROUNDING:
+                    point = ascent.look(self.dual.onto(point, k))
+            self._note(point)
+        self.x = point.x
+
+    def _note(self, point: ReducedPoint) -> None:
+        """Keep what a point proves."""
+        if point.value == math.inf:
+            self.lower = self.upper = math.inf
+            return
+        blur = self.dual.blur(point)
+        proved = point.value
+        if self.gamma == 0 and self._worth(point):
+            proved = max(proved, self.dual.least(point))
+        self.lower = max(self.lower, proved - blur - self.dual.given_up(point.x, ROUNDING))
+        if self.lower > self.dual.dearest and proved - blur - self.dual.given_up(point.x, FEASIBLE) > self.dual.dearest:
+            self.lower = self.upper = math.inf  # no mu costs as much: hard arcs hold at none
+            return
+        upper = point.incompatibility(self.gamma) + blur
+        holds = not self.dual.hard.any() or self.dual.broken(point).max() <= ROUNDING
+        if (holds and upper < self.upper) or self.best is None or (self.upper == math.inf and not holds):
+            self.best, self.upper = point, upper if holds else math.inf
+        if self.seconds > max(QUICK, 1.3 * self.told):
+            self.told = self.seconds
+            _log.info("between %.6g and %.6g after %.3g s", self.lower, self.upper, self.seconds)
+
+    def _worth(self, point: ReducedPoint) -> bool:
+        """Whether looking for the cheapest state may raise the bound by much."""
+        return point.gap <= ROUGH * point.temperature * len(self.dual.terms)
+
+    def solution(self, component: Component) -> Solution:
+        """What was found of a component; the upper bound is the incompatibility of the tables themselves."""
+        solver, best = self.solver, self.best
+        if self.lower == math.inf or best is None:
+            return infinite(component, solver.name)
+        mu = CliqueTree(component.variables, component.tree, agreeing_tables(component.tree, best.cells))
+        with torch.no_grad():
+            off = max((amiss(mu, a.arc, component.theta) for a in component.arcs if a.hard), default=0.0)
+            soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
+            value = float(unchecked_incompatibility(mu, component.pdg, soft, component.theta))
+        blur, lower, within = self.dual.blur(best), self.lower, FEASIBLE if ROUNDING < off <= FEASIBLE else ROUNDING
+        if within > ROUNDING:
+            lower = best.value - blur - self.dual.given_up(best.x, within)
+        upper = value + blur if off <= within else math.inf
+        if lower > upper:  # they cross by rounding, or prove nothing of mu
+            crossed = lower - upper > 1e-10 * max(1.0, abs(upper))
+            lower, upper = upper, math.inf if crossed else lower
+        return ReducedSolution(
+            component,
+            lower,
+            upper,
+            solver.name,
+            converged=upper < math.inf and upper - lower <= solver.tol * max(1.0, abs(upper)),
+            tree=component.tree,
+            tables=mu.tables,
+            multipliers=self._multipliers(component, best.x),
+            steps=self.passes,
+            residual=off,
+            within=within if within > ROUNDING else 0.0,
+            memory=message_bytes(self.dual.tree),
+        )
+
+    def _multipliers(self, component: Component, x: Floats) -> dict[str, torch.Tensor]:
+        """lambda of the hard arcs, with the sign that other solvers give it."""
+        shapes = {a.name: a.log_p.shape for a in component.arcs}
+        lam, at = np.where(self.dual.hard, -x, 0.0), self.dual.at.tolist()
+        hard = ((k, t.name) for k, t in enumerate(self.dual.terms) if t.kind == HARD)
+        return {name: torch.from_numpy(lam[at[k] : at[k + 1]]).reshape(shapes[name]) for k, name in hard}
+
+
+def agreeing_tables(tree: Tree, cells: torch.Tensor) -> list[torch.Tensor]:
+    """Cluster marginals that agree exactly: mu(rest | separator) times what the parent has there; roots sum to 1."""
+    found: list[torch.Tensor] = []
+    for table, scope, separator, p in zip(
+        _split(tree, cells), tree.clusters, tree.separators, tree.parent, strict=True
+    ):
+        mass = table.sum([k for k, v in enumerate(scope) if v not in separator], keepdim=True)
+        wanted: torch.Tensor | float = 1.0
+        if p >= 0:
+            above = tree.clusters[p]
+            kept = [v for v in above if v in separator]
+            wanted = found[p].sum([k for k, v in enumerate(above) if v not in separator])
+            wanted = wanted.permute([kept.index(v) for v in separator]).reshape(mass.shape)
+        found.append(table / torch.where(mass > 0, mass, 1.0) * wanted)
+    return found
+
+
+def _split(tree: Tree, cells: torch.Tensor) -> list[torch.Tensor]:
+    sizes = [math.prod(s) for s in tree.shapes]
+    return [x.reshape(s) for x, s in zip(cells[: sum(sizes)].split(sizes), tree.shapes, strict=True)]

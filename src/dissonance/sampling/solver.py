@@ -1,0 +1,134 @@
+"""Components whose mu is made by hard arcs that can be drawn from: nothing is left to optimise, only to average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Self
+
+from torch import Tensor
+
+from dissonance.arc import Theta
+from dissonance.distributions.samples import Samples
+from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.problem import Component
+from dissonance.sampling.blocks import estimate
+from dissonance.sampling.plan import Estimate, Plan
+from dissonance.solution import Solution, Solver
+
+
+@dataclass(frozen=True)
+class SampledSolution(Solution):
+    """An average over samples of the one mu that the hard arcs allow; `error` is its standard error."""
+
+    estimate: Estimate | None = field(default=None, repr=False)
+    up_to_constant: bool = False
+    plan: Plan | None = field(default=None, repr=False)
+    again: Callable[[Theta | None], Estimate] | None = field(default=None, repr=False)
+    """The same draws at other parameters."""
+
+    sampled = exact = True
+
+    @classmethod
+    def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **more: Any) -> Self:
+        """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
+
+        `why` it is NaN, if it is; `more`: what is needed later.
+        """
+        value = found.value.item()
+        if math.isnan(value):
+            raise DissonanceError(why())
+        known = {"converged": not found.random, "estimate": found, "up_to_constant": found.up_to_constant}
+        return cls(component, value, value, name, **known, **more)
+
+    @cached_property
+    def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """mu as the weighted samples that were averaged over."""
+        assert self.estimate is not None
+        return self.estimate.mu
+
+    @property
+    def error(self) -> float:
+        """The standard error; 0 where nothing was drawn at random, NaN where there was but one draw."""
+        return 0.0 if self.estimate is None else self.estimate.error
+
+    def surrogate(self, theta: Theta | None = None) -> Tensor:
+        """The average as a function of theta, samples included: the same draws again."""
+        assert self.again is not None and self.estimate is not None
+        if theta is self.component.theta and self.estimate.value.requires_grad:
+            return self.estimate.value
+        return self.again(theta).value
+
+    def divergences(self) -> dict[str, float]:
+        """KL of every soft arc at mu, without the entropy of points; NaN where it is not known."""
+        assert self.plan is not None and self.estimate is not None
+        return self.plan.divergences(self.estimate)
+
+
+@dataclass(frozen=True)
+class Sampled(Solver):
+    """Hard acyclic arcs make mu: all values of one that is finite or points, draws of one that has a density.
+
+    `count`: how many draws there are for each row of data and each value of the finite variables that come before them;
+    by default 10,000 in all, and two of each row at least, so that there is a standard error. A step of LIR makes
+    one of each by default. The same `seed` draws the same samples. Many draws are made and averaged in blocks, and
+    their derivatives too: memory does not grow with `count`, and `mu` holds the draws of the first block.
+    """
+
+    name = "sampled"
+
+    count: int | None = None
+    seed: int = 0
+
+    takes = needs = frozenset({"drawn", "varying", "euclidean"})
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise DissonanceError(f"the number of draws: 1 or more, found {self.count}.")
+
+    def for_step(self, seed: int) -> Self:
+        """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
+        return replace(self, count=self.count or 1, seed=seed)
+
+    def fits(self, component: Component) -> bool:
+        """Whether there is something to sample and hard arcs make mu."""
+        return bool(component.kinds) and component.pinned is not None
+
+    def solve(self, component: Component) -> Solution:
+        """The inconsistency as an average over samples."""
+        plan, found = self.plan(component), self.estimate(component, component.theta)
+        why = partial(plan.not_a_number, found.mu, component.theta)
+        return SampledSolution.of(component, self.name, found, why, plan=plan, again=partial(self.estimate, component))
+
+    def plan(self, component: Component) -> Plan:
+        """What there is to draw and to score."""
+        makers = component.pinned
+        if makers is None:
+            raise CapabilityError(_not_pinned(component))
+        return Plan.of(component, makers)
+
+    def estimate(self, component: Component, theta: Theta | None) -> Estimate:
+        """Draw, score, average."""
+        return estimate(self.plan(component), theta, self.count, self.seed)
+
+
+def _not_pinned(component: Component) -> str:
+    made = {t for a in component.arcs if a.hard for t in a.targets}
+    loose = [v for v in component.variables if v.name not in made]
+    what = (
+        f"no hard arc (beta = inf) makes {loose[0].name!r}"
+        if loose
+        else "the hard arcs form a cycle, or leave free how variables of one arc depend on each other"
+    )
+    varying = next((a.arc for a in component.arcs if a.varying is not None), None)
+    if varying is not None:
+        needed = "which needs acyclic hard arcs that determine mu"
+        return f"the attention to {varying} depends on the sample, {needed}; {what}."
+    odd = next((a.arc for a in component.arcs if a.log_p.size == 0), component.arcs[0].arc)
+    domains = "; ".join(f"{v.name} is {v.domain}" for v in odd.scope if not v.is_finite)
+    return (
+        f"{odd} cannot be tabulated: {domains}. Unless all is linear-Gaussian, mu must be made by acyclic hard arcs "
+        f"that can be drawn from; {what}. Make one hard, or set beta[{odd.name!r}] = 0 to leave the arc out."
+    )
