@@ -231,10 +231,10 @@ def test_machine_code_refuses_arrays_that_it_does_not_take():
         STATE + "import numpy as np; compiled.expect(0.1, work.newton)\n"
         "ints = np.zeros(3, dtype=np.int64)\n"
         "for wrong in (np.zeros(3, dtype=np.float32), np.zeros((3, 3)), np.zeros(6)[::2]):\n"
-        "    try: work.normalise(ints, wrong, ints)\n"
+        "    try: work.measure(ints, wrong, ints)\n"
         "    except TypeError as error: print(error)"
     )
-    message = "normalise takes contiguous arrays of float64 in 1 dimensions."
+    message = "measure takes contiguous arrays of float64 in 1 dimensions."
     assert found.stdout.splitlines() == [message] * 3
 
 

@@ -70,7 +70,7 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
     i_entry_at, x_mu, x_z, x_y, x_d, x_r, x_q = L[AT.entry_at], L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.r], L[AT.q]
     x_m, x_curve, x_off_hard, x_off = L[AT.m], L[AT.curve], L[AT.off_hard], L[AT.off]
     normalise(I, X, L)
-    slack(I, X, L, x_r, 1.0)
+    slack(I, X, L, x_r, 1.0, 0.0)
     below = gap = rest = off = value = away = worst = 0.0
     for k in range(n_clusters):
         lowest = 0.0

@@ -22,8 +22,7 @@ from dissonance.solvers.convex.subtrees import over_subtrees, subtrees
 newton, solve_system = Entry(interior.newton), Entry(interior.solve_system)
 measure, aim, inside = Entry(steps.measure), Entry(steps.aim), Entry(starts.inside)
 agree, certify, contradiction = Entry(certificate.agree), Entry(certificate.certify), Entry(certificate.contradiction)
-cost, normalise, slack = Entry(certificate.cost), Entry(certificate.normalise), Entry(certificate.slack)
-trim = Entry(certificate.trim)
+cost, slack, trim = Entry(certificate.cost), Entry(certificate.slack), Entry(certificate.trim)
 
 SECONDS_PER_CELL, SECONDS_PER_PRODUCT, WARM = 7e-4, 1.7e-6, 0.4
 """What a solve takes a cell, and a multiplication of a Newton step, roughly, if it is interpreted; and the part of that
@@ -130,7 +129,7 @@ class Work:
             measure(*row)
             before, own = r[b] + z[b], numbers[b].copy()
             numbers[b] = other[b]
-            slack(*row, self.L.r, 1.0)
+            slack(*row, self.L.r, 1.0, 0.0)
             numbers[b] = own
             np.maximum(z[b], least[b], out=z[b])
             self.solve_system(b, z[b] + (r[b] - before), 3)
