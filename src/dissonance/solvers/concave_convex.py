@@ -102,7 +102,7 @@ class ConcaveConvex(Solver):
             converged=upper - lower <= self.gap * max(1.0, abs(upper)),
             tree=component.tree,
             tables=s.tables(best.mu),
-            multipliers={eased.arcs[a].name: m.view(eased.arcs[a].log_p.shape) for a, m in s.multipliers(s.y(best.at))},
+            multipliers=s.multipliers(s.y(best.at), eased.arcs),
             steps=steps,
             residual=residual,
             within=0.0 if residual <= ROUNDING else FEASIBLE,

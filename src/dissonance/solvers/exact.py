@@ -220,20 +220,18 @@ class Newton(Solver):
         steps = int(outcome.steps[k])
         if outcome.contradiction[k] > 0:
             return replace(infinite(c, self.name), steps=steps)
-        rounding, tables, multipliers = c.rounding, s.tables(outcome.mu[k]), [*s.multipliers(s.y(outcome.at[k]))]
-        memory = s.bytes * len(outcome.steps)
         found = Solution(
             c,
-            lower - rounding,
-            upper + rounding if residual <= within else math.inf,
+            lower - c.rounding,
+            upper + c.rounding if residual <= within else math.inf,
             self.name,
             tree=s.tree,
-            tables=tables,
-            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in multipliers},
+            tables=s.tables(outcome.mu[k]),
+            multipliers=s.multipliers(s.y(outcome.at[k]), c.arcs),
             steps=steps,
             residual=residual,
             within=within if within > ROUNDING else 0.0,
-            memory=memory,
+            memory=s.bytes * len(outcome.steps),
             method="newton",
             near=(s, outcome.at[k], outcome.broad[k]),
         )

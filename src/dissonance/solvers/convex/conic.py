@@ -52,17 +52,8 @@ def sparse(program: Program) -> Sparse:
     b = np.zeros(unknowns + len(hard))
     b[s.roots] = 1.0
     used, row = np.unique(lay.row[soft], return_inverse=True)
-    return Sparse(
-        program.numbers.c[0],
-        every[soft],
-        by_row[used][:, soft],
-        sp.vstack([separators, held]),
-        b,
-        weight[soft],
-        soft,
-        row,
-        every,
-    )
+    R, A = by_row[used][:, soft], sp.vstack([separators, held])
+    return Sparse(program.numbers.c[0], every[soft], R, A, b, weight[soft], soft, row, every)
 
 
 class Iterate(NamedTuple):

@@ -11,6 +11,7 @@ The formulas are those of `steps.py`, `interior.py` and `certificate.py`, and te
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,8 @@ def small_enough(s: Structure) -> bool:
 
 def solve(program: Program, tol: Floats, enough: Floats, near: Floats | None, known: Any, device: str) -> Outcome:
     """Solve and prove, as `solve.solve` does."""
-
-    def on(x: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(x).to(device)
-
-    batch = DeviceBatch(program.structure, device).of(*map(on, program.numbers))
-    found = unsolved(program)
+    batch, on = DeviceBatch(program.structure, device), partial(_on, device)
+    batch, found = batch.of(*map(on, program.numbers)), unsolved(program)
     with torch.inference_mode():
         starts = None if near is None or not known.any() else (on(near), on(known))
         at, mu, bounds, steps = batch.solve(on(tol), on(enough), starts)
@@ -54,6 +51,10 @@ def solve(program: Program, tol: Floats, enough: Floats, near: Floats | None, kn
         if program.structure.hard:
             found.contradiction = batch.contradiction(at).cpu().numpy().copy()
     return found
+
+
+def _on(device: str, x: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(x)).to(device)
 
 
 class DeviceBatch:
@@ -68,10 +69,7 @@ class DeviceBatch:
         lay = s.layout
         self.L = s.flat_layout[1]
         n, entries, unknowns = self.L.cells, self.L.entries, self.L.unknowns
-
-        def on(x: npt.NDArray[Any]) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(x)).to(device)
-
+        on = partial(_on, device)
         M = np.zeros((n, entries))
         M[s.cell_of, lay.entry] = 1.0
         B = np.zeros((n, unknowns))

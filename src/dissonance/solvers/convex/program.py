@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -25,6 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dissonance.attended import Attended
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
 from dissonance.problem import Component, Shape
@@ -270,13 +271,12 @@ class Structure:
         L = self.flat_layout[1]
         return at[..., 2 * L.cells : 2 * L.cells + L.entries]
 
-    def multipliers(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
-        """lambda(s, t) of every hard arc from y (entries,), flat, by the number of the arc: 0 where nothing can be."""
-        lay = self.layout
-        if self.hard:
-            every = torch.from_numpy(self.spread_multipliers(y[None])[0])
-            for a in np.flatnonzero(lay.hard).tolist():
-                yield a, every[lay.table_at[a] : lay.table_at[a + 1]]
+    def multipliers(self, y: Floats, arcs: Sequence[Attended]) -> dict[str, Tensor]:
+        """lambda(s, t) of every hard arc from y (entries,), shaped like its table: 0 where nothing can be."""
+        if not self.hard:
+            return {}
+        every, at = torch.from_numpy(self.spread_multipliers(y[None])[0]), self.layout.table_at
+        return {a.name: every[at[k] : at[k + 1]].view(a.log_p.shape) for k, a in enumerate(arcs) if a.hard}
 
     @cached_property
     def work(self) -> float:

@@ -94,7 +94,8 @@ def _excess(solution: Solution, found: NearZero) -> float:
 def near_zero(component: Component, solution: Solution, gamma: float, start: Floats | None = None) -> NearZero:
     """mu* of a component from gamma times the least weight of its arcs."""
     assert solution.tree is not None
-    curved = replace(component, gamma=gamma * _least_weight(component))
+    least = min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
+    curved = replace(component, gamma=gamma * least)
     arcs = Arcs.of([curved])
     ((s, _),) = by_support(curved.shape, solution.tree, arcs)
     assert s is not None
@@ -118,10 +119,6 @@ def _start(s: Structure, solution: Solution) -> Floats | None:
     y[~structural] = flat.y(broad)
     y[lay.entry[np.repeat(lay.kind == STRUCTURAL, np.diff(lay.term_cell))]] = np.log(conditional)
     return np.concatenate([broad[: 2 * len(mu)], y, broad[2 * len(mu) + len(flat.kind) :]])[None]
-
-
-def _least_weight(component: Component) -> float:
-    return min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
 
 
 def extrapolate(s: Structure, arcs: Arcs, start: Floats | None = None) -> NearZero:

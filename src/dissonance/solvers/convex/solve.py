@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,18 +17,7 @@ from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL, Ints
 from dissonance.solvers.convex.program import Floats, Numbers, Program, Structure
-from dissonance.solvers.convex.work import (
-    SHARING,
-    Sharing,
-    Work,
-    agree,
-    certify,
-    cost,
-    inside,
-    measure,
-    normalise,
-    slack,
-)
+from dissonance.solvers.convex.work import SHARING, Sharing, Work, agree, certify, cost, inside, measure
 
 
 @dataclass
@@ -61,19 +50,16 @@ def solve(
     parallel = min(threads.free(), max(1, count * s.flat_layout[1].cells // sharing.cells_per_thread))
     size = max(1, min(most, -(-count // parallel)))
 
-    def piece(first: int) -> Callable[[], None]:
-        def one() -> None:
-            some = slice(first, first + size)
-            w = Work(s, program.take(some).numbers, None if near is None else near[some], sharing)
-            _stages(w, known[some], tol[some], enough[some], found.steps[some])
-            found.at[some], found.broad[some] = w.at, w.broad
-            if s.hard:
-                found.contradiction[some] = satisfy(w, enough[some])
-            found.mu[some], found.bounds[some] = w.proved, w.bounds
+    def piece(first: int) -> None:
+        some = slice(first, first + size)
+        w = Work(s, program.take(some).numbers, None if near is None else near[some], sharing)
+        _stages(w, known[some], tol[some], enough[some], found.steps[some])
+        found.at[some], found.broad[some] = w.at, w.broad
+        if s.hard:
+            found.contradiction[some] = satisfy(w, enough[some])
+        found.mu[some], found.bounds[some] = w.proved, w.bounds
 
-        return one
-
-    threads.side_by_side([piece(first) for first in range(0, count, size)])
+    threads.side_by_side([partial(piece, first) for first in range(0, count, size)])
     return found
 
 
@@ -143,19 +129,13 @@ def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
     Its own conditionals are only as good as the root of its error.
     """
     w, lay = Work(s, numbers), s.layout
-    (row,) = w.rows()
-    y = w.view("y")[0]
-    y[...], w.mu[0] = np.log(np.maximum(s.entry_sums(mu[None])[0], TINY)), mu
-    structural = lay.kind == STRUCTURAL
-    if structural.any():  # the best conditionals: softmax of -cost / gamma
-        W = w.view("W")[0]
-        gamma, W[structural] = float(W[structural][0]), 0.0
-        normalise(*row)
-        slack(*row, w.L.r, 1.0)
-        total = w.view("r")[0]
-        y[lay.entry[lay.term_cell[np.flatnonzero(structural)[0]] :]] = -(total - total.min()) / gamma
-        W[structural] = gamma
-    certify(*row, ROUNDING)
+    y = np.log(np.maximum(s.entry_sums(mu[None]), TINY))
+    if lay.kind[-1] == STRUCTURAL:  # the best conditionals: softmax of -cost / gamma
+        log_q, W = y - np.log(s.row_sums(np.exp(y))), np.where(lay.kind == STRUCTURAL, 0.0, numbers.W)
+        total = (numbers.c + s.cell_sums(W[:, s.term] * log_q))[0]
+        y[0, lay.entry[lay.term_cell[-2] :]] = -(total - total.min()) / numbers.W[0, -1]
+    w.view("y")[...], w.mu[0] = y, mu
+    w.certify()
     return float(w.bounds[0, 0])
 
 
