@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissonance.attended import Array
+from dissonance.solvers import convex
 
 if TYPE_CHECKING:
     from dissonance.solvers.convex.conic import Sparse
@@ -86,25 +87,17 @@ class Branching:
 
     def value(self, mu: Array) -> tuple[float, float]:
         """The incompatibility of mu, and how far hard arcs are from holding."""
-        from dissonance.solvers.convex.solve import value
-
-        convex, broken = value(self.structure, self.numbers, mu)
-        return convex + self.tangent(mu)[1], broken
+        value, broken = convex.solve.value(self.structure, self.numbers, mu)
+        return value + self.tangent(mu)[1], broken
 
     @cached_property
     def matrices(self) -> Sparse:
         """The convex part as sparse matrices."""
-        from dissonance.solvers.convex.conic import sparse
-        from dissonance.solvers.convex.program import Program
-
-        return sparse(Program(self.structure, self.numbers))
+        return convex.conic.sparse(convex.program.Program(self.structure, self.numbers))
 
     def bound(self, simplices: Mapping[int, Array], tol: float) -> tuple[float, Array]:
         """A lower bound over the mu whose rows lie in these simplices, and the mu that attains about that."""
         import scipy.sparse as sp
-
-        from dissonance.solvers.convex.conic import conic
-        from dissonance.solvers.convex.solve import prove
 
         every = self.matrices.every
         flat = {r: _through(v) for r, v in simplices.items()}
@@ -113,21 +106,19 @@ class Branching:
         if simplices:
             blocks = [sp.csr_matrix(places[r]) @ every[self.rows[r].entries] for r in simplices]
             inside = sp.vstack(blocks).tocsr()
-        found = conic(self._program(flat), tol, self.matrices, inside)
+        found = convex.conic.conic(self._program(flat), tol, self.matrices, inside)
         nu = iter(np.split(found.multipliers, np.cumsum([len(v) for v in simplices.values()])[:-1]))
         tilted = {r: _below(v, flat[r] - places[r].T @ next(nu) / self.rows[r].weight) for r, v in simplices.items()}
-        proved = prove(self._program(tilted), found.at)
+        proved = convex.solve.prove(self._program(tilted), found.at)
         return float(proved.bounds[0, 0]), proved.mu[0]
 
     def _program(self, costs: Mapping[int, Array]) -> Program:
         """The convex part with linear costs in the place of entropies (0 where there are none)."""
-        from dissonance.solvers.convex.program import Program
-
         entries = np.zeros(len(self.structure.layout.row))
         for r, cost in costs.items():
             entries[self.rows[r].entries] += self.rows[r].weight * cost
         c = self.numbers.c + (self.matrices.every.T @ entries)[None]
-        return Program(self.structure, self.numbers._replace(c=c))
+        return convex.program.Program(self.structure, self.numbers._replace(c=c))
 
     def cut(self, part: SimplexPart) -> Iterator[dict[int, Array]]:
         """The row whose entropy is furthest above its relaxation, its simplex cut in two across its longest edge."""

@@ -13,6 +13,7 @@ from dissonance.attended import Array
 from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Bools, Component
 from dissonance.solution import Solution, Solver, infinite
+from dissonance.solvers import convex
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.least_concave import least_concave
@@ -63,10 +64,8 @@ class ConcaveConvex(Solver):
 
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found, and how much lower the global one may be."""
-        from dissonance.solvers.convex.program import Arcs
-
         eased = least_concave(component)
-        arcs = Arcs.of([eased])
+        arcs = convex.program.Arcs.of([eased])
         ((s, _),) = Newton(budget=self.budget).structures(eased.shape, component.tree, arcs)
         if s is None:
             return infinite(component, self.name)
@@ -133,12 +132,9 @@ class ConcaveConvex(Solver):
 
     def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> Outcome:
         """The minimiser of the convex part with some cost added, from the point of another such cost."""
-        from dissonance.solvers.convex.program import Program
-        from dissonance.solvers.convex.solve import solve
-
         goal, numbers = np.array([self.tol]), problem.numbers
-        program = Program(problem.structure, numbers._replace(c=numbers.c + tilt))
-        return solve(program, goal, goal, None if near is None else near[None])
+        program = convex.program.Program(problem.structure, numbers._replace(c=numbers.c + tilt))
+        return convex.solve.solve(program, goal, goal, None if near is None else near[None])
 
     def _descend(self, problem: Branching, mu: Array, at: Array) -> tuple[_Local, int]:
         """Tangent, solve, repeat, from mu and a point to start from; and how many steps it took."""
