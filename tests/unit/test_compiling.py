@@ -315,7 +315,7 @@ for entry in vars(work).values():
     if isinstance(entry, work.Entry):
         entry.now = watching(entry.now)
 program.numbering, program.fronts = within(program.numbering), within(program.fronts)
-program.leaders, support.support = within(program.leaders), within(support.support)
+support.support = within(support.support)
 scores = test_compiling.scores()
 print(count[0], scores['all']['bounds'])
 """

@@ -63,9 +63,8 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
             place[count] = i
             count += 1
     for a in range(n):
-        X[x_pivot + at + a] = place[a]
-    for a in range(n):
         i = place[a]
+        X[x_pivot + at + a] = i
         partner[a] = place[e + I[i_own + at + i] - first]
         least[a] = X[x_z + at + i] / X[x_mu + at + i]
     for a in range(e):

@@ -18,17 +18,7 @@ from dissonance.solvers.convex.elimination import downward, upward
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints, Rows
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.starts import cold, inside
-from dissonance.solvers.convex.steps import (
-    aim,
-    bend,
-    centre,
-    copy,
-    correct,
-    measure,
-    move,
-    residual,
-    step_lengths,
-)
+from dissonance.solvers.convex.steps import aim, bend, centre, copy, correct, measure, move, residual, step_lengths
 
 FOLLOWING, INSIDE, HERE, COLD = range(4)
 """Where to start; see `newton`."""

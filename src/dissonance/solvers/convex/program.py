@@ -28,20 +28,8 @@ from torch import Tensor
 from dissonance.attended import Attended
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Component, Shape
-from dissonance.solvers.convex.layout import (
-    HARD,
-    SOFT,
-    STRUCTURAL,
-    Bools,
-    Fronts,
-    Ints,
-    Layout,
-    Scopes,
-    fronts,
-    leaders,
-    numbering,
-)
+from dissonance.problem import Bools, Component, Shape
+from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Fronts, Ints, Layout, Scopes, fronts, numbering
 from dissonance.solvers.convex.room import Offsets, offsets
 
 Floats = npt.NDArray[np.float64]
@@ -343,11 +331,9 @@ def forget_structures() -> None:
 
 def scopes(shape: Shape, tree: Tree) -> Scopes:
     """A shape, on a tree over its variables, as numbers."""
-    (at, arc), sources, hard = shape.scopes, shape.sources, shape.hard
-    home = tree.numbered_homes(shape.scopes)
-    leader = leaders(at, arc, sources, hard, home, len(tree.clusters))
     _, size, cluster_at, cluster, parent = tree.arrays
-    return Scopes(size, cluster_at, cluster, parent, at, arc, sources, hard, home, leader)
+    home = tree.numbered_homes(shape.scopes)
+    return Scopes(size, cluster_at, cluster, parent, *shape.scopes, shape.sources, shape.hard, home)
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,8 @@ def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, careful: in
     Mehrotra's tau, which is returned: from how far the predictor gets, at most what it is now. Where more correctors
     follow (`careful`), it may be lower, and the product larger: they put right what is too much.
     """
-    n_cells, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
+    n, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
     x_target = L[AT.target]
-    n = n_cells
     primal = dual = 0.99
     for i in range(n):
         x = X[x_x + i] / X[x_mu + i]
