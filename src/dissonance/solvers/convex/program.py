@@ -213,10 +213,9 @@ class Structure:
 
     def weights(self, a: Arcs) -> Floats:
         """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
-        lay = self.layout
-        soft = np.flatnonzero(~lay.hard & (lay.term_of >= 0))
-        weight = a.beta[:, soft] - a.gamma[:, None] * a.alpha[:, soft]
-        found = _added(weight, lay.term_of[soft], len(lay.kind))
+        lay, count = self.layout, len(self.layout.kind)
+        term = np.where(lay.hard | (lay.term_of < 0), count, lay.term_of)  # what weighs nothing has one of its own
+        found = _added(a.beta - a.gamma[:, None] * a.alpha, term, count + 1)[:, :count]
         found[:, lay.kind == STRUCTURAL] = a.gamma[:, None]
         return found
 
