@@ -129,8 +129,7 @@ class Newton(Solver):
         if BYTES_PER_CELL * component.tree.cells > self.budget:
             return True
         try:
-            for _ in self.structures(component.shape, self.tree(component), convex.program.Arcs.of([component])):
-                pass
+            list(self.structures(component.shape, self.tree(component), convex.program.Arcs.of([component])))
         except SizeError:
             return True
         return False

@@ -103,9 +103,8 @@ class Dense:
         entry, row = [none], [none]
         for a, at in zip(arcs, accumulate(counts, initial=0), strict=False):
             own = torch.arange(at, at + cells(a.scope))
-            entry.append(
-                broadcast_over(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0]).reshape(-1)
-            )
+            everywhere = broadcast_over(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0])
+            entry.append(everywhere.reshape(-1))
             row.append(at + (own - at) // cells(a.targets))
         arc_at = torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts))
         return cls(joint.cells, torch.cat(entry), torch.cat(row), arc_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -90,7 +90,7 @@ def prove(program: Program, at: Floats, polish: float | None = None, within: flo
 
     `within`: for hard arcs that need not hold more closely than that.
     """
-    w, taken = Work(program.structure, program.numbers, at), np.zeros(1, dtype=np.int64)
+    w, found = Work(program.structure, program.numbers, at), unsolved(program)
     (row,) = w.rows()
     certify(*row, within)
     if polish is not None:
@@ -99,8 +99,8 @@ def prove(program: Program, at: Floats, polish: float | None = None, within: flo
         y = w.view("y")
         np.maximum(y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=y)
         inside(*row, gap, 0.3 * gap)
-        w.newton(np.array([polish]), HERE, taken=taken)
-    found = replace(unsolved(program), at=w.at.copy(), steps=taken)
+        w.newton(np.array([polish]), HERE, taken=found.steps)
+    found.at[:] = w.at
     if program.structure.hard and within == ROUNDING:
         found.contradiction[:] = satisfy(w, np.zeros(1))
     found.mu[:], found.bounds[:] = w.proved, w.bounds

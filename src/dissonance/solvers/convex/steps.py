@@ -157,15 +157,14 @@ def residual(I: Ints, X: Floats, L: Ints, mass: float) -> None:
     x_dlam, x_dd = L[AT.dlam], L[AT.dd]
     _misfit(I, X, L, x_x, mass)
     for t in range(n_terms):
+        hard, W = I[i_kind + t] == HARD, X[x_W + t]
         for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = mean = 0.0
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 total += X[x_m + e]
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                hard = I[i_kind + t] == HARD
-                X[x_dl + e] = (
-                    -X[x_dlam + e] if hard else X[x_W + t] * X[x_curve + e] * (X[x_m + e] - X[x_q + e] * total)
-                )
+                off = X[x_m + e] - X[x_q + e] * total
+                X[x_dl + e] = -X[x_dlam + e] if hard else W * X[x_curve + e] * off
                 mean += X[x_q + e] * X[x_dl + e]
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 X[x_dl + e] -= mean
