@@ -11,6 +11,7 @@ treewidth and the bytes needed. Seconds are those that one core worked; a confli
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import re
@@ -88,14 +89,14 @@ def against(before: Path, networks: list[str], options: list[str], rounds: int) 
         every = [(conflicts(before, name, options), conflicts(here, name, options)) for _ in range(rounds)]
         for who in every[0][1]:
             old, new = (min((both[k][who] for both in every), key=total) for k in range(2))
-            ratio = total(new) / total(old)
+            ratio = f"{total(new) / total(old):.2f}" if math.isfinite(total(new) + total(old)) else ""
             row = (", ".join(f"{x:.2f}" for x in times) if times else "refused" for times in (old, new))
-            print(f"| {name} | {who} | {' | '.join(row)} | {ratio:.2f} |", flush=True)
+            print(f"| {name} | {who} | {' | '.join(row)} | {ratio} |", flush=True)
 
 
 def total(times: list[float]) -> float:
     """Seconds in all; for ever, if it was refused or stopped on the way."""
-    return sum(times) if len(times) == 3 else float("inf")
+    return sum(times) if len(times) == 3 else math.inf
 
 
 def conflicts(checkout: Path, name: str, options: list[str]) -> dict[str, list[float]]:

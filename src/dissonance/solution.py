@@ -24,10 +24,6 @@ DEFAULT_TOL = 1e-7
 """The gap between the bounds that is aimed at, relative to max(1, |inconsistency|)."""
 
 
-QUICK = 1.0
-"""Seconds after which brackets are told on the way."""
-
-
 TOGETHER = 256
 """At most so many components are solved in one batch on a CPU: more do not fit its caches."""
 

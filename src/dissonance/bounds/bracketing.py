@@ -27,6 +27,7 @@ from dissonance.distributions import Distribution
 from dissonance.errors import SizeError
 from dissonance.problem import EPS, Component
 from dissonance.solution import DEFAULT_TOL, Solution
+from dissonance.timed import TimedBounds
 
 _log = logging.getLogger(__name__)
 
@@ -103,15 +104,14 @@ class BoundsSolution(Solution):
         return self.states
 
 
-class Bracketing:
+class Bracketing(TimedBounds):
     """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
     def __init__(self, solver: Limits, component: Component) -> None:
-        self.began = clock()
+        super().__init__(solver.seconds)
         self.solver, self.component = solver, component
         self.terms = self._terms()
         self.regions = self._regions(())
-        self.lower, self.upper = -math.inf, math.inf
         self.best = np.zeros(0)
         self.dual: RelaxedDual | None = None
         self.descent: StateDescent | None = None
@@ -121,16 +121,6 @@ class Bracketing:
         self.states: tuple[Terms, States] | None = None
         self.steps = 0
         self.generator = np.random.default_rng(solver.seed)
-
-    @property
-    def seconds(self) -> float:
-        """The seconds since it began."""
-        return clock() - self.began
-
-    @property
-    def late(self) -> bool:
-        """Whether the time limit is reached."""
-        return self.seconds >= self.solver.seconds
 
     @cached_property
     def searchable(self) -> bool:
@@ -180,7 +170,7 @@ class Bracketing:
     def __iter__(self) -> Iterator[tuple[float, float]]:
         """Brackets, until they are close, nothing helps any more, or the time is over."""
         search = self.searchable and installed()
-        yield from self._relaxed(self.solver.seconds * (SHARE if search else 1.0))
+        yield from self._relaxed(self.limit * (SHARE if search else 1.0))
         if self.close or self.late or not self.searchable or self.states is None:
             return
         if search:
@@ -193,7 +183,7 @@ class Bracketing:
         assert self.states is not None
         worlds = self._worlds(Sampler(self.terms, self.regions), self.states[1])
         patience = PATIENCE
-        for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.solver.seconds - self.seconds))):
+        for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.limit - self.seconds))):
             patience -= 1
             if bound > self.lower:
                 patience = PATIENCE if bound > self.lower + 0.01 * (self.upper - self.lower) else patience
@@ -253,7 +243,7 @@ class Bracketing:
         """Whether larger regions help, which are then `grown`."""
         room = int(self.solver.budget / BYTES) - len(self.regions.cell)
         most = min(room, 2 * len(self.regions.cell) + 10000)
-        deadline = self.began + GROWING * self.solver.seconds
+        deadline = self.began + GROWING * self.limit
         self.grown = tuple(helpful(self.terms, self.regions, dual.smoothed(x, eps)[2], added, most, deadline))
         return bool(self.grown)
 
@@ -280,7 +270,7 @@ class Bracketing:
             self.descent = self._descent(sampler, first)
         down, size = self.descent, len(sampler.base)
         most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
-        deadline = self.began + self.seconds + 0.3 * max(0.0, self.solver.seconds - self.seconds)
+        deadline = self.began + self.seconds + 0.3 * max(0.0, self.limit - self.seconds)
         while not self.close:
             before = self.upper
             down.round(deadline if self.drawn else math.inf)

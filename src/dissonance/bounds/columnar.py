@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,9 +15,7 @@ from dissonance.columns import ColumnarPDG
 from dissonance.compiled import clock
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG
-from dissonance.solution import QUICK
-
-_log = logging.getLogger(__name__)
+from dissonance.timed import TimedBounds
 
 TEMPERATURES = 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001
 """At which minima are smoothed, times a typical beta."""
@@ -88,61 +85,54 @@ def bracket(
     weights = np.concatenate([c.beta for c in pdg.columns]) if beta is None else np.asarray(beta, dtype=np.float64)
     if not ((weights >= 0) & (weights < math.inf)).all():
         raise CapabilityError('bracket() is for 0 <= beta < inf; hard arcs and disbelief: solver="bounds", or "auto".')
-    began = clock()
+    run = _Narrowing(seconds)
     tables = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns] if log_p is None else log_p
     dual = ColumnDual(pdg, tables, weights)
     scale = float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
-    run = _Narrowing(dual, ColumnStates(dual, seed), scale, began, seconds)
-    try:
-        run.believe()
-        run.count(tol)
-    except KeyboardInterrupt:
-        if not run.kept:
-            raise
-        _log.warning("interrupted after %.3g s: the best bounds so far are kept.", clock() - began)
-    contributions = _contributions(pdg, dual, run.states, run.counts, run.kept)
-    took = clock() - began
-    return ColumnBracket(run.lower, max(run.lower, run.upper), run.kept, took, contributions)
+    states = ColumnStates(dual, seed)
+    with run.interruptible():
+        run.believe(dual, states, scale)
+        run.count(states, tol)
+    contributions = _contributions(pdg, dual, states, run.counts, run.kept)
+    return ColumnBracket(run.lower, max(run.lower, run.upper), run.kept, run.seconds, contributions)
 
 
-class _Narrowing:
-    """The bounds so far, and the counts of the joint states that attain the upper one."""
+class _Narrowing(TimedBounds):
+    """The bounds so far, and the counts of the `kept` joint states that attain the upper one."""
 
-    def __init__(self, dual: ColumnDual, states: ColumnStates, scale: float, began: float, seconds: float) -> None:
-        self.dual, self.states, self.scale, self.began, self.seconds = dual, states, scale, began, seconds
-        self.lower, self.upper, self.kept, self.counts = 0.0, math.inf, 0, np.zeros(0)
+    lower, kept, counts = 0.0, 0, np.zeros(0)
 
-    def believe(self) -> None:
+    @property
+    def usable(self) -> bool:
+        """Whether joint states have been counted: there is an upper bound only then."""
+        return self.kept > 0
+
+    def believe(self, dual: ColumnDual, states: ColumnStates, scale: float) -> None:
         """Raise the lower bound; joint states are drawn from what the dual believes on the way."""
-        x = np.zeros(self.dual.size)
+        x = np.zeros(dual.size)
         for t in TEMPERATURES:
-            deadline = self.began + (BELIEFS if t >= BELIEVED else LOWER) * self.seconds
-            x = self.dual.raised(x, t * self.scale, STEPS, deadline)
-            self.lower = max(self.lower, self.dual.certified(x))
+            deadline = self.began + (BELIEFS if t >= BELIEVED else LOWER) * self.limit
+            x = dual.raised(x, t * scale, STEPS, deadline)
+            self.lower = max(self.lower, dual.certified(x))
             if t == TEMPERATURES[0] or (t >= BELIEVED and clock() < deadline):
-                self.states.believe(self.dual.smoothed(x, t * self.scale)[2])
-            self._tell()
+                states.believe(dual.smoothed(x, t * scale)[2])
+            self.tell()
 
-    def count(self, tol: float) -> None:
+    def count(self, states: ColumnStates, tol: float) -> None:
         """Lower the upper bound, until there is no more time or the gap is small."""
-        self.states.draw(BEFORE)
+        states.draw(BEFORE)
         sweeps = 0
-        while sweeps < FEWEST or clock() - self.began < self.seconds:
-            self.states.count(1)
+        while sweeps < FEWEST or not self.late:
+            states.count(1)
             sweeps += 1
             if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
-                counts = self.states.counts()
-                value = self.states.incompatibility(counts, self.states.drawn)
+                counts = states.counts()
+                value = states.incompatibility(counts, states.drawn)
                 if value < self.upper or not self.kept:
-                    self.counts, self.upper, self.kept = counts, value, self.states.drawn
-                self._tell()
+                    self.counts, self.upper, self.kept = counts, value, states.drawn
+                self.tell()
                 if self.upper - self.lower <= tol * max(1.0, self.upper):
                     break
-
-    def _tell(self) -> None:
-        seconds = clock() - self.began
-        if seconds > QUICK:
-            _log.info("between %.6g and %.6g after %.3g s", self.lower, self.upper, seconds)
 
 
 def _contributions(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
 
 from dissonance.bounds.bracketing import NAME, Bracketing
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component
-from dissonance.solution import QUICK, Solution, Solver, infinite
-
-_log = logging.getLogger(__name__)
+from dissonance.solution import Solution, Solver, infinite
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,7 @@ class Bounds(Solver):
 
     def narrowed(self, run: Bracketing) -> Solution:
         """The same of what has been made ready."""
-        try:
-            for lower, upper in run:
-                if run.seconds > QUICK:
-                    _log.info("between %.6g and %.6g after %.3g s", lower, upper, run.seconds)
-        except KeyboardInterrupt:
-            if run.lower == -math.inf:
-                raise
-            _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
+        with run.interruptible():
+            for _ in run:
+                run.tell()
         return infinite(run.component, self.name) if run.lower == math.inf else run.solution()

@@ -38,7 +38,8 @@ from dissonance.distributions.tree import decompose
 from dissonance.problem import Component
 from dissonance.reduced.dual import HARD as HOLDS
 from dissonance.reduced.dual import ReducedTerm, reduced_terms
-from dissonance.solution import DEFAULT_TOL, QUICK
+from dissonance.solution import DEFAULT_TOL
+from dissonance.timed import QUICK
 
 CELLS, IN_ALL, FEWEST = 128, 2**17, 16
 """The most cells of a variable and those that its entropy is conditioned on; of all such sets together, as long as each
@@ -152,7 +153,7 @@ class StructuralBracketing(Bracketing):
             yield self.lower, self.upper
 
     def _raise(self, dual: RelaxedDual, x: Floats, eps: float, deadline: float) -> Floats:
-        return super()._raise(dual, x, eps, min(deadline, self.began + RAISED * max(QUICK, self.solver.seconds)))
+        return super()._raise(dual, x, eps, min(deadline, self.began + RAISED * max(QUICK, self.limit)))
 
     def _draw(self, dual: RelaxedDual, x: Floats, eps: float) -> None:
         if not self.drawn:
@@ -160,7 +161,7 @@ class StructuralBracketing(Bracketing):
 
     def _add(self) -> bool:
         """One product more; whether others may help."""
-        more = self.mixture.add(self.began + self.solver.seconds)
+        more = self.mixture.add(self.began + self.limit)
         self.upper = min(self.upper, self.mixture.upper)
         return more
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from dissonance.compiled import clock
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import message_bytes
 from dissonance.errors import CapabilityError
@@ -25,9 +23,8 @@ from dissonance.reduced.dual import (
     with_leaves,
 )
 from dissonance.scores import amiss, unchecked_incompatibility
-from dissonance.solution import DEFAULT_TOL, QUICK, Solution, Solver, infinite
-
-_log = logging.getLogger(__name__)
+from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.timed import TimedBounds
 
 FIRST, COOLER, LAST = 0.1, 0.3, 1e-6
 """The first temperature, times a typical weight; the ratio of two; the last at gamma = 0, times a typical weight."""
@@ -79,34 +76,19 @@ class Reduced(Solver):
             )
         check_bytes(component.tree, self.bytes(component), self.budget)
         run = Cooling(self, component.gamma, ReducedDual(component.tree, reduced_terms(component), component.rounding))
-        try:
+        with run.interruptible():
             run.run()
-        except KeyboardInterrupt:
-            if run.best is None:
-                raise
-            _log.warning("interrupted after %.3g s: the best bounds so far are kept.", run.seconds)
         return run.solution(component)
 
 
-class Cooling:
+class Cooling(TimedBounds):
     """The dual of one component, or of a part, on its way down the temperatures."""
 
     def __init__(self, solver: Reduced, gamma: float, dual: ReducedDual) -> None:
-        self.solver, self.gamma, self.dual = solver, gamma, dual
-        self.began, self.told = clock(), 0.0
-        self.lower, self.upper, self.x = -math.inf, math.inf, dual.start
+        super().__init__(solver.seconds)
+        self.solver, self.gamma, self.dual, self.x = solver, gamma, dual, dual.start
         self.best: ReducedPoint | None = None
         self.passes = 0
-
-    @property
-    def seconds(self) -> float:
-        """How long it has taken."""
-        return clock() - self.began
-
-    @property
-    def late(self) -> bool:
-        """Whether the time is over."""
-        return self.seconds >= self.solver.seconds
 
     def _close(self, margin: float) -> bool:
         return self.upper < math.inf and self.upper - self.lower <= margin * self.solver.tol * max(1.0, abs(self.upper))
@@ -174,9 +156,7 @@ class Cooling:
         holds = not self.dual.hard.any() or self.dual.broken(point).max() <= ROUNDING
         if (holds and upper < self.upper) or self.best is None or (self.upper == math.inf and not holds):
             self.best, self.upper = point, upper if holds else math.inf
-        if self.seconds > max(QUICK, 1.3 * self.told):
-            self.told = self.seconds
-            _log.info("between %.6g and %.6g after %.3g s", self.lower, self.upper, self.seconds)
+        self.tell(rarely=1.3)
 
     def _worth(self, point: ReducedPoint) -> bool:
         """Whether looking for the cheapest state may raise the bound by much."""
