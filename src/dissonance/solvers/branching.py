@@ -19,16 +19,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dissonance.attended import Array
 from dissonance.solvers import convex
-
-if TYPE_CHECKING:
-    from dissonance.solvers.convex.conic import Sparse
-    from dissonance.solvers.convex.program import Numbers, Program, Structure
 
 LEAST_CUT = 0.2
 """An edge is cut at this part of it at least, so that every simplex shrinks."""
@@ -61,8 +57,8 @@ class SimplexPart:
 class Branching:
     """One problem: its structure, the numbers of its convex part, and the weight of every term, negative if concave."""
 
-    structure: Structure
-    numbers: Numbers
+    structure: convex.program.Structure
+    numbers: convex.program.Numbers
     weight: Array
 
     @cached_property
@@ -91,7 +87,7 @@ class Branching:
         return value + self.tangent(mu)[1], broken
 
     @cached_property
-    def matrices(self) -> Sparse:
+    def matrices(self) -> convex.conic.Sparse:
         """The convex part as sparse matrices."""
         return convex.conic.sparse(convex.program.Program(self.structure, self.numbers))
 
@@ -112,7 +108,7 @@ class Branching:
         proved = convex.solve.prove(self._program(tilted), found.at)
         return float(proved.bounds[0, 0]), proved.mu[0]
 
-    def _program(self, costs: Mapping[int, Array]) -> Program:
+    def _program(self, costs: Mapping[int, Array]) -> convex.program.Program:
         """The convex part with linear costs in the place of entropies (0 where there are none)."""
         entries = np.zeros(len(self.structure.layout.row))
         for r, cost in costs.items():

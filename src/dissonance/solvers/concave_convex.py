@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from dissonance.solvers import convex
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.least_concave import least_concave
-
-if TYPE_CHECKING:
-    from dissonance.solvers.convex.solve import Outcome
-
 
 MOST_CELLS, MOST_ROWS = 1000, 100
 """Branch and bound is tried on problems with so many cells, and rows whose entropy is concave."""
@@ -130,7 +126,7 @@ class ConcaveConvex(Solver):
         lower, looked = problem.search(upper, gap, self.nodes, self.seconds)
         return lower, best, steps + looked
 
-    def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> Outcome:
+    def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> convex.solve.Outcome:
         """The minimiser of the convex part with some cost added, from the point of another such cost."""
         goal, numbers = np.array([self.tol]), problem.numbers
         program = convex.program.Program(problem.structure, numbers._replace(c=numbers.c + tilt))
