@@ -211,12 +211,17 @@ class Structure:
             p = np.where(self.kind == HARD, p / self.row_sums(p), p)
         return Numbers(_added(parts, cells, len(lay.own)), np.maximum(self.weights(a), 0.0), p)
 
+    @cached_property
+    def _weighed(self) -> Ints:
+        """The term to which an arc adds weight; one more than there are, if it adds to none."""
+        lay = self.layout
+        return np.where(lay.hard | (lay.term_of < 0), len(lay.kind), lay.term_of)
+
     def weights(self, a: Arcs) -> Floats:
         """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
-        lay, count = self.layout, len(self.layout.kind)
-        term = np.where(lay.hard | (lay.term_of < 0), count, lay.term_of)  # what weighs nothing has one of its own
-        found = _added(a.beta - a.gamma[:, None] * a.alpha, term, count + 1)[:, :count]
-        found[:, lay.kind == STRUCTURAL] = a.gamma[:, None]
+        kind = self.layout.kind
+        found = _added(a.beta - a.gamma[:, None] * a.alpha, self._weighed, len(kind) + 1)[:, :-1]
+        found[:, kind == STRUCTURAL] = a.gamma[:, None]
         return found
 
     def tables(self, mu: Floats) -> list[Tensor]:
