@@ -124,7 +124,7 @@ def input_gradients(
     x, lam = adjoint_step(s, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
     parts = s.tables(x)
     w = CliqueTree(component.variables, tree, parts)
-    nu = {component.arcs[a].name: m for a, m in s.multipliers(lam)}
+    nu = s.multipliers(lam, component.arcs)
     each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
     logs, betas, alphas = ([x[i] for x in each] for i in range(3))
     gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))

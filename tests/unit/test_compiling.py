@@ -288,10 +288,10 @@ def test_machine_code_refuses_arrays_that_it_does_not_take():
         STATE + "import numpy as np; compiled.expect(0.1, entries.newton)\n"
         "ints = np.zeros(3, dtype=np.int64)\n"
         "for wrong in (np.zeros(3, dtype=np.float32), np.zeros((3, 3)), np.zeros(6)[::2]):\n"
-        "    try: entries.normalise(ints, wrong, ints)\n"
+        "    try: entries.measure(ints, wrong, ints)\n"
         "    except TypeError as error: print(error)"
     )
-    message = "normalise takes contiguous arrays of float64 in 1 dimensions."
+    message = "measure takes contiguous arrays of float64 in 1 dimensions."
     assert found.stdout.splitlines() == [message] * 3
 
 
@@ -372,7 +372,7 @@ for entry in vars(entries).values():
     if isinstance(entry, entries.Entry):
         entry.now = watching(entry.now)
 program.numbering, program.fronts = within(program.numbering), within(program.fronts)
-program.leaders, support.support = within(program.leaders), within(support.support)
+support.support = within(support.support)
 scores = test_compiling.scores()
 print(count[0], scores['all']['bounds'])
 """

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from dissonance.problem import Shape
+from dissonance.problem import Bools, Shape
 from dissonance.solvers.convex.certificate import EPS
-from dissonance.solvers.convex.program import Arcs, Program, Structure, new_structure
+from dissonance.solvers.convex.layout import Ints
+from dissonance.solvers.convex.program import Arcs, Floats, Program, Structure, new_structure
 from dissonance.solvers.convex.solve import solve
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 LARGE = 1e9
 """Multiplications of a Newton step above which this is quicker than all the cells at once."""
@@ -54,7 +51,7 @@ class Narrowing:
         self.shape, self.whole = shape, whole
 
     @cached_property
-    def _clusters(self) -> list[tuple[slice, npt.NDArray[np.int64]]]:
+    def _clusters(self) -> list[tuple[slice, Ints]]:
         """The cells and the children of every cluster."""
         lay = self.whole.layout
         return [
@@ -64,9 +61,7 @@ class Narrowing:
 
     def prices(self, c: Floats, weights: Floats, y: Floats) -> Floats:
         """c + W log q of every cell."""
-        lay = self.whole.layout
-        weighed = np.repeat(weights, np.diff(lay.entry_at[lay.row_at])) * y
-        return c + np.bincount(self.whole.cell_of, weighed[lay.entry], len(c))
+        return c + self.whole.cell_sums((weights[self.whole.term] * y)[None])[0]
 
     def cheapest(self, price: Floats) -> tuple[float, Floats]:
         """The price of the cheapest world, less what rounding may have added; and by how much the cheapest world
@@ -143,8 +138,7 @@ class Narrowing:
 
     def _spread(self, part: Structure, y: Floats) -> Floats:
         """log q of all entries from those of a part, every row of q summing to 1."""
-        lay = self.whole.layout
-        every = np.full(int(lay.table_at[-1]), SELDOM)
+        every = np.full(int(self.whole.layout.table_at[-1]), SELDOM)
         every[part.layout.table] = np.maximum(y, SELDOM)
-        found = every[lay.table]
-        return found - np.log(np.add.reduceat(np.exp(found), lay.entry_at[:-1]))[lay.row]
+        found = every[self.whole.layout.table]
+        return found - np.log(self.whole.row_sums(np.exp(found)[None])[0])

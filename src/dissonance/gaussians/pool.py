@@ -60,9 +60,8 @@ class GaussianPoolSolution(SampledSolution):
         rows, mean, precision = self.estimate.mu, self.pool.mean.detach(), self.pool.precision.detach()
         generator = torch.Generator().manual_seed(self.seed)
         z = torch.randn(mean.shape, dtype=DTYPE, generator=generator)
-        drawn = (
-            mean + torch.linalg.solve_triangular(torch.linalg.cholesky(precision).mT, z[..., None], upper=True)[..., 0]
-        )
+        root = torch.linalg.cholesky(precision).mT
+        drawn = mean + torch.linalg.solve_triangular(root, z[..., None], upper=True)[..., 0]
         targets = _pooled(self.component)[0].arc.targets
         widths = [v.domain.dim for v in targets if isinstance(v.domain, Euclidean)]
         values = dict(zip((v.name for v in targets), drawn.split(widths, -1), strict=True))

@@ -101,10 +101,8 @@ class RowsOfHardArcs:
             everywhere = torch.full((rows, cells(free)), -math.inf, dtype=scores.dtype)
             found = everywhere.scatter(1, index.expand_as(scores), scores)
         else:
-            one, each = torch.arange(1), (torch.arange(v.size) for v in free)
-            settings = torch.cartesian_prod(one, *each).reshape(cells(free), -1)[:, 1:]
-            at = {n: x.repeat_interleave(len(settings), 0) for n, x in at.items()}
-            at |= {v.name: x.repeat(rows) for v, x in zip(free, settings.T, strict=True)}
+            at = {n: x.repeat_interleave(cells(free), 0) for n, x in at.items()}
+            at |= {v.name: x.repeat(rows) for v, x in zip(free, settings(shape(free)), strict=True)}
             sources, targets = ([at[v.name] for v in side] for side in (arc.sources, arc.targets))
             found = arc.call("log_prob", theta, targets, sources)
         return found.to(numerics.DTYPE).reshape(-1, *shape(free))
@@ -194,9 +192,8 @@ class RowPool:
             and total > (beta + component.gamma * (1 + abs(alpha))) / HEAVY
         ):
             return None
-        allowed = torch.ones(shape(free), dtype=torch.bool).nonzero()  # (settings, variables)
-        value = dict(zip((v.name for v in free), allowed.T, strict=True))
-        kept = torch.ones(len(allowed), dtype=torch.bool)
+        value = dict(zip((v.name for v in free), settings(shape(free)), strict=True))
+        kept = torch.ones(cells(free), dtype=torch.bool)
         for a in hard:
             kept &= torch.from_numpy(a.log_p)[tuple(value[n] for n in a.scope)] == 0
         targets = [_number([value[v.name][kept] for v in a.arc.targets], shape(a.arc.targets)) for a in soft]
@@ -231,6 +228,11 @@ class RowPool:
         found = torch.zeros((len(at.rows), math.prod(self.sizes)), dtype=numerics.DTYPE)
         found[:, self.place] = torch.softmax(self.scores(at), 1)
         return found.reshape(-1, *self.sizes)
+
+
+def settings(sizes: Sequence[int]) -> Sequence[Tensor]:
+    """Every joint setting of variables of these sizes, a tensor of values a variable, the last variable fastest."""
+    return torch.ones(tuple(sizes), dtype=torch.bool).nonzero(as_tuple=True) if sizes else ()
 
 
 def _number(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:

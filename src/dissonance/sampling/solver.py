@@ -114,14 +114,17 @@ class Sampled(Solver):
         return estimate(self.plan(component), theta, self.count, self.seed)
 
 
-def _not_pinned(component: Component) -> str:
+def unpinned(component: Component) -> str:
+    """Why hard arcs do not determine mu."""
     made = {t for a in component.arcs if a.hard for t in a.targets}
-    loose = [v for v in component.variables if v.name not in made]
-    what = (
-        f"no hard arc (beta = inf) makes {loose[0].name!r}"
-        if loose
-        else "the hard arcs form a cycle, or leave free how variables of one arc depend on each other"
-    )
+    loose = next((v.name for v in component.variables if v.name not in made), None)
+    if loose is not None:
+        return f"no hard arc (beta = inf) makes {loose!r}"
+    return "the hard arcs form a cycle, or leave free how variables of one arc depend on each other"
+
+
+def _not_pinned(component: Component) -> str:
+    what = unpinned(component)
     varying = next((a.arc for a in component.arcs if a.varying is not None), None)
     if varying is not None:
         needed = "which needs acyclic hard arcs that determine mu"

@@ -24,7 +24,7 @@ from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import EPS, Component, connected
-from dissonance.sampling.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables
+from dissonance.sampling.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables, settings
 from dissonance.sampling.solver import SampledSolution
 from dissonance.solution import Solution, Solver, added_up, solve_together
 from dissonance.solvers.exact import Newton
@@ -141,13 +141,9 @@ class AtPoints(Solver):
             parts = _components(component, at)
             found = iter(solve_together(self.solver, [c for row in parts for c in row]))
             solved = [[next(found) for _ in row] for row in parts]
-            lower, upper = (
-                constant + float(numerics.expectation(weights, torch.tensor(each, dtype=numerics.DTYPE)))
-                for each in (
-                    [sum(x.lower for x in row) for row in solved],
-                    [sum(x.upper for x in row) for row in solved],
-                )
-            )
+            bounds = [[sum(x.lower for x in row), sum(x.upper for x in row)] for row in solved]
+            ends = torch.tensor(bounds, dtype=numerics.DTYPE).T
+            lower, upper = (constant + float(numerics.expectation(weights, each)) for each in ends)
         every = [s for row in solved for s in row]
         known = added_up(every)
         known["method"] = " + ".join(sorted({*(["row by row"] if at.rows.values else []), *(s.solver for s in every)}))
@@ -211,11 +207,8 @@ def _makers(component: Component) -> list[Attended] | None:
 def _settings(variables: tuple[Variable, ...], points: dict[str, Tensor]) -> tuple[list[int], list[Tensor]]:
     """How many values each variable has, and every joint setting, one tensor of values a variable."""
     sizes = [v.size if v.is_finite else len(points[v.name]) for v in variables]
-    if not sizes:
-        return [], []
-    grid = torch.meshgrid(*(torch.arange(n) for n in sizes), indexing="ij")
-    index = [g.reshape(-1) for g in grid]
-    return sizes, [i if v.is_finite else points[v.name][i] for v, i in zip(variables, index, strict=True)]
+    index = zip(variables, settings(sizes), strict=True)
+    return sizes, [i if v.is_finite else points[v.name][i] for v, i in index]
 
 
 def _tables(component: Component, theta: Theta | None) -> RowTables:

@@ -19,15 +19,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dissonance.attended import Array
-
-if TYPE_CHECKING:
-    from dissonance.solvers.convex.conic import Sparse
-    from dissonance.solvers.convex.program import Numbers, Program, Structure
+from dissonance.solvers import convex
 
 LEAST_CUT = 0.2
 """An edge is cut at this part of it at least, so that every simplex shrinks."""
@@ -60,8 +57,8 @@ class SimplexPart:
 class Branching:
     """One problem: its structure, the numbers of its convex part, and the weight of every term, negative if concave."""
 
-    structure: Structure
-    numbers: Numbers
+    structure: convex.program.Structure
+    numbers: convex.program.Numbers
     weight: Array
 
     @cached_property
@@ -78,34 +75,25 @@ class Branching:
     def tangent(self, mu: Array) -> tuple[Array, float]:
         """w log mu(t|s) of the concave terms w sum m log(m/s), added up at every cell, and their mean; mass that has
         vanished may return."""
-        s, lay = self.structure, self.structure.layout
-        weight = np.repeat(np.minimum(self.weight, 0.0), np.diff(lay.entry_at[lay.row_at]))
-        m = np.bincount(lay.entry, mu[s.cell_of], len(lay.row))
-        mass = np.bincount(lay.row, m)[lay.row]
-        found = weight * np.log(np.maximum(m, 1e-30) / np.maximum(mass, 1e-30))
-        return np.asarray(np.bincount(s.cell_of, found[lay.entry], len(mu)), dtype=np.float64), float(m @ found)
+        s = self.structure
+        m = s.entry_sums(mu[None])
+        ratio = np.maximum(m, 1e-30) / np.maximum(s.row_sums(m), 1e-30)
+        found = np.minimum(self.weight, 0.0)[s.term] * np.log(ratio)
+        return s.cell_sums(found)[0], float(m[0] @ found[0])
 
     def value(self, mu: Array) -> tuple[float, float]:
         """The incompatibility of mu, and how far hard arcs are from holding."""
-        from dissonance.solvers.convex.solve import value
-
-        convex, broken = value(self.structure, self.numbers, mu)
-        return convex + self.tangent(mu)[1], broken
+        value, broken = convex.solve.value(self.structure, self.numbers, mu)
+        return value + self.tangent(mu)[1], broken
 
     @cached_property
-    def matrices(self) -> Sparse:
+    def matrices(self) -> convex.conic.Sparse:
         """The convex part as sparse matrices."""
-        from dissonance.solvers.convex.conic import sparse
-        from dissonance.solvers.convex.program import Program
-
-        return sparse(Program(self.structure, self.numbers))
+        return convex.conic.sparse(convex.program.Program(self.structure, self.numbers))
 
     def bound(self, simplices: Mapping[int, Array], tol: float) -> tuple[float, Array]:
         """A lower bound over the mu whose rows lie in these simplices, and the mu that attains about that."""
         import scipy.sparse as sp
-
-        from dissonance.solvers.convex.conic import conic
-        from dissonance.solvers.convex.solve import prove
 
         every = self.matrices.every
         flat = {r: _through(v) for r, v in simplices.items()}
@@ -114,21 +102,19 @@ class Branching:
         if simplices:
             blocks = [sp.csr_matrix(places[r]) @ every[self.rows[r].entries] for r in simplices]
             inside = sp.vstack(blocks).tocsr()
-        found = conic(self._program(flat), tol, self.matrices, inside)
+        found = convex.conic.conic(self._program(flat), tol, self.matrices, inside)
         nu = iter(np.split(found.multipliers, np.cumsum([len(v) for v in simplices.values()])[:-1]))
         tilted = {r: _below(v, flat[r] - places[r].T @ next(nu) / self.rows[r].weight) for r, v in simplices.items()}
-        proved = prove(self._program(tilted), found.at)
+        proved = convex.solve.prove(self._program(tilted), found.at)
         return float(proved.bounds[0, 0]), proved.mu[0]
 
-    def _program(self, costs: Mapping[int, Array]) -> Program:
+    def _program(self, costs: Mapping[int, Array]) -> convex.program.Program:
         """The convex part with linear costs in the place of entropies (0 where there are none)."""
-        from dissonance.solvers.convex.program import Program
-
         entries = np.zeros(len(self.structure.layout.row))
         for r, cost in costs.items():
             entries[self.rows[r].entries] += self.rows[r].weight * cost
         c = self.numbers.c + (self.matrices.every.T @ entries)[None]
-        return Program(self.structure, self.numbers._replace(c=c))
+        return convex.program.Program(self.structure, self.numbers._replace(c=c))
 
     def cut(self, part: SimplexPart) -> Iterator[dict[int, Array]]:
         """The row whose entropy is furthest above its relaxation, its simplex cut in two across its longest edge."""

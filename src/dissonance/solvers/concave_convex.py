@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,10 @@ from dissonance.attended import Array
 from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Bools, Component
 from dissonance.solution import Solution, Solver, infinite
+from dissonance.solvers import convex
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.least_concave import least_concave
-
-if TYPE_CHECKING:
-    from dissonance.solvers.convex.solve import Outcome
-
 
 MOST_CELLS, MOST_ROWS = 1000, 100
 """Branch and bound is tried on problems with so many cells, and rows whose entropy is concave."""
@@ -63,10 +60,8 @@ class ConcaveConvex(Solver):
 
     def solve(self, component: Component) -> Solution:
         """The lowest local minimum found, and how much lower the global one may be."""
-        from dissonance.solvers.convex.program import Arcs
-
         eased = least_concave(component)
-        arcs = Arcs.of([eased])
+        arcs = convex.program.Arcs.of([eased])
         ((s, _),) = Newton(budget=self.budget).structures(eased.shape, component.tree, arcs)
         if s is None:
             return infinite(component, self.name)
@@ -102,7 +97,7 @@ class ConcaveConvex(Solver):
             converged=upper - lower <= self.gap * max(1.0, abs(upper)),
             tree=component.tree,
             tables=s.tables(best.mu),
-            multipliers={eased.arcs[a].name: m.view(eased.arcs[a].log_p.shape) for a, m in s.multipliers(s.y(best.at))},
+            multipliers=s.multipliers(s.y(best.at), eased.arcs),
             steps=steps,
             residual=residual,
             within=0.0 if residual <= ROUNDING else FEASIBLE,
@@ -131,14 +126,11 @@ class ConcaveConvex(Solver):
         lower, looked = problem.search(upper, gap, self.nodes, self.seconds)
         return lower, best, steps + looked
 
-    def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> Outcome:
+    def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> convex.solve.Outcome:
         """The minimiser of the convex part with some cost added, from the point of another such cost."""
-        from dissonance.solvers.convex.program import Program
-        from dissonance.solvers.convex.solve import solve
-
         goal, numbers = np.array([self.tol]), problem.numbers
-        program = Program(problem.structure, numbers._replace(c=numbers.c + tilt))
-        return solve(program, goal, goal, None if near is None else near[None])
+        program = convex.program.Program(problem.structure, numbers._replace(c=numbers.c + tilt))
+        return convex.solve.solve(program, goal, goal, None if near is None else near[None])
 
     def _descend(self, problem: Branching, mu: Array, at: Array) -> tuple[_Local, int]:
         """Tangent, solve, repeat, from mu and a point to start from; and how many steps it took."""

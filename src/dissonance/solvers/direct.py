@@ -17,14 +17,14 @@ from dissonance.distributions.messages import Messages, calibrate, gathered, mes
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Component, check_bytes
-from dissonance.sampling.solver import Sampled
+from dissonance.sampling.solver import Sampled, unpinned
 from dissonance.scores import unchecked_incompatibility
 from dissonance.solution import Solution, Solver, infinite
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.exact import Newton
 
-COPIES = 10
-"""Tables of the size of mu that conditioning holds at its peak."""
+BYTES_GIVEN = 80
+"""What conditioning holds at its peak for a cell of the clusters, which hold R too: ten tables of the size of mu."""
 
 
 class _Product(CliqueTree):
@@ -107,14 +107,9 @@ class Pinned(Solver):
     def solve(self, component: Component) -> Solution:
         """The incompatibility of the one feasible mu; infinite if a further hard arc contradicts it."""
         if component.pinned is None:
-            loose = sorted(set(component.sizes) - {t for a in component.arcs if a.hard for t in a.targets})
             raise CapabilityError(
-                "the pinned solver needs acyclic hard arcs (beta = inf) that determine every attended variable; "
-                + (
-                    f"none determines {loose[0]!r}."
-                    if loose
-                    else "here they form a cycle, or leave free how variables of one arc depend on each other."
-                )
+                "the pinned solver needs acyclic hard arcs that determine every attended variable; "
+                f"{unpinned(component)}."
             )
         if component.varies:  # the one mu, outcome by outcome
             return replace(Sampled().solve(component), solver=self.name)
@@ -233,11 +228,6 @@ def _normalised(log_cells: Tensor) -> tuple[Tensor, Tensor]:
     return numerics.log(total) + top, cells / torch.where(total > 0, total, 1.0)[:, None]
 
 
-def _given_bytes(tree: Tree) -> int:
-    """What conditioning holds at its peak, where the clusters hold R too."""
-    return 8 * COPIES * tree.cells
-
-
 @dataclass(frozen=True)
 class Given(Solver):
     """Hard arcs that pin mu over some variables R, and a factor graph given R.
@@ -256,7 +246,7 @@ class Given(Solver):
         """Whether this is such a component, and its tables fit."""
         if component.gamma <= 0 or component.given is None:
             return False
-        return _given_bytes(component.beyond[1]) <= self.budget
+        return BYTES_GIVEN * component.beyond[1].cells <= self.budget
 
     def solve(self, component: Component) -> Solution:
         """One calibration for every state of R; exact but for rounding."""
@@ -266,7 +256,7 @@ class Given(Solver):
                 "and beta = gamma alpha for every other (S, T)."
             )
         whole = component.beyond[1]
-        check_bytes(whole, _given_bytes(whole), self.budget)
+        check_bytes(whole, BYTES_GIVEN * whole.cells, self.budget)
         with torch.no_grad():
             found = _condition(component, component.theta)
         nu = found.known.table
@@ -280,12 +270,5 @@ class Given(Solver):
             return GivenSolution(component, value, value, self.name, evidence=found.evidence)
         size = float(numerics.times(nu, found.evidence.abs()).sum()) * component.gamma
         rounding = 1e-14 * max(1.0, abs(value), size) * math.sqrt(len(found.tree.clusters)) + component.rounding
-        return GivenSolution(
-            component,
-            value - rounding,
-            value + rounding,
-            self.name,
-            tree=found.tree,
-            tables=found.tables,
-            evidence=found.evidence,
-        )
+        known = GivenSolution(component, value - rounding, value + rounding, self.name, evidence=found.evidence)
+        return replace(known, tree=found.tree, tables=found.tables)

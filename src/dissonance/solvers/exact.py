@@ -18,6 +18,8 @@ from dissonance.errors import CapabilityError, SizeError
 from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
 from dissonance.solution import DEFAULT_TOL, TOGETHER, Solution, Solver, infinite
+from dissonance.solvers import convex
+from dissonance.threads import allowed
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
@@ -86,12 +88,10 @@ class Newton(Solver):
         `near`: solutions of almost the same components to start from. A start that does not lead to a tight proof is
         forgotten, and the problem solved afresh.
         """
-        from dissonance.solvers.convex.program import Arcs
-
         for c in components:
             if not c.convex:
                 raise CapabilityError(_not_convex(c, self.name))
-        tree, arcs = self.tree(components[0]), Arcs.of(components)
+        tree, arcs = self.tree(components[0]), convex.program.Arcs.of(components)
         found: dict[int, Solution] = {}
         for s, some in self.structures(components[0].shape, tree, arcs):
             here = [components[k] for k in some.tolist()]
@@ -104,10 +104,8 @@ class Newton(Solver):
 
     def structures(self, shape: Shape, tree: Tree, arcs: Arcs) -> Iterator[tuple[Structure | None, np.ndarray]]:
         """Problems by what can carry mass in them; SizeError before anything is allocated that would not fit."""
-        from dissonance.solvers.convex.support import by_support
-
         check_bytes(tree, BYTES_PER_CELL * tree.cells, self.budget)
-        for s, some in by_support(shape, tree, arcs):
+        for s, some in convex.support.by_support(shape, tree, arcs):
             if s is not None:
                 check_bytes(tree, s.bytes, self.budget)
                 if s.work > MOST_WORK:
@@ -132,8 +130,6 @@ class Newton(Solver):
 
     def refuses(self, component: Component) -> bool:
         """Whether its steps need more memory, or more work, than there is."""
-        from dissonance.solvers.convex.program import Arcs
-
         if self.surely(component):
             return False
         if BYTES_PER_CELL * component.tree.cells > self.budget:
@@ -143,8 +139,7 @@ class Newton(Solver):
             if self._roomy(component, component.tree.cells, widest, 4):
                 return False
         try:
-            for _ in self.structures(component.shape, self.tree(component), Arcs.of([component])):
-                pass
+            list(self.structures(component.shape, self.tree(component), convex.program.Arcs.of([component])))
         except SizeError:
             return True
         return False
@@ -155,16 +150,12 @@ class Newton(Solver):
             if self.device.startswith("cuda") and not torch.cuda.is_available():
                 raise CapabilityError('there is no CUDA device that torch can use; give device="cpu".')
             return self.device != "cpu"
-        from dissonance.threads import allowed
-
         return count >= LARGE * allowed() and torch.cuda.is_available()
 
     def _solve(
         self, s: Structure, components: Sequence[Component], arcs: Arcs, near: Sequence[Solution]
     ) -> list[Solution]:
-        from dissonance.solvers.convex.program import Program
-
-        program = Program(s, s.numbers(arcs))
+        program = convex.program.Program(s, s.numbers(arcs))
         outcome = self.run(program, *self._targets(s), *_starts(s, near))
         found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
         return [
@@ -180,25 +171,20 @@ class Newton(Solver):
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
         """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
-        from dissonance.solvers.convex import device
-        from dissonance.solvers.convex.solve import solve
-
         count, s = len(program), program.structure
         targets = np.full(count, tol), np.full(count, enough)
-        if self.on_gpu(count) and device.small_enough(s):
-            return device.solve(program, *targets, start, known, self.device or "cuda")
-        return solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
+        if self.on_gpu(count) and convex.device.small_enough(s):
+            return convex.device.solve(program, *targets, start, known, self.device or "cuda")
+        return convex.solve.solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
     def _insist(self, best: Solution, program: Program) -> Solution:
         """A solution that is not close: Newton again, if it nearly is; Clarabel, and Newton from where that stopped."""
-        from dissonance.solvers.convex.conic import by_clarabel
-
         if self._close(best):
             outcome = self.run(program, *self._targets(program.structure), *_starts(program.structure, [best]))
             best = self._better(best, self._solution(best.component, outcome, program.structure, 0))
             if self._close(best, 1e-2):
                 return best
-        for outcome in by_clarabel(program, self.tol):
+        for outcome in convex.conic.by_clarabel(program, self.tol):
             now = replace(self._solution(best.component, outcome, program.structure, 0), method="clarabel")
             if now.lower == math.inf:
                 return now
@@ -212,16 +198,12 @@ class Newton(Solver):
 
         It is solved as if they said what the present mu does, and then proved for what they say.
         """
-        from dissonance.solvers.convex.layout import HARD
-        from dissonance.solvers.convex.program import Program
-        from dissonance.solvers.convex.solve import prove, solve
-
         s, tol = program.structure, np.array([1e-3 * self.tol])
         said = s.conditionals(s.flat(best.tables)[None], program.numbers.p)
-        said = np.where(s.kind == HARD, said, program.numbers.p)
-        outcome = solve(Program(s, program.numbers._replace(p=said)), tol, tol)
+        said = np.where(s.kind == convex.layout.HARD, said, program.numbers.p)
+        outcome = convex.solve.solve(replace(program, numbers=program.numbers._replace(p=said)), tol, tol)
         outcome.at[:, : outcome.mu.shape[1]] = outcome.mu
-        outcome = replace(prove(program, outcome.at, within=FEASIBLE), steps=best.steps + outcome.steps)
+        outcome = replace(convex.solve.prove(program, outcome.at, within=FEASIBLE), steps=best.steps + outcome.steps)
         found = self._solution(best.component, outcome, s, 0, FEASIBLE)
         return replace(found, method=best.method)
 
@@ -230,20 +212,18 @@ class Newton(Solver):
         steps = int(outcome.steps[k])
         if outcome.contradiction[k] > 0:
             return replace(infinite(c, self.name), steps=steps)
-        rounding, tables, multipliers = c.rounding, s.tables(outcome.mu[k]), [*s.multipliers(s.y(outcome.at[k]))]
-        memory = s.bytes * len(outcome.steps)
         found = Solution(
             c,
-            lower - rounding,
-            upper + rounding if residual <= within else math.inf,
+            lower - c.rounding,
+            upper + c.rounding if residual <= within else math.inf,
             self.name,
             tree=s.tree,
-            tables=tables,
-            multipliers={c.arcs[a].name: m.view(c.arcs[a].log_p.shape) for a, m in multipliers},
+            tables=s.tables(outcome.mu[k]),
+            multipliers=s.multipliers(s.y(outcome.at[k]), c.arcs),
             steps=steps,
             residual=residual,
             within=within if within > ROUNDING else 0.0,
-            memory=memory,
+            memory=s.bytes * len(outcome.steps),
             method="newton",
             near=(s, outcome.at[k], outcome.broad[k]),
         )
@@ -281,9 +261,7 @@ class CliqueTreeSolver(Newton):
         self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
         """Straight to Clarabel, one by one: nothing is proved here."""
-        from dissonance.solvers.convex.solve import unsolved
-
-        return unsolved(program)
+        return convex.solve.unsolved(program)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,8 @@ def least_concave(component: Component) -> Component:
     for names, w in weights.items():
         wanted[rows[names]] = w
     hard = {a.mechanism for a in component.arcs if a.hard}
-    price = np.array(
-        [0.0 if m in hard else _most(component, m[1]) for m in columns]
-    )  # an entropy that is known is linear
+    most = [math.log(math.prod(component.sizes[n] for n in t)) for _, t in columns]
+    price = np.where([m in hard for m in columns], 0.0, most)  # an entropy that is known is linear
     signed = np.hstack([-A, A])
     found = linprog(np.concatenate([1e-6 * price, price]), A_eq=signed, b_eq=wanted, method="highs")
     if found.status != 0:
@@ -84,10 +83,6 @@ def least_concave(component: Component) -> Component:
         return component
     totals = dict(zip(columns, net[: len(columns)] - net[len(columns) :], strict=True))
     return _carrying(component, totals)
-
-
-def _most(component: Component, names: frozenset[str]) -> float:
-    return math.log(math.prod(component.sizes[n] for n in names))
 
 
 def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component:

@@ -26,6 +26,7 @@ from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
 from dissonance.problem import BUDGET, Component
 from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.solvers import convex
 from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable, cells, shape
 
@@ -56,10 +57,7 @@ class Paper(Solver):
         hard = next((a for a in component.arcs if a.hard), None)
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
-        from dissonance.solvers.convex.program import Arcs
-        from dissonance.solvers.convex.solve import lower_from
-
-        tree, numbered = single(component.sizes), Arcs.of([component])
+        tree, numbered = single(component.sizes), convex.program.Arcs.of([component])
         ((s, _),) = Newton(budget=self.budget).structures(component.shape, tree, numbered)
         if s is None:
             return infinite(component, self.name)
@@ -69,7 +67,7 @@ class Paper(Solver):
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
         if component.convex and math.isfinite(value):
-            low = min(value, lower_from(s, s.numbers(numbered), mu[0].numpy()[s.layout.full]))
+            low = min(value, convex.solve.lower_from(s, s.numbers(numbered), mu[0].numpy()[s.layout.full]))
         table = mu.reshape(shape(component.variables))
         found = Solution(component, low, value, self.name, tree=tree, tables=(table,), steps=self.iterations)
         return replace(found, converged=value - low <= self.tol * max(1.0, abs(value)))
@@ -105,9 +103,8 @@ class Dense:
         entry, row = [none], [none]
         for a, at in zip(arcs, accumulate(counts, initial=0), strict=False):
             own = torch.arange(at, at + cells(a.scope))
-            entry.append(
-                broadcast_over(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0]).reshape(-1)
-            )
+            everywhere = broadcast_over(own.view(shape(a.scope)), a.names, joint, 0).expand(joint.shapes[0])
+            entry.append(everywhere.reshape(-1))
             row.append(at + (own - at) // cells(a.targets))
         arc_at = torch.repeat_interleave(torch.arange(len(arcs)), torch.tensor(counts))
         return cls(joint.cells, torch.cat(entry), torch.cat(row), arc_at)

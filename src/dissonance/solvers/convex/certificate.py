@@ -56,15 +56,38 @@ def normalise(I: Ints, X: Floats, L: Ints) -> None:
 
 
 @compiled
-def slack(I: Ints, X: Floats, L: Ints, out: int, sign: float) -> None:
-    """c + W log q + sum_children d_c - d - (lam - sum_t p lam) at every cell of problem b.
+def lift(I: Ints, X: Floats, L: Ints, t: int, sign: float, within: float) -> float:
+    """What a term adds to the slack at its entries, at dl: W log q or sum_t p lam - lam; and sum |lam|: see `slack`."""
+    i_kind, i_row_at, i_entry_at, x_W = L[AT.kind], L[AT.row_at], L[AT.entry_at], L[AT.W]
+    x_p, x_y, x_dl = L[AT.p], L[AT.y], L[AT.dl]
+    hard, W, total = I[i_kind + t] == HARD, X[x_W + t], 0.0
+    for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
+        first, stop, mean = I[i_entry_at + r], I[i_entry_at + r + 1], 0.0
+        if hard:
+            for e in range(first, stop):
+                size = abs(X[x_y + e])
+                mean += X[x_p + e] * (X[x_y + e] - within * size if sign > 0 else size)
+                total += size
+        for e in range(first, stop):
+            if hard:
+                X[x_dl + e] = mean - X[x_y + e] if sign > 0 else mean + abs(X[x_y + e])
+            else:
+                part = W * X[x_y + e] if W != 0.0 else 0.0
+                X[x_dl + e] = part if sign > 0 else abs(part)
+    return total
+
+
+@compiled
+def slack(I: Ints, X: Floats, L: Ints, out: int, sign: float, within: float) -> float:
+    """c + W log q + sum_children d_c - d - (lam - sum_t p lam) at every cell, less what breaking hard arcs by `within`
+    may gain; returns sum |lam|.
 
     With sign = -1 every part enters with its absolute value: that is what rounding is relative to.
     """
     n_clusters, i_cell_at, i_own, i_child_at = L[AT.clusters], L[AT.cell_at], L[AT.own], L[AT.child_at]
     i_child, i_above_at, i_above, i_term_at = L[AT.child], L[AT.above_at], L[AT.above], L[AT.term_at]
-    i_kind, i_term_cell, i_entry, i_entry_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.entry_at]
-    i_row, x_c, x_W, x_y, x_d, x_q = L[AT.row], L[AT.c], L[AT.W], L[AT.y], L[AT.d], L[AT.q]
+    i_term_cell, i_entry, x_c, x_d, x_dl = L[AT.term_cell], L[AT.entry], L[AT.c], L[AT.d], L[AT.dl]
+    total = 0.0
     for k in range(n_clusters):
         at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for i in range(at, stop):
@@ -72,43 +95,15 @@ def slack(I: Ints, X: Floats, L: Ints, out: int, sign: float) -> None:
             X[out + i] = X[x_c + i] - u if sign > 0 else abs(X[x_c + i]) + abs(u)
         for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
             shift = I[i_term_cell + t] - at
-            if I[i_kind + t] == HARD:
-                for i in range(at, stop):
-                    e = I[i_entry + shift + i]
-                    r, mean = I[i_row + e], 0.0
-                    for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                        mean += X[x_q + x] * (X[x_y + x] if sign > 0 else abs(X[x_y + x]))
-                    X[out + i] += mean - X[x_y + e] if sign > 0 else mean + abs(X[x_y + e])
-            elif X[x_W + t] != 0.0:
-                for i in range(at, stop):
-                    u = X[x_W + t] * X[x_y + I[i_entry + shift + i]]
-                    X[out + i] += u if sign > 0 else abs(u)
+            total += lift(I, X, L, t, sign, within)
+            for i in range(at, stop):
+                X[out + i] += X[x_dl + I[i_entry + shift + i]]
         for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
             shift = I[i_above_at + I[i_child + j]] - at
             for i in range(at, stop):
                 u = X[x_d + I[i_above + shift + i]]
                 X[out + i] += u if sign > 0 else abs(u)
-
-
-@compiled
-def give_up(I: Ints, X: Floats, L: Ints, out: int, within: float) -> float:
-    """Take from the slack at `out` what breaking hard arcs by `within` may gain; and what UNSEEN may, in all."""
-    n_clusters, i_cell_at, i_term_at, i_kind = L[AT.clusters], L[AT.cell_at], L[AT.term_at], L[AT.kind]
-    i_term_cell, i_entry, i_entry_at, i_row = L[AT.term_cell], L[AT.entry], L[AT.entry_at], L[AT.row]
-    i_row_at, x_p, x_y = L[AT.row_at], L[AT.p], L[AT.y]
-    total = 0.0
-    for k in range(n_clusters):
-        at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
-        for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
-            if I[i_kind + t] != HARD:
-                continue
-            for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
-                total += abs(X[x_y + e])
-            for i in range(at, stop):
-                r = I[i_row + I[i_entry + I[i_term_cell + t] - at + i]]
-                for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                    X[out + i] -= within * X[x_p + x] * abs(X[x_y + x])
-    return UNSEEN * total
+    return total
 
 
 @compiled
@@ -123,7 +118,7 @@ def trim(I: Ints, X: Floats, L: Ints) -> None:
     i_kind, i_term_cell, i_entry, i_row_at = L[AT.kind], L[AT.term_cell], L[AT.entry], L[AT.row_at]
     i_entry_at, x_y, x_q, x_r = L[AT.entry_at], L[AT.y], L[AT.q], L[AT.r]
     normalise(I, X, L)
-    slack(I, X, L, x_r, 1.0)
+    slack(I, X, L, x_r, 1.0, 0.0)
     change = np.empty(n_entries)
     for k in range(n_clusters):
         at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
@@ -224,9 +219,8 @@ def certify(I: Ints, X: Floats, L: Ints, within: float) -> None:
     n_clusters, i_parent, i_cell_at, i_unknown_at = L[AT.clusters], L[AT.parent], L[AT.cell_at], L[AT.unknown_at]
     x_mu, x_d, x_proved, x_bounds, x_r = L[AT.mu], L[AT.d], L[AT.proved], L[AT.bounds], L[AT.r]
     normalise(I, X, L)
-    slack(I, X, L, x_r, 1.0)
-    slack(I, X, L, x_proved, -1.0)
-    low = -give_up(I, X, L, x_r, within)
+    slack(I, X, L, x_proved, -1.0, 0.0)
+    low = -UNSEEN * slack(I, X, L, x_r, 1.0, within)
     spread = roots = 0.0
     for k in range(n_clusters):
         lowest = np.inf
@@ -255,27 +249,23 @@ def contradiction(I: Ints, X: Floats, L: Ints) -> float:
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
     i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
     i_term_at, i_kind, i_term_cell, i_entry = L[AT.term_at], L[AT.kind], L[AT.term_cell], L[AT.entry]
-    i_row_at, i_entry_at, i_row, x_p, x_y = L[AT.row_at], L[AT.entry_at], L[AT.row], L[AT.p], L[AT.y]
+    i_row_at, i_entry_at, x_y, x_dl = L[AT.row_at], L[AT.entry_at], L[AT.y], L[AT.dl]
     size, total = 0.0, 0.0
     for t in range(n_terms):
         if I[i_kind + t] == HARD:
             for e in range(I[i_entry_at + I[i_row_at + t]], I[i_entry_at + I[i_row_at + t + 1]]):
                 size = max(size, abs(X[x_y + e]))
-                total -= UNSEEN * abs(X[x_y + e])
     if not (size > 0.0 and size < np.inf):
         return -np.inf
-    total /= size
     best, cost = np.full(n_unknowns, np.inf), np.zeros(n_cells)
     for k in range(n_clusters - 1, -1, -1):
         at, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for t in range(I[i_term_at + k], I[i_term_at + k + 1]):
             if I[i_kind + t] == HARD:
+                shift = I[i_term_cell + t] - at
+                total -= UNSEEN * lift(I, X, L, t, 1.0, FEASIBLE)
                 for i in range(at, stop):
-                    e = I[i_entry + I[i_term_cell + t] - at + i]
-                    r = I[i_row + e]
-                    cost[i] -= X[x_y + e] / size
-                    for x in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                        cost[i] += X[x_p + x] * ((X[x_y + x] - FEASIBLE * abs(X[x_y + x])) / size)
+                    cost[i] += X[x_dl + I[i_entry + shift + i]]
         for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
             shift = I[i_above_at + I[i_child + j]] - at
             for i in range(at, stop):
@@ -284,4 +274,4 @@ def contradiction(I: Ints, X: Floats, L: Ints) -> float:
             best[I[i_own + i]] = min(best[I[i_own + i]], cost[i])
         if I[i_parent + k] < 0:
             total += best[I[i_unknown_at + k]]
-    return float(total)
+    return float(total / size)

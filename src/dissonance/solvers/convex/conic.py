@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.errors import DissonanceError
-from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Program
+from dissonance.solvers.convex.layout import HARD, Ints
+from dissonance.solvers.convex.program import Floats, Program
 from dissonance.solvers.convex.solve import Outcome, prove
-
-Floats = npt.NDArray[np.float64]
 
 
 class Sparse(NamedTuple):
@@ -32,8 +29,8 @@ class Sparse(NamedTuple):
     A: Any
     b: Floats
     W: Floats
-    soft: npt.NDArray[np.int64]
-    row: npt.NDArray[np.int64]
+    soft: Ints
+    row: Ints
     every: Any
 
 
@@ -41,33 +38,22 @@ def sparse(program: Program) -> Sparse:
     """The first problem of a program; the rows of A are those of the separators, then those of the hard entries."""
     import scipy.sparse as sp
 
-    lay, kind = program.structure.layout, program.structure.kind
+    s, lay, kind = program.structure, program.structure.layout, program.structure.kind
     n, entries, unknowns = len(lay.own), len(lay.row), int(lay.unknown_at[-1])
-    every = sp.csr_matrix((np.ones(len(lay.entry)), (lay.entry, program.structure.cell_of)), shape=(entries, n))
-    weight = np.repeat(program.numbers.W[0], np.diff(lay.entry_at[lay.row_at]))
+    every = sp.csr_matrix((np.ones(len(lay.entry)), (lay.entry, s.cell_of)), shape=(entries, n))
+    weight = program.numbers.W[0][s.term]
     soft, hard = np.flatnonzero((kind != HARD) & (weight > 0)), np.flatnonzero(kind == HARD)
     rows = len(lay.entry_at) - 1
     by_row = sp.csr_matrix((np.ones(entries), (lay.row, np.arange(entries))), shape=(rows, entries))
-    parents = np.repeat(lay.parent, np.diff(lay.above_at))
-    above = lay.cell_at[parents] + np.arange(len(lay.above)) - np.repeat(lay.above_at[:-1], np.diff(lay.above_at))
     own = sp.csr_matrix((np.ones(n), (lay.own, np.arange(n))), shape=(unknowns, n))
-    separators = own - sp.csr_matrix((np.ones(len(above)), (lay.above, above)), shape=(unknowns, n))
+    separators = own - sp.csr_matrix((np.ones(len(lay.above)), (lay.above, s.cell_above)), shape=(unknowns, n))
     p = sp.diags(program.numbers.p[0])
     held = (every - p @ (by_row.T @ (by_row @ every)))[hard]
     b = np.zeros(unknowns + len(hard))
-    b[lay.unknown_at[:-1][lay.parent < 0]] = 1.0
+    b[s.roots] = 1.0
     used, row = np.unique(lay.row[soft], return_inverse=True)
-    return Sparse(
-        program.numbers.c[0],
-        every[soft],
-        by_row[used][:, soft],
-        sp.vstack([separators, held]),
-        b,
-        weight[soft],
-        soft,
-        row,
-        every,
-    )
+    R, A = by_row[used][:, soft], sp.vstack([separators, held])
+    return Sparse(program.numbers.c[0], every[soft], R, A, b, weight[soft], soft, row, every)
 
 
 class Iterate(NamedTuple):
@@ -94,20 +80,11 @@ def conic(program: Program, tol: float, among: Sparse | None = None, inside: Any
     k, n, e, rows, g = len(s.W), len(s.c), len(s.b), s.R.shape[0], G.shape[0]
     pick = sp.csr_matrix((np.ones(k), (np.arange(k), s.row)), shape=(k, rows))
     # the unknowns: mu, a bound t on every term, the mass s of every row
-    cones = _interleave(
-        sp.hstack([sp.csr_matrix((k, n)), sp.identity(k), sp.csr_matrix((k, rows))]),
-        sp.hstack([-s.T, sp.csr_matrix((k, k + rows))]),
-        sp.hstack([sp.csr_matrix((k, n + k)), -pick]),
-    )
-    A = sp.vstack(
-        [
-            sp.hstack([s.A, sp.csr_matrix((e, k + rows))]),
-            sp.hstack([s.R @ s.T, sp.csr_matrix((rows, k)), -sp.identity(rows)]),
-            sp.hstack([-sp.identity(n), sp.csr_matrix((n, k + rows))]),
-            sp.hstack([-G, sp.csr_matrix((g, k + rows))]),
-            cones,
-        ]
-    ).tocsc()
+    cones = sp.bmat([[None, sp.identity(k), None], [-s.T, None, None], [None, None, -pick]]).tocsr()
+    equations = sp.bmat([[s.A, None, None], [s.R @ s.T, sp.csr_matrix((rows, k)), -sp.identity(rows)]])
+    positive = sp.hstack([-sp.vstack([sp.identity(n), G]), sp.csr_matrix((n + g, k + rows))])
+    order = np.arange(3 * k).reshape(3, k).T.ravel()  # the three rows of a cone stand together
+    A = sp.vstack([equations, positive, cones[order]]).tocsc()
     b = np.concatenate([s.b, np.zeros(rows + n + g + 3 * k)])
     kinds = [clarabel.ZeroConeT(e + rows), clarabel.NonnegativeConeT(n + g)] + [clarabel.ExponentialConeT()] * k
     settings = clarabel.DefaultSettings()
@@ -125,15 +102,6 @@ def conic(program: Program, tol: float, among: Sparse | None = None, inside: Any
     unknowns = int(program.structure.layout.unknown_at[-1])
     y[program.structure.kind == HARD] = -dual[unknowns:e]
     return Iterate(np.concatenate([x[:n], z, y, -dual[:unknowns]])[None], int(solution.iterations), nu)
-
-
-def _interleave(*blocks: Any) -> Any:
-    """Row i of the first, row i of the second, ..., row i + 1 of the first, ..."""
-    import scipy.sparse as sp
-
-    count = blocks[0].shape[0]
-    order = np.arange(len(blocks) * count).reshape(len(blocks), count).T.reshape(-1)
-    return sp.vstack(blocks).tocsr()[order]
 
 
 def by_clarabel(program: Program, tol: float) -> Iterator[Outcome]:

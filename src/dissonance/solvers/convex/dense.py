@@ -75,12 +75,8 @@ def _by_rows(F: Floats, at: int, n: int, count: int, least: Floats) -> None:
                 v -= y * F[there + 2]
                 w -= y * F[there + 3]
             F[here + b], F[here + b + 1], F[here + b + 2], F[here + b + 3] = p, q, r, s
-            F[under + b], F[under + b + 1], F[under + b + 2], F[under + b + 3] = (
-                t - f * p,
-                u - f * q,
-                v - f * r,
-                w - f * s,
-            )
+            F[under + b], F[under + b + 1] = t - f * p, u - f * q
+            F[under + b + 2], F[under + b + 3] = v - f * r, w - f * s
         for b in range(n - (n - i - 2) % 4, n):
             p, q = F[here + b], F[under + b]
             for j in range(above):

@@ -11,6 +11,7 @@ The formulas are those of `steps.py`, `interior.py` and `certificate.py`, and te
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,13 @@ import torch
 from torch import Tensor
 
 from dissonance.numerics import FEASIBLE, ROUNDING, UNSEEN
+from dissonance.solvers.convex.certificate import EPS
+from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.interior import FINAL, LEAST_FOLLOWED, PATIENCE, RUNAWAY, UNIFORM_SHARE, WARM_STEPS
 from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Program, Structure
+from dissonance.solvers.convex.program import Floats, Program, Structure, owners
 from dissonance.solvers.convex.solve import Outcome, unsolved
 
-Floats = npt.NDArray[np.float64]
-
-EPS = torch.finfo(torch.float64).eps
-TINY = 1e-300
 RIDGE = 1e-14
 """Added to the diagonal of the multipliers, in units of what they are divided by: equations may repeat others."""
 
@@ -43,12 +42,8 @@ def small_enough(s: Structure) -> bool:
 
 def solve(program: Program, tol: Floats, enough: Floats, near: Floats | None, known: Any, device: str) -> Outcome:
     """Solve and prove, as `solve.solve` does."""
-
-    def on(x: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(x).to(device)
-
-    batch = DeviceBatch(program.structure, device).of(*map(on, program.numbers))
-    found = unsolved(program)
+    batch, on = DeviceBatch(program.structure, device), partial(_on, device)
+    batch, found = batch.of(*map(on, program.numbers)), unsolved(program)
     with torch.inference_mode():
         starts = None if near is None or not known.any() else (on(near), on(known))
         at, mu, bounds, steps = batch.solve(on(tol), on(enough), starts)
@@ -56,6 +51,10 @@ def solve(program: Program, tol: Floats, enough: Floats, near: Floats | None, kn
         if program.structure.hard:
             found.contradiction = batch.contradiction(at).cpu().numpy().copy()
     return found
+
+
+def _on(device: str, x: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(x)).to(device)
 
 
 class DeviceBatch:
@@ -70,41 +69,28 @@ class DeviceBatch:
         lay = s.layout
         self.L = s.flat_layout[1]
         n, entries, unknowns = self.L.cells, self.L.entries, self.L.unknowns
-
-        def on(x: npt.NDArray[Any]) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(x)).to(device)
-
-        clusters = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
-        sizes = np.diff(lay.term_cell)
-        cell = np.repeat(lay.cell_at[clusters] - lay.term_cell[:-1], sizes) + np.arange(sizes.sum())
+        on = partial(_on, device)
         M = np.zeros((n, entries))
-        M[cell, lay.entry] = 1.0
+        M[s.cell_of, lay.entry] = 1.0
         B = np.zeros((n, unknowns))
         B[np.arange(n), lay.own] += 1.0
-        parents = np.repeat(lay.parent, np.diff(lay.above_at))
-        at = lay.cell_at[parents] + np.arange(len(lay.above)) - np.repeat(lay.above_at[:-1], np.diff(lay.above_at))
-        np.add.at(B, (at, lay.above), -1.0)
+        np.add.at(B, (s.cell_above, lay.above), -1.0)
         same = (lay.row[:, None] == lay.row[None, :]).astype(float)
         roots = np.zeros(unknowns)
-        roots[lay.unknown_at[:-1][lay.parent < 0]] = 1.0
+        roots[s.roots] = 1.0
         self.M, self.R, self.same, self.B, self.roots = on(M), on(M @ same), on(same), on(B), on(roots)
-        self.term = on(np.repeat(np.arange(len(lay.kind)), np.diff(lay.entry_at[lay.row_at])))
-        self.hard = on(s.kind == HARD)
-        self.cluster = on(np.repeat(np.arange(len(lay.parent)), np.diff(lay.cell_at)))
+        cluster, child = owners(lay.cell_at), owners(lay.above_at)
+        self.term, self.hard, self.cluster = on(s.term), on(s.kind == HARD), on(cluster)
         self.own, self.count = on(lay.own), len(lay.parent)
         self.size = on(np.diff(lay.cell_at).astype(float))[self.cluster]
         depth = np.zeros(len(lay.parent), dtype=np.int64)
         for k, p in enumerate(lay.parent.tolist()):
             depth[k] = depth[p] + 1 if p >= 0 else 0
-        child = np.repeat(np.arange(len(lay.parent)), np.diff(lay.above_at))
+        below = [np.flatnonzero(depth[child] == x) for x in range(int(depth.max(initial=0)) + 1)]
         self.levels = [
-            (on(at[depth[child] == x]), on(lay.above[depth[child] == x]), on(np.flatnonzero(depth[self._k(lay)] == x)))
-            for x in range(int(depth.max(initial=0)) + 1)
+            (on(s.cell_above[some]), on(lay.above[some]), on(np.flatnonzero(depth[cluster] == x)))
+            for x, some in enumerate(below)
         ]
-
-    @staticmethod
-    def _k(lay: Any) -> npt.NDArray[np.int64]:
-        return np.repeat(np.arange(len(lay.parent)), np.diff(lay.cell_at))
 
     def of(self, c: Tensor, W: Tensor, p: Tensor) -> DeviceBatch:
         """Problems with these numbers; see `program.Numbers`."""

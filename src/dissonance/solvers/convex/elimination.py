@@ -35,12 +35,6 @@ from dissonance.solvers.convex.room import AT
 
 
 @compiled
-def factor(I: Ints, X: Floats, L: Ints, clusters: Ints) -> None:
-    """Eliminate some clusters, children first, at mu, z, q (p at hard entries) and curve."""
-    upward(I, X, L, L[AT.g], L[AT.x], clusters, 1)
-
-
-@compiled
 def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> None:
     """Factor a front by cells, at the beginning of `room`, and keep the rows that are eliminated, from the diagonal on.
 
@@ -71,9 +65,8 @@ def _by_cells(I: Ints, X: Floats, L: Ints, k: int, ints: Ints, room: Floats) -> 
             place[count] = i
             count += 1
     for a in range(n):
-        X[x_pivot + at + a] = place[a]
-    for a in range(n):
         i = place[a]
+        X[x_pivot + at + a] = i
         partner[a] = place[e + I[i_own + at + i] - first]
         least[a] = X[x_z + at + i] / X[x_mu + at + i]
     for a in range(e):
@@ -165,8 +158,8 @@ def _lay(
 def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, factoring: int) -> None:
     """What some clusters ask of their parents, children first, for the right side at g, off and off_hard; x: room.
 
-    `factoring`: 1 if they are to be eliminated before that, each just before it is asked. The fronts of a large problem
-    do not stay in any cache: it saves time to use them while they are there.
+    `factoring`: 1 if they are to be eliminated before that, at mu, z, q and curve, each just before it is asked. The
+    fronts of a large problem do not stay in any cache: it saves time to use them while they are there.
     """
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
     i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
@@ -223,8 +216,8 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, factorin
 
 
 @compiled
-def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clusters: Ints, mu_alone: int) -> None:
-    """mu at x, the multipliers of separators and hard arcs at d and lam, of some clusters, parents first.
+def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, mu_alone: int) -> None:
+    """mu at x, and behind it the multipliers of hard arcs and separators, of some clusters, parents first.
 
     `mu_alone`: 1 if nothing else is asked for. By cells mu is found without d, for which all messages would be read.
     """
@@ -232,7 +225,7 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, clus
     i_above_at, i_above, i_size, i_by_cells = L[AT.above_at], L[AT.above], L[AT.size], L[AT.by_cells]
     i_front_at, i_vector_at, i_message_at, x_off = L[AT.front_at], L[AT.vector_at], L[AT.message_at], L[AT.off]
     x_pivot, x_vector, x_front, x_message = L[AT.pivot], L[AT.vector], L[AT.front], L[AT.message]
-    m = np.empty(L[AT.most])
+    m, lam, d = np.empty(L[AT.most]), x + L[AT.dlam] - L[AT.x], x + L[AT.dd] - L[AT.x]
     for z in range(len(clusters) - 1, -1, -1):
         k = clusters[z]
         at, stop, base, p = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k], I[i_parent + k]

@@ -9,15 +9,9 @@ from dissonance.solvers.convex import certificate, elimination, interior, starts
 
 newton, solve_system, lengthen = Entry(interior.newton), Entry(interior.solve_system), Entry(interior.lengthen)
 cold, inside = Entry(starts.cold), Entry(starts.inside)
-extent, measure, aim, bend = Entry(steps.extent), Entry(steps.measure), Entry(steps.aim), Entry(steps.bend)
+measure, aim, bend, move = Entry(steps.measure), Entry(steps.aim), Entry(steps.bend), Entry(steps.move)
 correct, centre, step_lengths = Entry(steps.correct), Entry(steps.centre), Entry(steps.step_lengths)
-residual, refine, move = Entry(steps.residual), Entry(steps.refine), Entry(steps.move)
-copy, keep = Entry(steps.copy), Entry(steps.keep)
-factor, upward, downward = Entry(elimination.factor), Entry(elimination.upward), Entry(elimination.downward)
+residual, copy = Entry(steps.residual), Entry(steps.copy)
+upward, downward = Entry(elimination.upward), Entry(elimination.downward)
 agree, certify, contradiction = Entry(certificate.agree), Entry(certificate.certify), Entry(certificate.contradiction)
-cost, normalise, slack, trim = (
-    Entry(certificate.cost),
-    Entry(certificate.normalise),
-    Entry(certificate.slack),
-    Entry(certificate.trim),
-)
+cost, slack, trim = Entry(certificate.cost), Entry(certificate.slack), Entry(certificate.trim)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.entries import certify, contradiction, measure, trim
 from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Numbers, Structure, first_guess
+from dissonance.solvers.convex.program import Floats, Numbers, Structure, first_guess
 from dissonance.solvers.convex.work import Work
-
-Floats = npt.NDArray[np.float64]
 
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""
@@ -33,7 +30,7 @@ def satisfy(w: Work, enough: Floats) -> Floats:
     for b in np.flatnonzero(~(found > 0)).tolist():
         row, bounds, mu = rows[b], w.bounds[b].copy(), w.proved[b].copy()
         if bounds[2] > ROUNDING:
-            w.mu[b] = satisfied(w.structure, w.view("p", w.L.entries)[b : b + 1], mu[None])[0]
+            w.mu[b] = satisfied(w.structure, w.view("p")[b : b + 1], mu[None])[0]
             certify(*row, ROUNDING)
             if w.bounds[b, 2] < bounds[2]:
                 bounds, mu = w.bounds[b].copy(), w.proved[b].copy()
@@ -50,12 +47,12 @@ def satisfy(w: Work, enough: Floats) -> Floats:
 def _contradiction(w: Work, b: int) -> float:
     """By how much hard arcs contradict each other where no mu was found that satisfies them: multipliers are what the
     mu at hand misses, or the `dispute`."""
-    row, y = w.rows()[b], w.view("y", w.L.entries)[b]
+    row, y = w.rows()[b], w.view("y")[b]
     measure(*row)
-    y[...] = np.where(w.structure.kind == HARD, w.view("off_hard", w.L.entries)[b], 0.0)
+    y[...] = np.where(w.structure.kind == HARD, w.view("off_hard")[b], 0.0)
     found = contradiction(*row)
     if not found > 0:
-        y[...] = dispute(w.structure, w.view("p", w.L.entries)[b])
+        y[...] = dispute(w.structure, w.view("p")[b])
         found = max(found, contradiction(*row))
     return found
 
@@ -68,14 +65,12 @@ def dispute(s: Structure, p: Floats) -> Floats:
     as if they were soft. Then sum log q/p >= v at every joint state, and -(lam - sum_t p lam) = log q/p + KL(p || q) is
     no less. So it is proof if v > 0, however small the probabilities are that contradict each other.
     """
-    lay, hard = s.layout, s.kind == HARD
+    hard = s.kind == HARD
     log_p = np.where(hard, np.log(np.maximum(p, TINY)), 0.0)
-    c: Floats = np.bincount(s.cell_of, -log_p[lay.entry], len(lay.own)).astype(np.float64)
-    weights = (lay.kind == HARD).astype(np.float64)
-    numbers = Numbers(c[None], weights[None], np.where(hard, first_guess(p), p)[None])
-    w = Work(s.softened, numbers)
+    weights = (s.layout.kind == HARD).astype(np.float64)
+    w = Work(s.softened, Numbers(s.cell_sums(-log_p[None]), weights[None], np.where(hard, first_guess(p), p)[None]))
     w.newton(np.full(1, CLOSEST))
-    return np.where(hard, log_p - w.view("y", w.L.entries)[0], 0.0)
+    return np.where(hard, log_p - w.view("y")[0], 0.0)
 
 
 def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
@@ -84,7 +79,7 @@ def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
     Every cell moves in proportion to its mass, so that small ones keep their sign; a few rounds leave only rounding.
     """
     w = Work(s, Numbers(np.zeros_like(mu), np.zeros((len(mu), len(s.layout.kind))), p))
-    w.view("z", w.L.cells)[...] = 1.0
+    w.view("z")[...] = 1.0
     w.mu[...] = np.maximum(mu, TINY)
     found = w.mu.copy()
     for b, row in enumerate(w.rows()):
@@ -96,7 +91,7 @@ def satisfied(s: Structure, p: Floats, mu: Floats) -> Floats:
             least, found[b] = off, w.mu[b]
             if off <= 1e-15:
                 break
-            x = w.project(b)
+            x = w.solve_system(b, 1.0, 2)  # the nearest, each cell in units of its mass: W and c are 0, z is 1
             shrink = -float((x / w.mu[b] - 1.0).min())
             w.mu[b] = np.maximum(w.mu[b] + min(1.0, 0.9 / max(shrink, 1e-300)) * (x - w.mu[b]), TINY)
     return found

@@ -18,20 +18,7 @@ from dissonance.solvers.convex.elimination import downward, upward
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints, Rows
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.starts import cold, inside
-from dissonance.solvers.convex.steps import (
-    aim,
-    bend,
-    centre,
-    copy,
-    correct,
-    extent,
-    keep,
-    measure,
-    move,
-    refine,
-    residual,
-    step_lengths,
-)
+from dissonance.solvers.convex.steps import aim, bend, centre, copy, correct, measure, move, residual, step_lengths
 
 FOLLOWING, INSIDE, HERE, COLD = range(4)
 """Where to start; see `newton`."""
@@ -69,34 +56,43 @@ RUNAWAY = 1e11
 
 
 @compiled
-def solve_system(I: Ints, X: Floats, L: Ints, clusters: Ints, first: int, last: int, mass: float) -> None:
-    """mu+ at x, dd and dlam, for the right side at g, off and off_hard (turn 0); then for what they leave of it."""
-    x_g, x_left, x_x, x_x_more, x_dlam = L[AT.g], L[AT.left], L[AT.x], L[AT.x_more], L[AT.dlam]
-    x_dlam_more, x_dd, x_dd_more = L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
+def solve_system(
+    I: Ints, X: Floats, L: Ints, clusters: Ints, factoring: int, first: int, last: int, mass: float
+) -> None:
+    """mu+ at x, dlam and dd, for the right side at g, off and off_hard (turn 0); then for what they leave of it.
+
+    `factoring`: 1 if the system is new, and turn 0 eliminates it.
+    """
+    x_g, x_left, x_x, x_more = L[AT.g], L[AT.left], L[AT.x], L[AT.more]
     for turn in range(first, last + 1):
-        g, x, dd, dlam = x_g, x_x, x_dd, x_dlam
-        if turn > 0:
+        if turn == 0:
+            upward(I, X, L, x_g, x_x, clusters, factoring)
+            downward(I, X, L, x_g, x_x, clusters, ZERO)
+        else:
             residual(I, X, L, mass)
-            g, x, dd, dlam = x_left, x_x_more, x_dd_more, x_dlam_more
-        upward(I, X, L, g, x, clusters, ZERO)
-        downward(I, X, L, g, x, dd, dlam, clusters, ZERO)
-        if turn > 0:
-            refine(I, X, L)
+            upward(I, X, L, x_left, x_more, clusters, ZERO)
+            downward(I, X, L, x_left, x_more, clusters, ZERO)
+            for i in range(x_left - x_x):
+                X[x_x + i] += X[x_more + i]
 
 
 @compiled
 def lengthen(I: Ints, X: Floats, L: Ints, clusters: Ints, tau: float) -> None:
     """Correct a step again, as long as more of it can be taken then: where solving is cheaper than factoring."""
+    n_cells, x_mu, x_r, x_g = L[AT.cells], L[AT.mu], L[AT.r], L[AT.g]
+    x_target, x_left = L[AT.target], L[AT.left]
     primal, dual = step_lengths(X, L)
     for _ in range(CORRECTORS):
         if min(primal, dual) > LONG:
             break
-        keep(X, L, False)
+        copy(X, L, x_target, x_left)
         centre(X, L, tau, primal, dual)
-        solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
+        solve_system(I, X, L, clusters, ZERO, ZERO, ZERO, 1.0)
         further = step_lengths(X, L)
         if min(further[0], 1.0) * min(further[1], 1.0) < MORE * min(primal, 1.0) * min(dual, 1.0):
-            keep(X, L, True)
+            copy(X, L, x_left, x_target)
+            for i in range(n_cells):
+                X[x_g + i] = X[x_target + i] / X[x_mu + i] - X[x_r + i]
             break
         primal, dual = further
 
@@ -128,8 +124,8 @@ def newton(
     the end the system is so ill-conditioned that steps may make the point worse: the best point is returned, and one
     that is within 100 `tol` and did not improve twice is final.
     """
-    n_cells, x_mu, x_best, x_broad, x_bounds = L[AT.cells], L[AT.mu], L[AT.best], L[AT.broad], L[AT.bounds]
-    x_g, x_x, x_dd, x_dlam = L[AT.g], L[AT.x], L[AT.dd], L[AT.dlam]
+    n_cells, x_c, x_mu, x_best, x_broad = L[AT.cells], L[AT.c], L[AT.mu], L[AT.best], L[AT.broad]
+    x_bounds, x_g, x_x, careful = L[AT.bounds], L[AT.g], L[AT.x], L[AT.careful]
     following = 1 if start == FOLLOWING else 0
     for b in which:
         X = rows[b]
@@ -139,7 +135,9 @@ def newton(
             inside(I, X, L, gap, min(UNIFORM_SHARE * gap, 0.3))
         elif start == COLD:
             cold(I, X, L)
-        largest, careful = extent(I, X, L)
+        largest = 0.0
+        for i in range(n_cells):
+            largest = max(largest, abs(X[x_c + i]))
         before = earlier = moved = least = np.inf
         stalled = step = 0
         best = -1
@@ -175,18 +173,18 @@ def newton(
             if done or not finite or left or step == most or (step > best + PATIENCE and best >= 0):
                 break
             before, earlier = merit, moved
-            aim(I, X, L, following * FINAL * tol[b] / n_cells)
+            aim(I, X, L, following * FINAL * tol[b] / n_cells, 1.0)
             upward(I, X, L, x_g, x_x, clusters, 1)
-            downward(I, X, L, x_g, x_x, x_dd, x_dlam, clusters, 1 - following)
-            solve_system(I, X, L, clusters, 1, following * careful, 1.0)
+            downward(I, X, L, x_g, x_x, clusters, 1 - following)
+            solve_system(I, X, L, clusters, ZERO, 1, following * careful, 1.0)
             if not following:
                 if careful:
                     bend(I, X, L)
                 tau = correct(X, L, gap, rest, tol[b], careful)
-                solve_system(I, X, L, clusters, ZERO, ZERO, 1.0)
+                solve_system(I, X, L, clusters, ZERO, ZERO, ZERO, 1.0)
                 if careful:
                     lengthen(I, X, L, clusters, tau)
-                    solve_system(I, X, L, clusters, careful, REFINEMENTS * careful, 1.0)
+                    solve_system(I, X, L, clusters, ZERO, careful, REFINEMENTS * careful, 1.0)
             moved, length = move(I, X, L)
             step += 1
             if following and length <= LEAST_FOLLOWED:

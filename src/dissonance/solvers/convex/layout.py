@@ -35,10 +35,7 @@ SOFT, HARD, STRUCTURAL = 0, 1, 2
 
 
 class Scopes(NamedTuple):
-    """A tree and the arcs on it, as numbers: variables, clusters (flat, with starts), arcs (sources, then targets).
-
-    `leader`: the arc that stands for the term of an arc's mechanism: the hard one that fixes it, or the first soft one.
-    """
+    """A tree and the arcs on it, as numbers: variables, clusters (flat, with starts), arcs (sources, then targets)."""
 
     size: Ints
     cluster_at: Ints
@@ -49,7 +46,6 @@ class Scopes(NamedTuple):
     sources: Ints
     hard: Bools
     home: Ints
-    leader: Ints
 
 
 class Layout(NamedTuple):
@@ -60,7 +56,8 @@ class Layout(NamedTuple):
     term t has rows `row_at[t]` to `row_at[t+1]`, row r the entries `entry_at[r]` to `entry_at[r+1]`; `entry`, from
     `term_cell[t]` on, has the entry of every cell of its cluster. `table` (entries,) is the place of an entry among
     the arcs' tables (-1: structural); `arc_table`, from `arc_cell[a]` on, has for every cell of an arc's home the place
-    of its (s, t) there. `full` (cells,) is the number of a cell in its cluster's whole table.
+    of its (s, t) there. `full` (cells,) is the number of a cell in its cluster's whole table. `leader`: the arc that
+    stands for the term of an arc's mechanism: the hard one that fixes it, or the first soft one.
     """
 
     parent: Ints
@@ -90,18 +87,18 @@ class Layout(NamedTuple):
 
 
 @compiled
-def leaders(arc_at: Ints, arc: Ints, sources: Ints, hard: Bools, home: Ints, clusters: int) -> Ints:
+def leaders(s: Scopes) -> Ints:
     """The leader of every arc; a hard one leads itself."""
-    found = np.arange(len(home))
-    last, before = np.full(clusters, -1), np.full(len(home), -1)  # those that lead others, cluster by cluster
+    A = len(s.home)
+    found, last, before = np.arange(A), np.full(len(s.parent), -1), np.full(A, -1)  # those that lead others, by home
     for fixing in (True, False):
-        for a in range(len(home)):
-            if hard[a] == fixing:
-                b = last[home[a]]
-                while b >= 0 and not _same_mechanism(arc_at, arc, sources, a, b):
+        for a in range(A):
+            if s.hard[a] == fixing:
+                b = last[s.home[a]]
+                while b >= 0 and not _same_mechanism(s.arc_at, s.arc, s.sources, a, b):
                     b = before[b]
                 if b < 0:
-                    before[a], last[home[a]] = last[home[a]], a
+                    before[a], last[s.home[a]] = last[s.home[a]], a
                 elif not fixing:
                     found[a] = b
     return found
@@ -122,18 +119,16 @@ def _same_mechanism(arc_at: Ints, arc: Ints, sources: Ints, a: Any, b: Any) -> b
 
 
 @compiled
-def _settings(
-    size: Ints, cluster: Ints, c_at: int, c_stop: int, scope: Ints, s_at: int, s_stop: int, cells: Ints, a: Any, b: Any
-) -> tuple[Ints, int]:
-    """For cells a to b of a cluster the flat number of their setting of a scope, and how many settings there are."""
-    found, total = np.zeros(b - a, dtype=np.int64), 1
-    for i in range(s_stop - 1, s_at - 1, -1):
+def _settings(size: Ints, cluster: Ints, scope: Ints, cells: Ints) -> tuple[Ints, int]:
+    """For some cells of a cluster the flat number of their setting of a scope, and how many settings there are."""
+    found, total = np.zeros(len(cells), dtype=np.int64), 1
+    for i in range(len(scope) - 1, -1, -1):
         stride = 1
-        for j in range(c_stop - 1, c_at - 1, -1):
+        for j in range(len(cluster) - 1, -1, -1):
             if cluster[j] == scope[i]:
                 n = size[scope[i]]
-                for x in range(a, b):
-                    found[x - a] += cells[x] // stride % n * total
+                for x in range(len(cells)):
+                    found[x] += cells[x] // stride % n * total
             stride *= size[cluster[j]]
         total *= size[scope[i]]
     return found, total
@@ -157,21 +152,13 @@ def _numbered(found: Ints, total: Any, mark: Ints) -> int:
 @compiled
 def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     """Number everything; `alive` (cells of the whole tables): which can carry mass, empty if all can."""
-    C, A = len(s.parent), len(s.home)
+    C, A, leader = len(s.parent), len(s.home), leaders(s)
     whole, cell_at, widest = np.ones(C, dtype=np.int64), np.zeros(C + 1, dtype=np.int64), 1
-    start = 0
     for k in range(C):
         for j in range(s.cluster_at[k], s.cluster_at[k + 1]):
             whole[k] *= s.size[s.cluster[j]]
         widest = max(widest, whole[k])
-        count = whole[k]
-        if len(alive):
-            count = 0
-            for x in range(start, start + whole[k]):
-                count += alive[x]
-        cell_at[k + 1] = cell_at[k] + count
-        start += whole[k]
-    full = np.empty(cell_at[C], dtype=np.int64)
+    full = np.empty(whole.sum(), dtype=np.int64)
     start = at = 0
     for k in range(C):
         for x in range(whole[k]):
@@ -179,6 +166,8 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
                 full[at] = x
                 at += 1
         start += whole[k]
+        cell_at[k + 1] = at
+    full = full[:at].copy()
     # children, and the cells of their parents
     child_at, above_at = np.zeros(C + 1, dtype=np.int64), np.zeros(C + 1, dtype=np.int64)
     for k in range(C):
@@ -200,27 +189,21 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     own, above = np.zeros(cell_at[C], dtype=np.int64), np.zeros(above_at[C], dtype=np.int64)
     unknown_at = np.zeros(C + 1, dtype=np.int64)
     for k in range(C):
-        p = s.parent[k]
-        count = ZERO
-        if p >= 0:
-            for i in range(s.cluster_at[k], s.cluster_at[k + 1]):
-                for j in range(s.cluster_at[p], s.cluster_at[p + 1]):
-                    if s.cluster[i] == s.cluster[j]:
-                        shared[count] = s.cluster[i]
-                        count += 1
-        a, b, base = cell_at[k], cell_at[k + 1], unknown_at[k]
-        found, total = _settings(
-            s.size, s.cluster, s.cluster_at[k], s.cluster_at[k + 1], shared, ZERO, count, full, a, b
-        )
+        p, count, a, base = s.parent[k], ZERO, cell_at[k], unknown_at[k]
+        mine = s.cluster[s.cluster_at[k] : s.cluster_at[k + 1]]
+        theirs = s.cluster[s.cluster_at[p] : s.cluster_at[p + 1]] if p >= 0 else s.cluster[:0]
+        for i in mine:
+            for j in theirs:
+                if i == j:
+                    shared[count] = i
+                    count += 1
+        found, total = _settings(s.size, mine, shared[:count], full[a : cell_at[k + 1]])
         unknown_at[k + 1] = base + _numbered(found, total, mark)
-        for x in range(a, b):
-            own[x] = base + mark[found[x - a]]
+        for x in range(len(found)):
+            own[a + x] = base + mark[found[x]]
         if p >= 0:
-            a, b = cell_at[p], cell_at[p + 1]
-            found, total = _settings(
-                s.size, s.cluster, s.cluster_at[p], s.cluster_at[p + 1], shared, ZERO, count, full, a, b
-            )
-            for x in range(b - a):
+            found, total = _settings(s.size, theirs, shared[:count], full[cell_at[p] : cell_at[p + 1]])
+            for x in range(len(found)):
                 above[above_at[k] + x] = base + mark[found[x]]
     # where arcs and terms begin
     table_at, arc_cell = np.zeros(A + 1, dtype=np.int64), np.zeros(A + 1, dtype=np.int64)
@@ -231,14 +214,14 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
             cells *= s.size[s.arc[j]]
         table_at[a + 1] = table_at[a] + cells
         arc_cell[a + 1] = arc_cell[a] + cell_at[k + 1] - cell_at[k]
-        term_at[k + 1] += s.leader[a] == a
+        term_at[k + 1] += leader[a] == a
     for k in range(C):
         term_at[k + 1] += term_at[k] + structural
     T = term_at[C]
     kind, lead, term_cell = np.full(T, STRUCTURAL), np.full(T, -1), np.zeros(T + 1, dtype=np.int64)
     filled = term_at.copy()
     for a in range(A):
-        if s.leader[a] == a:
+        if leader[a] == a:
             t = filled[s.home[a]]
             filled[s.home[a]] += 1
             kind[t] = HARD if s.hard[a] else SOFT
@@ -246,7 +229,7 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
             term_of[a] = t
     for a in range(A):
         if not s.hard[a]:
-            term_of[a] = -1 if s.hard[s.leader[a]] else term_of[s.leader[a]]
+            term_of[a] = -1 if s.hard[leader[a]] else term_of[leader[a]]
     for k in range(C):
         for t in range(term_at[k], term_at[k + 1]):
             term_cell[t + 1] = term_cell[t] + cell_at[k + 1] - cell_at[k]
@@ -254,18 +237,8 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     arc_table = np.empty(arc_cell[A], dtype=np.int64)
     for a in range(A):
         k = s.home[a]
-        found, total = _settings(
-            s.size,
-            s.cluster,
-            s.cluster_at[k],
-            s.cluster_at[k + 1],
-            s.arc,
-            s.arc_at[a],
-            s.arc_at[a + 1],
-            full,
-            cell_at[k],
-            cell_at[k + 1],
-        )
+        cluster, scope = s.cluster[s.cluster_at[k] : s.cluster_at[k + 1]], s.arc[s.arc_at[a] : s.arc_at[a + 1]]
+        found, total = _settings(s.size, cluster, scope, full[cell_at[k] : cell_at[k + 1]])
         for x in range(len(found)):
             arc_table[arc_cell[a] + x] = table_at[a] + found[x]
     # entries and rows
@@ -335,7 +308,7 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
         term_of,
         s.home,
         s.hard,
-        s.leader,
+        leader,
         arc_cell,
         arc_table,
         table_at,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -25,22 +25,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dissonance.attended import Attended
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Component, Shape
-from dissonance.solvers.convex.layout import (
-    HARD,
-    SOFT,
-    STRUCTURAL,
-    Bools,
-    Fronts,
-    Ints,
-    Layout,
-    Scopes,
-    fronts,
-    leaders,
-    numbering,
-)
+from dissonance.problem import Bools, Component, Shape
+from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Fronts, Ints, Layout, Scopes, fronts, numbering
 from dissonance.solvers.convex.room import Offsets, offsets
 
 Floats = npt.NDArray[np.float64]
@@ -122,57 +111,53 @@ class Structure:
     @cached_property
     def arc_of(self) -> Ints:
         """The arc of every table entry."""
-        return np.repeat(np.arange(len(self.layout.home)), np.diff(self.layout.table_at))
+        return owners(self.layout.table_at)
 
     @cached_property
-    def cell_of(self) -> Ints:
-        """The cell of every item of `entry`."""
-        lay = self.layout
-        cluster = np.repeat(np.arange(len(lay.parent)), np.diff(lay.term_at))
-        return np.repeat(lay.cell_at[cluster] - lay.term_cell[:-1], np.diff(lay.term_cell)) + np.arange(len(lay.entry))
+    def term(self) -> Ints:
+        """The term of every entry."""
+        return owners(self.layout.entry_at[self.layout.row_at])
 
     @cached_property
     def kind(self) -> Ints:
         """What each entry is of."""
-        lay = self.layout
-        at = lay.entry_at[lay.row_at]
-        return np.repeat(lay.kind, at[1:] - at[:-1])
+        return self.layout.kind[self.term]
 
     @cached_property
-    def _of_arcs(self) -> Ints | slice:
-        """The entries of arcs."""
-        return _some(self.layout.table >= 0)
+    def roots(self) -> Ints:
+        """The unknown of the mass of every root."""
+        return self.layout.unknown_at[:-1][self.layout.parent < 0]
 
     @cached_property
-    def _soft(self) -> Ints | slice:
-        """The entries of soft arcs."""
-        return _some(self.kind == SOFT)
+    def cell_of(self) -> Ints:
+        """The cell of every item of `entry`."""
+        return self._cells(owners(self.layout.term_at), self.layout.term_cell)
 
     @cached_property
-    def _arc(self) -> Ints:
-        """The arc of every item of `arc_table`."""
-        at = self.layout.arc_cell
-        return np.repeat(np.arange(len(at) - 1), at[1:] - at[:-1])
+    def cell_above(self) -> Ints:
+        """The cell of every item of `above`."""
+        return self._cells(self.layout.parent, self.layout.above_at)
 
     @cached_property
     def _cell(self) -> Ints:
         """The cell of every item of `arc_table`."""
-        lay = self.layout
-        return (lay.cell_at[lay.home] - lay.arc_cell[:-1])[self._arc] + np.arange(len(self._arc))
+        return self._cells(self.layout.home, self.layout.arc_cell)
+
+    def _cells(self, clusters: Ints, at: Ints) -> Ints:
+        """The cell of every item, where a run of them, each from `at` on, goes through all cells of a cluster."""
+        return np.repeat(self.layout.cell_at[clusters] - at[:-1], np.diff(at)) + np.arange(at[-1])
 
     @cached_property
-    def _costs(self) -> tuple[Ints, Ints, _Sums]:
-        """The parts of c in the order in which they add up: the number of the price of each, the table entry of its
-        log p; and how they add up to cells."""
-        lay, price, entry, cells = self.layout, self._arc, self.layout.arc_table, self._cell
+    def _costs(self) -> tuple[Ints, Ints, Ints]:
+        """The parts of c: the number of the price of each, the table entry of its log p, its cell."""
+        lay, price, entry, cells = self.layout, owners(self.layout.arc_cell), self.layout.arc_table, self._cell
         if self.hard:  # a soft arc whose mechanism is fixed pays for the hard arc's log p as well
             fixed = np.flatnonzero(~lay.hard[price] & lay.hard[lay.leader[price]])
             arc = price[fixed]
             there = lay.arc_table[lay.arc_cell[lay.leader[arc]] + fixed - lay.arc_cell[arc]]
             price = np.concatenate([price, arc + len(lay.home)])
             entry, cells = np.concatenate([entry, there]), np.concatenate([cells, cells[fixed]])
-        sums = _Sums.of(cells, len(lay.own))
-        return price[sums.order], entry[sums.order], sums
+        return price, entry, cells
 
     def _prices(self, a: Arcs) -> Floats:
         """What log p costs: of every arc's own; and, where there are hard arcs, of one's that fixes the mechanism."""
@@ -182,25 +167,37 @@ class Structure:
         beta = np.where(hard, 0.0, a.beta)
         return np.concatenate([np.where(hard, -structure, -beta), np.where(hard, 0.0, beta - structure)], 1)
 
-    @cached_property
-    def _joints(self) -> _Sums:
-        return _Sums.of(self.layout.arc_table, int(self.layout.table_at[-1]))
-
     def joint(self, mu: Floats) -> Floats:
         """mu(s,t) of every arc, (P, entries), of cells (P, cells)."""
-        return self._joints.total(mu[:, self._cell])
+        return _added(mu[:, self._cell], self.layout.arc_table, int(self.layout.table_at[-1]))
+
+    def entry_sums(self, mu: Floats) -> Floats:
+        """mu(s,t) of every entry of every term, (P, entries), of cells (P, cells)."""
+        return _added(mu[:, self.cell_of], self.layout.entry, len(self.layout.row))
+
+    def cell_sums(self, x: Floats) -> Floats:
+        """What entries (P, entries) come to at every cell, (P, cells)."""
+        return _added(x[:, self.layout.entry], self.cell_of, len(self.layout.own))
+
+    def row_sums(self, x: Floats) -> Floats:
+        """What the entries (P, entries) of a row come to, at each of them."""
+        return np.add.reduceat(x, self.layout.entry_at[:-1], axis=1)[:, self.layout.row]
 
     def conditionals(self, mu: Floats, fallback: Floats) -> Floats:
         """mu(t|s) of every entry of every term, (P, entries), of cells (P, cells); the fallback where mu(s) is 0."""
-        lay = self.layout
-        m = _Sums.of(lay.entry, len(lay.row)).total(mu[:, self.cell_of])
-        total = np.add.reduceat(m, lay.entry_at[:-1], axis=1)[:, lay.row]
+        m = self.entry_sums(mu)
+        total = self.row_sums(m)
         return np.divide(m, total, out=fallback.copy(), where=total > 0)
+
+    @cached_property
+    def _of_arcs(self) -> Ints | slice:
+        """The entries of arcs; all of them without a copy."""
+        return slice(None) if (self.layout.table >= 0).all() else np.flatnonzero(self.layout.table >= 0)
 
     def numbers(self, a: Arcs) -> Numbers:
         """c, W and p; mechanisms of negative weight have W = 0."""
         lay = self.layout
-        price, entry, sums = self._costs
+        price, entry, cells = self._costs
         zero = a.log_p == -np.inf
         impossible = zero.any()
         logs = np.where(zero, 0.0, a.log_p) if impossible else a.log_p
@@ -209,24 +206,22 @@ class Structure:
             parts[(zero & (a.beta < 0)[:, self.arc_of])[:, entry] & (price < len(lay.home))] = -np.inf
         p = np.ones((len(a.gamma), len(lay.row)))
         p[:, self._of_arcs] = np.exp(a.log_p[:, lay.table[self._of_arcs]])
-        p[:, self._soft] = first_guess(p[:, self._soft])
+        p = np.where(self.kind == SOFT, first_guess(p), p)
         if self.hard:  # rows of single precision sum to 1 only so far
-            total = np.add.reduceat(p, lay.entry_at[:-1], axis=1)[:, lay.row]
-            p = np.where(self.kind == HARD, p / total, p)
-        return Numbers(sums.added(parts), np.maximum(self.weights(a), 0.0), p)
+            p = np.where(self.kind == HARD, p / self.row_sums(p), p)
+        return Numbers(_added(parts, cells, len(lay.own)), np.maximum(self.weights(a), 0.0), p)
 
     @cached_property
-    def _weighed(self) -> Ints | slice:
-        """The soft arcs that add to the weight of a term."""
-        return _some(~self.layout.hard & (self.layout.term_of >= 0))
+    def _weighed(self) -> Ints:
+        """The term to which an arc adds weight; one more than there are, if it adds to none."""
+        lay = self.layout
+        return np.where(lay.hard | (lay.term_of < 0), len(lay.kind), lay.term_of)
 
     def weights(self, a: Arcs) -> Floats:
         """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
-        lay, soft = self.layout, self._weighed
-        weight = a.beta[:, soft] - a.gamma[:, None] * a.alpha[:, soft]
-        found = np.zeros((len(a.gamma), len(lay.kind)))
-        np.add.at(found.T, lay.term_of[soft], weight.T)
-        found[:, lay.kind == STRUCTURAL] = a.gamma[:, None]
+        kind = self.layout.kind
+        found = _added(a.beta - a.gamma[:, None] * a.alpha, self._weighed, len(kind) + 1)[:, :-1]
+        found[:, kind == STRUCTURAL] = a.gamma[:, None]
         return found
 
     def tables(self, mu: Floats) -> list[Tensor]:
@@ -268,13 +263,12 @@ class Structure:
         L = self.flat_layout[1]
         return at[..., 2 * L.cells : 2 * L.cells + L.entries]
 
-    def multipliers(self, y: Floats) -> Iterator[tuple[int, Tensor]]:
-        """lambda(s, t) of every hard arc from y (entries,), flat, by the number of the arc: 0 where nothing can be."""
-        lay = self.layout
-        if self.hard:
-            every = torch.from_numpy(self.spread_multipliers(y[None])[0])
-            for a in np.flatnonzero(lay.hard).tolist():
-                yield a, every[lay.table_at[a] : lay.table_at[a + 1]]
+    def multipliers(self, y: Floats, arcs: Sequence[Attended]) -> dict[str, Tensor]:
+        """lambda(s, t) of every hard arc from y (entries,), shaped like its table: 0 where nothing can be."""
+        if not self.hard:
+            return {}
+        every, at = torch.from_numpy(self.spread_multipliers(y[None])[0]), self.layout.table_at
+        return {a.name: every[at[k] : at[k + 1]].view(a.log_p.shape) for k, a in enumerate(arcs) if a.hard}
 
     @cached_property
     def work(self) -> float:
@@ -293,41 +287,16 @@ def first_guess(p: Any) -> Any:
     return 0.9 * p + 0.05
 
 
-def _some(marked: Bools) -> Ints | slice:
-    """What is marked, as an index; all of it without a copy."""
-    return slice(None) if marked.all() else np.flatnonzero(marked)
+def owners(at: Ints) -> Ints:
+    """The block of every item, where blocks begin at `at`."""
+    return np.repeat(np.arange(len(at) - 1), at[1:] - at[:-1])
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Which of many items add up to which of n sums."""
-
-    order: Ints
-    starts: Ints
-    filled: Ints
-    n: int
-
-    @classmethod
-    def of(cls, to: Ints, n: int) -> _Sums:
-        order = np.argsort(to, kind="stable")
-        sorted_to = to[order]
-        new = np.ones(len(to), dtype=np.bool_)
-        new[1:] = sorted_to[1:] != sorted_to[:-1]
-        starts = np.flatnonzero(new)
-        return cls(order, starts, sorted_to[starts], n)
-
-    def total(self, items: Floats) -> Floats:
-        """(P, items) added up to (P, n)."""
-        return self.added(items[:, self.order])
-
-    def added(self, items: Floats) -> Floats:
-        """The same for items that are in order."""
-        if len(self.filled) == self.n:
-            return np.add.reduceat(items, self.starts, axis=1)
-        found = np.zeros((len(items), self.n))
-        if len(self.order):
-            found[:, self.filled] = np.add.reduceat(items, self.starts, axis=1)
-        return found
+def _added(items: Floats, to: Ints, n: int) -> Floats:
+    """Items (P, items) added up to n sums, (P, n); `to`: which of them each adds to."""
+    count = len(items)
+    places = to if count == 1 else (to + n * np.arange(count)[:, None]).ravel()
+    return np.bincount(places, items.ravel(), count * n).astype(np.float64, copy=False).reshape(count, n)
 
 
 _RECENT: dict[object, Structure] = {}
@@ -366,11 +335,9 @@ def forget_structures() -> None:
 
 def scopes(shape: Shape, tree: Tree) -> Scopes:
     """A shape, on a tree over its variables, as numbers."""
-    (at, arc), sources, hard = shape.scopes, shape.sources, shape.hard
-    home = tree.numbered_homes(shape.scopes)
-    leader = leaders(at, arc, sources, hard, home, len(tree.clusters))
     _, size, cluster_at, cluster, parent = tree.arrays
-    return Scopes(size, cluster_at, cluster, parent, at, arc, sources, hard, home, leader)
+    home = tree.numbered_homes(shape.scopes)
+    return Scopes(size, cluster_at, cluster, parent, *shape.scopes, shape.sources, shape.hard, home)
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ class Offsets(NamedTuple):
     clusters: int
     cells: int
     entries: int
-    rows: int
     terms: int
     unknowns: int
     widest: int  # cells of a cluster that is eliminated by its cells, at most
     most: int  # states of a separator, at most
+    careful: int  # 1 if there are clusters that are eliminated by their multipliers, else 0
     point: int  # mu, z, y and d together
     width: int  # of X
     # in I: of the layout
@@ -66,25 +66,24 @@ class Offsets(NamedTuple):
     # the proof
     proved: int  # cells: the mu of the upper bound
     bounds: int  # lower, upper, how far hard arcs are from holding
-    # a step: r = slack - z, the right side g and what is left of it, mu+, tau'
+    # a step: tau', mu+, dlam, dd; what it leaves of its right side, and mu+, dlam, dd for that: or another step
+    target: int
+    x: int
+    dlam: int
+    dd: int
+    left: int
+    more: int
+    # by cells: r = slack - z, the right side
     r: int
     g: int
-    left: int
-    x: int
-    x_more: int
-    target: int
-    # by entries: conditionals, mu(s,t), 1/(s qt), dl, what is missing of hard arcs, dlam
+    # by entries: conditionals, mu(s,t), 1/(s qt), dl, what is missing of hard arcs
     q: int
     m: int
     curve: int
     dl: int
     off_hard: int
-    dlam: int
-    dlam_more: int
-    # by unknowns: what is missing of the separators' equations, dd, what clusters tell their parents
+    # by unknowns: what is missing of the separators' equations, what clusters tell their parents
     off: int
-    dd: int
-    dd_more: int
     told: int
     # the factored system: pivot cells; M = diag a + up up' - down down'; sqrt w of soft entries, -1 of hard ones
     pivot: int
@@ -109,19 +108,20 @@ def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
         "clusters": len(lay.parent),
         "cells": len(lay.own),
         "entries": len(lay.row),
-        "rows": len(lay.entry_at) - 1,
         "terms": len(lay.kind),
         "unknowns": int(lay.unknown_at[-1]),
         "widest": int(f.size[f.by_cells].max(initial=1)),
         "most": int(np.diff(lay.unknown_at).max(initial=1)),
+        "careful": int(not f.by_cells.all()),
     }
     names = Offsets._fields
     ints = [getattr(lay if hasattr(lay, name) else f, name) for name in names[names.index("parent") : names.index("c")]]
     cells, entries, terms, unknowns = (counts[name] for name in ("cells", "entries", "terms", "unknowns"))
-    wide = 0 if f.by_cells.all() else cells
-    point = 2 * cells + entries + unknowns
+    wide, change = cells * counts["careful"], cells + entries + unknowns
+    point = cells + change
     sizes = [cells, terms, entries, cells, cells, entries, unknowns, point, point, cells, 3]
-    sizes += [cells] * 6 + [entries] * 7 + [unknowns] * 4 + [cells, wide, wide, wide, entries]
+    sizes += [cells, cells, entries, unknowns, cells, change, cells, cells]
+    sizes += [entries] * 5 + [unknowns] * 2 + [cells, wide, wide, wide, entries]
     sizes += [int(x[-1]) for x in (f.vector_at, f.front_at, f.message_at)]
     starts = np.cumsum([0, *sizes]).tolist()
     at = np.cumsum([0, *(len(x) for x in ints)]).tolist()

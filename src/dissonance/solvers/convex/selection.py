@@ -12,20 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from dissonance.numerics import FEASIBLE
 from dissonance.problem import Component
 from dissonance.solution import Solution
 from dissonance.solvers.convex.hard import satisfied
-from dissonance.solvers.convex.layout import STRUCTURAL
-from dissonance.solvers.convex.program import Arcs, Structure
+from dissonance.solvers.convex.layout import STRUCTURAL, Bools
+from dissonance.solvers.convex.program import Arcs, Floats, Structure
 from dissonance.solvers.convex.solve import agreeing, value
 from dissonance.solvers.convex.support import by_support
 from dissonance.solvers.convex.work import Work
-
-Floats = npt.NDArray[np.float64]
 
 GAMMA, LESS, MORE = 1e-7, 1e-8, 1e-6
 """The gamma at which mu* of gamma = 0 is looked for, and those to try where it is too large or lost in rounding; times
@@ -97,7 +94,8 @@ def _excess(solution: Solution, found: NearZero) -> float:
 def near_zero(component: Component, solution: Solution, gamma: float, start: Floats | None = None) -> NearZero:
     """mu* of a component from gamma times the least weight of its arcs."""
     assert solution.tree is not None
-    curved = replace(component, gamma=gamma * _least_weight(component))
+    least = min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
+    curved = replace(component, gamma=gamma * least)
     arcs = Arcs.of([curved])
     ((s, _),) = by_support(curved.shape, solution.tree, arcs)
     assert s is not None
@@ -123,10 +121,6 @@ def _start(s: Structure, solution: Solution) -> Floats | None:
     return np.concatenate([broad[: 2 * len(mu)], y, broad[2 * len(mu) + len(flat.kind) :]])[None]
 
 
-def _least_weight(component: Component) -> float:
-    return min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
-
-
 def extrapolate(s: Structure, arcs: Arcs, start: Floats | None = None) -> NearZero:
     """mu at gamma -> 0+ of problems of one structure, from mu and its derivative at their gamma."""
     numbers, twice = s.numbers(arcs), s.numbers(replace(arcs, gamma=2 * arcs.gamma))
@@ -134,7 +128,7 @@ def extrapolate(s: Structure, arcs: Arcs, start: Floats | None = None) -> NearZe
     moved, start = work.settle(1e-6 * arcs.gamma, SETTLED, 100, start)
     first = _agreeing(s, numbers.p, work.mu)
     ahead = work.derivative(twice, SOFT * arcs.gamma)
-    lost: npt.NDArray[np.bool_] = np.logical_not(np.isfinite(ahead).all(axis=1))
+    lost: Bools = ~np.isfinite(ahead).all(axis=1)
     mu = _agreeing(s, numbers.p, np.where(lost[:, None], first, ahead))
     away = np.add.reduceat(np.abs(mu - first), s.layout.cell_at[:-1], axis=1)
     return NearZero(s, mu, 0.5 * away.max(1, initial=0.0), np.where(lost, 1.0, moved), start)

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance import threads
 from dissonance.numerics import ROUNDING
+from dissonance.problem import Bools
 from dissonance.solution import TOGETHER
 from dissonance.solvers.convex.dense import TINY
-from dissonance.solvers.convex.entries import (
-    agree,
-    aim,
-    certify,
-    cost,
-    factor,
-    inside,
-    measure,
-    normalise,
-    slack,
-    solve_system,
-)
+from dissonance.solvers.convex.entries import agree, certify, cost, inside, measure
 from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WARM_STEPS
-from dissonance.solvers.convex.layout import HARD, STRUCTURAL
-from dissonance.solvers.convex.program import Numbers, Program, Structure
+from dissonance.solvers.convex.layout import HARD, STRUCTURAL, Ints
+from dissonance.solvers.convex.program import Floats, Numbers, Program, Structure
 from dissonance.solvers.convex.work import SHARING, Sharing, Work
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -66,19 +51,16 @@ def solve(
     parallel = min(threads.free(), max(1, count * s.flat_layout[1].cells // sharing.cells_per_thread))
     size = max(1, min(most, -(-count // parallel)))
 
-    def piece(first: int) -> Callable[[], None]:
-        def one() -> None:
-            some = slice(first, first + size)
-            w = Work(s, program.take(some).numbers, None if near is None else near[some], sharing)
-            _stages(w, known[some], tol[some], enough[some], found.steps[some])
-            found.at[some], found.broad[some] = w.at, w.broad
-            if s.hard:
-                found.contradiction[some] = satisfy(w, enough[some])
-            found.mu[some], found.bounds[some] = w.proved, w.bounds
+    def piece(first: int) -> None:
+        some = slice(first, first + size)
+        w = Work(s, program.take(some).numbers, None if near is None else near[some], sharing)
+        _stages(w, known[some], tol[some], enough[some], found.steps[some])
+        found.at[some], found.broad[some] = w.at, w.broad
+        if s.hard:
+            found.contradiction[some] = satisfy(w, enough[some])
+        found.mu[some], found.bounds[some] = w.proved, w.bounds
 
-        return one
-
-    threads.side_by_side([piece(first) for first in range(0, count, size)])
+    threads.side_by_side([partial(piece, first) for first in range(0, count, size)])
     return found
 
 
@@ -109,17 +91,17 @@ def prove(program: Program, at: Floats, polish: float | None = None, within: flo
 
     `within`: for hard arcs that need not hold more closely than that.
     """
-    w, taken = Work(program.structure, program.numbers, at), np.zeros(1, dtype=np.int64)
+    w, found = Work(program.structure, program.numbers, at), unsolved(program)
     (row,) = w.rows()
     certify(*row, within)
     if polish is not None:
         gap = float(w.bounds[0, 1] - w.bounds[0, 0])
         gap = min(max(gap, 1e-8), 1.0) if math.isfinite(gap) else 1.0
-        y = w.view("y", w.L.entries)
+        y = w.view("y")
         np.maximum(y, np.where(program.structure.kind == HARD, -np.inf, -60.0), out=y)
         inside(*row, gap, 0.3 * gap)
-        w.newton(np.array([polish]), HERE, taken=taken)
-    found = replace(unsolved(program), at=w.at.copy(), steps=taken)
+        w.newton(np.array([polish]), HERE, taken=found.steps)
+    found.at[:] = w.at
     if program.structure.hard and within == ROUNDING:
         found.contradiction[:] = satisfy(w, np.zeros(1))
     found.mu[:], found.bounds[:] = w.proved, w.bounds
@@ -137,8 +119,8 @@ def agreeing(s: Structure, mu: Floats) -> Floats:
 def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float]:
     """The incompatibility of one problem's clusters (cells,) that agree, and how far hard arcs are from holding."""
     w = Work(s, numbers)
-    w.proved[0], w.view("q", w.L.entries)[0] = mu, numbers.p[0]
-    found, _, broken = cost(w.I, w.X[0], w.offsets, w.L.proved)
+    w.proved[0], w.view("q")[0] = mu, numbers.p[0]
+    found, _, broken = cost(*w.rows()[0], w.L.proved)
     return float(found), float(broken)
 
 
@@ -148,20 +130,13 @@ def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:
     Its own conditionals are only as good as the root of its error.
     """
     w, lay = Work(s, numbers), s.layout
-    (row,) = w.rows()
-    m = np.bincount(lay.entry, np.tile(mu, len(lay.kind)), len(lay.row))
-    y = w.view("y", w.L.entries)[0]
-    y[...], w.mu[0] = np.log(np.maximum(m, TINY)), mu
-    structural = lay.kind == STRUCTURAL
-    if structural.any():  # the best conditionals: softmax of -cost / gamma
-        W = w.view("W", w.L.terms)[0]
-        gamma, W[structural] = float(W[structural][0]), 0.0
-        normalise(*row)
-        slack(*row, w.L.r, 1.0)
-        total = w.view("r", w.L.cells)[0]
-        y[lay.entry[lay.term_cell[np.flatnonzero(structural)[0]] :]] = -(total - total.min()) / gamma
-        W[structural] = gamma
-    certify(*row, ROUNDING)
+    y = np.log(np.maximum(s.entry_sums(mu[None]), TINY))
+    if lay.kind[-1] == STRUCTURAL:  # the best conditionals: softmax of -cost / gamma
+        log_q, W = y - np.log(s.row_sums(np.exp(y))), np.where(lay.kind == STRUCTURAL, 0.0, numbers.W)
+        total = (numbers.c + s.cell_sums(W[:, s.term] * log_q))[0]
+        y[0, lay.entry[lay.term_cell[-2] :]] = -(total - total.min()) / numbers.W[0, -1]
+    w.view("y")[...], w.mu[0] = y, mu
+    w.certify()
     return float(w.bounds[0, 0])
 
 
@@ -170,17 +145,12 @@ def adjoint(s: Structure, numbers: Numbers, mu: Floats, v: Floats, barrier: floa
 
     `barrier`, in units of 1/mu, keeps F'' regular where a whole separator state could move.
     """
-    w, lay = Work(s, numbers), s.layout
+    w = Work(s, numbers)
     (row,) = w.rows()
-    w.mu[0], w.view("z", w.L.cells)[0] = np.maximum(mu, TINY), barrier
+    w.mu[0], w.view("z")[0] = np.maximum(mu, TINY), barrier
     measure(*row)
-    m = w.view("m", w.L.entries)[0]
-    total = np.add.reduceat(m, lay.entry_at[:-1]) if len(m) else m
-    log_q = np.log(np.maximum(m, TINY) / np.maximum(total, TINY)[lay.row])
-    w.view("y", w.L.entries)[0] = np.where(s.kind == HARD, 0.0, log_q)
+    m = w.view("m")
+    log_q = np.log(np.maximum(m, TINY) / np.maximum(s.row_sums(m), TINY))
+    w.view("y")[...] = np.where(s.kind == HARD, 0.0, log_q)
     measure(*row)
-    factor(*row, w.clusters)
-    aim(*row, 0.0)
-    w.view("off", w.L.unknowns)[0], w.view("g", w.L.cells)[0] = 0.0, v
-    solve_system(*row, w.clusters, 0, 4, 0.0)
-    return w.view("x", w.L.cells)[0], w.view("dlam", w.L.entries)[0]
+    return w.solve_system(0, v, 4, 0.0), w.view("dlam")[0]

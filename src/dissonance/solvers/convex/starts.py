@@ -57,7 +57,7 @@ def inside(I: Ints, X: Floats, L: Ints, gap: float, mix: float) -> None:
     n_clusters, n_cells, i_cell_at, x_mu, x_z = L[AT.clusters], L[AT.cells], L[AT.cell_at], L[AT.mu], L[AT.z]
     x_r = L[AT.r]
     normalise(I, X, L)
-    slack(I, X, L, x_r, 1.0)
+    slack(I, X, L, x_r, 1.0, 0.0)
     for k in range(n_clusters):
         first, stop = I[i_cell_at + k], I[i_cell_at + k + 1]
         for i in range(first, stop):

@@ -58,18 +58,6 @@ def _misfit(I: Ints, X: Floats, L: Ints, x: int, mass: float) -> None:
 
 
 @compiled
-def extent(I: Ints, X: Floats, L: Ints) -> tuple[float, int]:
-    """max |c|, and whether there are clusters that are eliminated by their multipliers (1 or 0)."""
-    n_clusters, n_cells, i_by_cells, x_c = L[AT.clusters], L[AT.cells], L[AT.by_cells], L[AT.c]
-    largest, multipliers = 0.0, 0
-    for i in range(n_cells):
-        largest = max(largest, abs(X[x_c + i]))
-    for k in range(n_clusters):
-        multipliers = max(multipliers, 1 - I[i_by_cells + k])
-    return largest, multipliers
-
-
-@compiled
 def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, float, float]:
     """Normalise y, fill q, r, m and the curvature 1/(s qt), and say how far the problem is from done:
 
@@ -82,7 +70,7 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
     i_entry_at, x_mu, x_z, x_y, x_d, x_r, x_q = L[AT.entry_at], L[AT.mu], L[AT.z], L[AT.y], L[AT.d], L[AT.r], L[AT.q]
     x_m, x_curve, x_off_hard, x_off = L[AT.m], L[AT.curve], L[AT.off_hard], L[AT.off]
     normalise(I, X, L)
-    slack(I, X, L, x_r, 1.0)
+    slack(I, X, L, x_r, 1.0, 0.0)
     below = gap = rest = off = value = away = worst = 0.0
     for k in range(n_clusters):
         lowest = 0.0
@@ -114,8 +102,8 @@ def measure(I: Ints, X: Floats, L: Ints) -> tuple[float, float, float, float, fl
 
 
 @compiled
-def aim(I: Ints, X: Floats, L: Ints, tau: float) -> None:
-    """The right side of a step to mu z = tau (of the predictor: 0); roots of mass 1."""
+def aim(I: Ints, X: Floats, L: Ints, tau: float, mass: float) -> None:
+    """The right side of a step to mu z = tau (of the predictor: 0); roots of some mass."""
     n_clusters, n_cells, n_entries, n_unknowns = L[AT.clusters], L[AT.cells], L[AT.entries], L[AT.unknowns]
     i_parent, i_unknown_at, x_mu, x_r, x_g = L[AT.parent], L[AT.unknown_at], L[AT.mu], L[AT.r], L[AT.g]
     x_target, x_off_hard, x_off = L[AT.target], L[AT.off_hard], L[AT.off]
@@ -128,7 +116,7 @@ def aim(I: Ints, X: Floats, L: Ints, tau: float) -> None:
         X[x_off_hard + e] = 0.0
     for k in range(n_clusters):
         if I[i_parent + k] < 0:
-            X[x_off + I[i_unknown_at + k]] = 1.0
+            X[x_off + I[i_unknown_at + k]] = mass
 
 
 @compiled
@@ -138,9 +126,8 @@ def correct(X: Floats, L: Ints, gap: float, rest: float, tol: float, careful: in
     Mehrotra's tau, which is returned: from how far the predictor gets, at most what it is now. Where more correctors
     follow (`careful`), it may be lower, and the product larger: they put right what is too much.
     """
-    n_cells, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
+    n, x_mu, x_z, x_r, x_g, x_x = L[AT.cells], L[AT.mu], L[AT.z], L[AT.r], L[AT.g], L[AT.x]
     x_target = L[AT.target]
-    n = n_cells
     primal = dual = 0.99
     for i in range(n):
         x = X[x_x + i] / X[x_mu + i]
@@ -170,15 +157,14 @@ def residual(I: Ints, X: Floats, L: Ints, mass: float) -> None:
     x_dlam, x_dd = L[AT.dlam], L[AT.dd]
     _misfit(I, X, L, x_x, mass)
     for t in range(n_terms):
+        hard, W = I[i_kind + t] == HARD, X[x_W + t]
         for r in range(I[i_row_at + t], I[i_row_at + t + 1]):
             total = mean = 0.0
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 total += X[x_m + e]
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
-                hard = I[i_kind + t] == HARD
-                X[x_dl + e] = (
-                    -X[x_dlam + e] if hard else X[x_W + t] * X[x_curve + e] * (X[x_m + e] - X[x_q + e] * total)
-                )
+                off = X[x_m + e] - X[x_q + e] * total
+                X[x_dl + e] = -X[x_dlam + e] if hard else W * X[x_curve + e] * off
                 mean += X[x_q + e] * X[x_dl + e]
             for e in range(I[i_entry_at + r], I[i_entry_at + r + 1]):
                 X[x_dl + e] -= mean
@@ -194,19 +180,6 @@ def residual(I: Ints, X: Floats, L: Ints, mass: float) -> None:
             shift = I[i_above_at + I[i_child + j]] - first
             for i in range(first, stop):
                 X[x_left + i] -= X[x_dd + I[i_above + shift + i]]
-
-
-@compiled
-def refine(I: Ints, X: Floats, L: Ints) -> None:
-    """Add the solution for the residual."""
-    n_cells, n_entries, n_unknowns, x_x, x_x_more = L[AT.cells], L[AT.entries], L[AT.unknowns], L[AT.x], L[AT.x_more]
-    x_dlam, x_dlam_more, x_dd, x_dd_more = L[AT.dlam], L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
-    for i in range(n_cells):
-        X[x_x + i] += X[x_x_more + i]
-    for u in range(n_unknowns):
-        X[x_dd + u] += X[x_dd_more + u]
-    for e in range(n_entries):
-        X[x_dlam + e] += X[x_dlam_more + e]
 
 
 @compiled
@@ -280,26 +253,6 @@ def step_lengths(X: Floats, L: Ints) -> tuple[float, float]:
 
 
 @compiled
-def keep(X: Floats, L: Ints, back: bool) -> None:
-    """Put the step and its right side aside; or, with `back`, take them back."""
-    n_cells, n_entries, n_unknowns, x_x, x_x_more = L[AT.cells], L[AT.entries], L[AT.unknowns], L[AT.x], L[AT.x_more]
-    x_dlam, x_dlam_more, x_dd, x_dd_more = L[AT.dlam], L[AT.dlam_more], L[AT.dd], L[AT.dd_more]
-    x_target, x_left, x_mu, x_g, x_r = L[AT.target], L[AT.left], L[AT.mu], L[AT.g], L[AT.r]
-    for size, here, there in (
-        (n_cells, x_x, x_x_more),
-        (n_cells, x_target, x_left),
-        (n_unknowns, x_dd, x_dd_more),
-        (n_entries, x_dlam, x_dlam_more),
-    ):
-        source, into = (there, here) if back else (here, there)
-        for i in range(size):
-            X[into + i] = X[source + i]
-    if back:
-        for i in range(n_cells):
-            X[x_g + i] = X[x_target + i] / X[x_mu + i] - X[x_r + i]
-
-
-@compiled
 def centre(X: Floats, L: Ints, tau: float, primal: float, dual: float) -> None:
     """Gondzio's corrector: the right side of a step that can be taken further.
 
@@ -346,7 +299,7 @@ def move(I: Ints, X: Floats, L: Ints) -> tuple[float, float]:
 
 @compiled
 def copy(X: Floats, L: Ints, source: int, into: int) -> None:
-    """Overwrite a point: mu, z, y and d stand together."""
+    """Overwrite a point, where mu, z, y and d stand together; or a step, where tau', mu+, dlam and dd do."""
     n_point = L[AT.point]
     for i in range(n_point):
         X[into + i] = X[source + i]

@@ -52,9 +52,9 @@ def over_subtrees(parts: Sequence[Ints], above: Ints) -> Callable[..., None]:
         side_by_side([lambda part=part: upward(I, X, L, g, x, part, factoring) for part in parts])
         upward(I, X, L, g, x, above, factoring)
 
-    def downward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, d: int, lam: int, _: Ints, mu_alone: int) -> None:
-        downward(I, X, L, g, x, d, lam, above, mu_alone)
-        side_by_side([lambda part=part: downward(I, X, L, g, x, d, lam, part, mu_alone) for part in parts])
+    def downward_all(I: Ints, X: Floats, L: Ints, g: int, x: int, _: Ints, mu_alone: int) -> None:
+        downward(I, X, L, g, x, above, mu_alone)
+        side_by_side([lambda part=part: downward(I, X, L, g, x, part, mu_alone) for part in parts])
 
     known = {name: x for name, x in vars(entries).items() if isinstance(x, Entry)}
     passes = {**known, "upward": upward_all, "downward": downward_all}

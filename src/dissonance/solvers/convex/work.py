@@ -8,18 +8,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance import threads
 from dissonance.compiled import expect
 from dissonance.numerics import ROUNDING
-from dissonance.solvers.convex.entries import aim, certify, factor, measure, newton, slack, solve_system
+from dissonance.solvers.convex.entries import aim, certify, measure, newton, slack, solve_system
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
-from dissonance.solvers.convex.program import Numbers, Structure
+from dissonance.solvers.convex.layout import Ints
+from dissonance.solvers.convex.program import Floats, Numbers, Structure
+from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.subtrees import over_subtrees, subtrees
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SECONDS_PER_CELL, SECONDS_PER_PRODUCT, WARM = 7e-4, 1.7e-6, 0.4
 """What a solve takes a cell, and a multiplication of a Newton step, roughly, if it is interpreted; and the part of that
@@ -41,7 +39,11 @@ SHARING = Sharing()
 
 
 class Work:
-    """Some problems of one structure, with room to solve them: a row of X each; see `room.py`."""
+    """Some problems of one structure, with room to solve them: a row of X each; see `room.py`.
+
+    `at`: where the iteration stands; `broad`: where it stood when the gap was BROAD, 0 if it never was; `mu`; `proved`:
+    the mu of the upper bound; `bounds`: lower, upper, how far hard arcs are from holding.
+    """
 
     def __init__(self, s: Structure, numbers: Numbers, at: Floats | None = None, sharing: Sharing = SHARING) -> None:
         self.sharing = sharing
@@ -49,40 +51,16 @@ class Work:
         self.offsets = np.array(self.L)
         self.X = np.zeros((len(numbers.c), self.L.width))
         self.clusters = s.clusters
-        for name, values in zip(("c", "W", "p"), numbers, strict=True):
-            self.view(name, values.shape[1])[...] = values
+        self.at, self.broad = self.view("mu", "d"), self.view("broad")  # (P, point)
+        self.mu, self.proved, self.bounds = self.view("mu"), self.view("proved"), self.view("bounds")
+        for name, values in zip(Numbers._fields, numbers, strict=True):
+            self.view(name)[...] = values
         if at is not None:
             self.at[...] = at
 
-    def view(self, name: str, size: int) -> Floats:
-        """What the problems have of something, (P, size), in place."""
-        start = getattr(self.L, name)
-        return self.X[:, start : start + size]
-
-    @property
-    def at(self) -> Floats:
-        """Where the iteration stands, (P, point)."""
-        return self.view("mu", self.L.point)
-
-    @property
-    def broad(self) -> Floats:
-        """Where it stood when the gap was BROAD, (P, point); 0 if it never was."""
-        return self.view("broad", self.L.point)
-
-    @property
-    def mu(self) -> Floats:
-        """(P, cells)."""
-        return self.view("mu", self.L.cells)
-
-    @property
-    def proved(self) -> Floats:
-        """The mu of the upper bound, (P, cells)."""
-        return self.view("proved", self.L.cells)
-
-    @property
-    def bounds(self) -> Floats:
-        """lower, upper, how far hard arcs are from holding, (P, 3)."""
-        return self.view("bounds", 3)
+    def view(self, first: str, last: str = "") -> Floats:
+        """What the problems have of something, or from one thing to another in their room, (P, size), in place."""
+        return self.X[:, getattr(self.L, first) : self.L[getattr(AT, last or first) + 1]]
 
     def rows(self) -> list[tuple[Ints, Floats, Ints]]:
         """The arguments of compiled functions, problem by problem."""
@@ -100,17 +78,17 @@ class Work:
     ) -> Floats:
         """Iterate and prove some problems, all by default: how far mu moved last, (P,); see `interior.newton`."""
         count = len(self.X)
-        which = np.arange(count) if which is None else which
+        some = np.arange(count) if which is None else which
         taken = np.zeros(count, dtype=np.int64) if taken is None else taken
         moves = np.zeros(count)
         each = SECONDS_PER_CELL * self.L.cells + SECONDS_PER_PRODUCT * self.structure.work
-        expect(each * len(which) * (1.0 if start == COLD else WARM), newton)
-        args = self.I, self.X, self.offsets, self.clusters, which, start, tol, mu_tol, most, taken, moves
+        expect(each * len(some) * (1.0 if start == COLD else WARM), newton)
+        args = self.I, self.X, self.offsets, self.clusters, some, start, tol, mu_tol, most, taken, moves
         if self.structure.work < self.sharing.subtree_work:
             newton(*args)
         else:
             with threads.without_blas_threads():
-                (self.over_subtrees if len(which) == 1 and threads.free() > 1 else newton)(*args)
+                (self.over_subtrees if len(some) == 1 and threads.free() > 1 else newton)(*args)
         return moves
 
     @cached_property
@@ -140,36 +118,22 @@ class Work:
 
     def derivative(self, twice: Numbers, least: Floats) -> Floats:
         """mu less its derivative times gamma (P, cells): `twice` are the numbers at 2 gamma; `least` slack (P,)."""
-        L, cells = self.L, self.L.cells
-        z = self.X[:, L.z : L.z + cells]
-        g = self.view("g", cells)
+        numbers, r, z = self.view("c", "p"), self.view("r"), self.view("z")
+        other = np.concatenate(twice, axis=1)
         for b, row in enumerate(self.rows()):
             measure(*row)
-            g[b] = -(self.X[b, L.r : L.r + cells] + z[b])
-            for name, values in zip(("c", "W"), twice, strict=False):
-                self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]], values[b] = (
-                    values[b].copy(),
-                    self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]].copy(),
-                )
-            slack(*row, L.r, 1.0)
-            for name, values in zip(("c", "W"), twice, strict=False):
-                self.X[b, getattr(L, name) : getattr(L, name) + values.shape[1]] = values[b]
-            change = g[b] + self.X[b, L.r : L.r + cells]
+            before, own = r[b] + z[b], numbers[b].copy()
+            numbers[b] = other[b]
+            slack(*row, self.L.r, 1.0, 0.0)
+            numbers[b] = own
             np.maximum(z[b], least[b], out=z[b])
-            factor(*row, self.clusters)
-            aim(*row, 0.0)
-            g[b] = z[b] + change
-            solve_system(*row, self.clusters, 0, 3, 1.0)
-        return self.view("x", cells)
+            self.solve_system(b, z[b] + (r[b] - before), 3)
+        return self.view("x")
 
-    def project(self, b: int) -> Floats:
-        """The mu (cells,) nearest to the point's, each cell in units of its mass, that satisfies the equations.
-
-        W and c are 0, z is 1.
-        """
-        row = self.I, self.X[b], self.offsets
-        factor(*row, self.clusters)
-        aim(*row, 0.0)
-        self.view("g", self.L.cells)[b] = 1.0
-        solve_system(*row, self.clusters, 0, 2, 1.0)
-        return self.view("x", self.L.cells)[b]
+    def solve_system(self, b: int, g: Floats | float, refinements: int, mass: float = 1.0) -> Floats:
+        """mu+ (cells,) of a problem's system at its point, for a right side g (cells,), and roots of some mass."""
+        row = self.rows()[b]
+        aim(*row, 0.0, mass)
+        self.view("g")[b] = g
+        solve_system(*row, self.clusters, 1, 0, refinements, mass)
+        return self.view("x")[b]

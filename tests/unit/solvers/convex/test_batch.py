@@ -164,7 +164,7 @@ def test_bounds_hold_for_any_iterate_of_any_problem_of_a_batch():
         L = work.L
         for _ in range(10):
             work.mu[...] = rng.random(work.mu.shape)
-            work.view("y", L.entries + L.unknowns)[...] = rng.standard_normal((6, L.entries + L.unknowns))
+            work.view("y", "d")[...] = rng.standard_normal((6, L.entries + L.unknowns))
             work.certify()
             assert (work.bounds[:, 0] <= values[:, 1]).all() and (work.bounds[:, 1] >= values[:, 0]).all()
 

@@ -44,7 +44,7 @@ def test_the_dispute_of_hard_arcs_proves_that_they_contradict_and_only_if_they_d
                 continue
             work = started(program(component, component.tree))
             (row,) = work.rows()
-            work.view("y", work.L.entries)[0] = dispute(work.structure, work.view("p", work.L.entries)[0])
+            work.view("y")[0] = dispute(work.structure, work.view("p")[0])
             assert (certificate.contradiction(*row) > 1e-12) == (off >= 1e-3)
             proved, none = proved + (off >= 1e-3), none + (off <= 1e-9)
     assert proved > 5 and none > 5
@@ -59,7 +59,7 @@ def test_trimming_multipliers_raises_the_lower_bound_or_leaves_it():
             if not one.structure.hard:
                 continue
             work = started(one)
-            (row,), y = work.rows(), work.view("y", work.L.entries)[0]
+            (row,), y = work.rows(), work.view("y")[0]
             hard = one.structure.kind == HARD
             y[hard] += np.exp(rng.uniform(0, 15, size=hard.sum())) * rng.choice([-1, 1], size=hard.sum())
             work.certify()

@@ -47,7 +47,7 @@ def test_a_flat_index_of_any_axes_in_any_order():
     size, cluster, cells = np.array([2, 3]), np.array([0, 1]), np.arange(6)
 
     def setting(*axes: int) -> tuple[np.ndarray, int]:
-        return layout._settings(size, cluster, 0, 2, np.array(axes, dtype=np.int64), 0, len(axes), cells, 0, 6)
+        return layout._settings(size, cluster, np.array(axes, dtype=np.int64), cells)
 
     for axes, wanted, total in (((1, 0), [0, 2, 4, 1, 3, 5], 6), ((1,), [0, 1, 2, 0, 1, 2], 3), ((), [0] * 6, 1)):
         found, count = setting(*axes)
