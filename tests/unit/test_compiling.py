@@ -207,7 +207,7 @@ def test_numba_started_before_there_is_an_entry_leaves_their_machine_code_to_be_
     """Workers start it first; each then compiled the solver once more, every time."""
     precompile()
     found = python(
-        "from dissonance import compiled; compiled.engage(); compiled._make_entries = None\n"
+        "from dissonance import compiled; compiled.engage(); compiled._have_made = None\n"
         + STATE
         + "import test_compiling as t; before = entries.newton.quick; t.inconsistency(t.pdg(1), solver='newton')\n"
         "print(before, all(e.quick for e in compiled._entries.values()), type(entries.newton.now).__module__)"
@@ -215,13 +215,13 @@ def test_numba_started_before_there_is_an_entry_leaves_their_machine_code_to_be_
     assert found.stdout.split() == ["False", "True", "dissonance.machine_code"]
 
 
-NORMALISED = (
+AGREED = (
     "import sys, numpy as np\n"
-    "def normalised():\n"
+    "def agreed():\n"
     "    L = np.array(room.Offsets._make(range(len(room.Offsets._fields))))\n"
-    "    L[room.AT.terms], L[room.AT.kind], L[room.AT.row_at], L[room.AT.entry_at] = 1, 0, 1, 3\n"
-    "    L[room.AT.p], L[room.AT.y], L[room.AT.q] = 0, 0, 2\n"
-    "    X = np.zeros(4); entries.normalise(np.array([0, 0, 1, 0, 2]), X, L)\n"
+    "    L[room.AT.clusters] = L[room.AT.unknowns] = 1\n"
+    "    L[room.AT.parent], L[room.AT.cell_at], L[room.AT.unknown_at], L[room.AT.own] = 0, 1, 3, 4\n"
+    "    X = np.array([3.0, 1.0, 0.0, 0.0]); entries.agree(np.array([-1, 0, 2, 0, 0, 0]), X, L, 0, 2)\n"
     "    return X[2:].tolist()\n"
 )
 
@@ -232,12 +232,12 @@ def test_machine_code_that_cannot_be_loaded_is_made_again(tmp_path: Path):
     found = python(
         STATE
         + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'damaged.o')\n"
-        + NORMALISED
+        + AGREED
         + "compiled.expect(0.1, entries.newton); seen = [entries.newton.quick]\n"
         "compiled.expect(1.0, entries.newton)\n"
-        "print(*seen, type(entries.newton.now).__module__, *normalised(), 'numba' in sys.modules)"
+        "print(*seen, type(entries.newton.now).__module__, *agreed(), 'numba' in sys.modules)"
     )
-    assert found.stdout.split() == ["False", "dissonance.machine_code", "0.5", "0.5", "False"]
+    assert found.stdout.split() == ["False", "dissonance.machine_code", "0.75", "0.25", "False"]
     assert [x.name for x in tmp_path.iterdir()] == ["damaged.o"]
 
 
@@ -246,11 +246,11 @@ def test_where_no_machine_code_can_be_made_for_others_numba_compiles_here(tmp_pa
         LOGGED
         + STATE
         + f"from pathlib import Path\ncompiled._object_file = lambda: Path({str(tmp_path)!r}, 'none.o')\n"
-        + NORMALISED
+        + AGREED
         + "sys.executable = '/bin/false'; compiled.expect(1.0, entries.newton)\n"
-        "print(entries.newton.quick, hasattr(entries.normalise.now, 'py_func'), *normalised())"
+        "print(entries.newton.quick, hasattr(entries.agree.now, 'py_func'), *agreed())"
     )
-    assert found.stdout.split() == ["True", "True", "0.5", "0.5"]
+    assert found.stdout.split() == ["True", "True", "0.75", "0.25"]
     assert "cannot be loaded without Numba here" in found.stderr and not list(tmp_path.iterdir())
 
 
