@@ -21,9 +21,9 @@ import numpy as np
 from dissonance.arc import Arc
 from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
-from dissonance.numerics import UNSEEN
 from dissonance.pdg import PDG
 from dissonance.solvers import CliqueTreeSolver, JointSolver, Newton
+from dissonance.tolerances import UNSEEN
 from dissonance.variables import Variable
 
 KINDS = ("plain", "near", "zeros", "hard", "ratio", "all")

@@ -54,16 +54,16 @@ OPTIONS: dict[str, Any] = {
 FROM_THE_START = "dissonance.solvers.convex"
 """Where no index is ever negative, but for literals: a test watches over it."""
 
-ENTRIES = ("dissonance.solvers.convex", "dissonance.distributions", "dissonance.numerics")
+ENTRIES = ("dissonance.solvers.convex", "dissonance.distributions")
 """Modules whose functions entries call."""
 
 ALL_ENTRIES = "dissonance.solvers.convex.entries"
 """Where all entries are defined."""
 
-SOURCES = ("numerics.py", "machine_code.py", "object_file.py", "solvers/convex/*.py", "distributions/*.py")
+SOURCES = ("tolerances.py", "machine_code.py", "object_file.py", "solvers/convex/*.py", "distributions/*.py")
 """The files of these modules, and of what makes machine code of them."""
 
-CONSTANTS = ("numerics", "machine_code", "object_file", "room", "entries")
+CONSTANTS = ("tolerances", "machine_code", "object_file", "room", "entries")
 """Files without compiled functions of which machine code depends as well."""
 
 
@@ -208,11 +208,12 @@ def _replace(made: dict[Any, Any]) -> None:
                     setattr(module, key, made[value])
 
 
-def begin_compiling() -> None:
-    """Have the machine code of the entries made if it is not kept, without waiting for it."""
+def begin_compiling() -> bool:
+    """Have the machine code of the entries made if it is not kept, without waiting for it; whether it is being made."""
     with _lock:
         if find_spec("numba") is not None and not _object_file().exists():
             _start()
+        return _making is not None
 
 
 def finish_compiling() -> None:

@@ -21,8 +21,8 @@ from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
-from dissonance.numerics import FEASIBLE
 from dissonance.pdg import PDG
+from dissonance.tolerances import FEASIBLE
 from dissonance.variables import cells
 
 __all__ = [
@@ -212,7 +212,7 @@ def amiss(mu: Distribution, arc: Arc, theta: Theta | None = None) -> float:
 
 
 def holds(mu: Distribution, arc: Arc, theta: Theta | None = None) -> bool:
-    """Whether mu satisfies an arc closely enough: see `numerics.FEASIBLE`."""
+    """Whether mu satisfies an arc closely enough: see `tolerances.FEASIBLE`."""
     return amiss(mu, arc, theta) <= FEASIBLE
 
 

@@ -92,8 +92,7 @@ def synthetic(
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.compiled import begin_compiling
 
-    if not cluster:
-        begin_compiling()  # what takes long the first time, while all the rest is imported
+    waiting = not cluster and begin_compiling()  # what takes long the first time, while all the rest is imported
     from dissonance.studies import figures
     from dissonance.studies.publish import publish
     from dissonance.studies.runs import BLIND, STRATEGIES
@@ -119,6 +118,8 @@ def synthetic(
         hub_weight=hub_weight,
     )
     folder = SyntheticFolder(out, study)
+    if waiting and draw:
+        figures.make_ready()
     with folder.alone():
         with resumable(), workers(cluster, cluster_tls, SAME) as there, progress("runs") as show:
             compute(folder, workers=there or Processes(jobs or _cores()), progress=show)

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.numerics import FEASIBLE
 from dissonance.solvers.convex.certificate import EPS
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
 from dissonance.solvers.convex.solve import Work
+from dissonance.tolerances import FEASIBLE
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

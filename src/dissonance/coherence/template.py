@@ -20,7 +20,6 @@ from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.coherence.narrow import LARGE, Narrowing
 from dissonance.coherence.past_tree import book_bracket
 from dissonance.errors import DissonanceError
-from dissonance.numerics import ROUNDING
 from dissonance.pdg import PDG, Arc
 from dissonance.problem import check_bytes
 from dissonance.solvers import Bounds, Newton
@@ -29,6 +28,7 @@ from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.exact import BYTES_PER_CELL
 from dissonance.solvers.stack import Answers, Group, Stack
+from dissonance.tolerances import ROUNDING
 from dissonance.variables import Variable, cells, shape
 
 Floats = npt.NDArray[np.float64]

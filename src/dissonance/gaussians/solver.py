@@ -27,10 +27,10 @@ from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.numerics import CLEARLY, FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, EPS, Component
 from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.tolerances import CLEARLY, FEASIBLE, ROUNDING
 
 if TYPE_CHECKING:
     from dissonance.gaussians.covariance import Result

@@ -28,8 +28,8 @@ import torch
 from dissonance.attended import Attended, Mechanism
 from dissonance.distributions.messages import Messages
 from dissonance.distributions.tree import Tree
-from dissonance.numerics import UNSEEN
 from dissonance.problem import EPS, Component
+from dissonance.tolerances import UNSEEN
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,6 @@ import torch
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import message_bytes
 from dissonance.errors import CapabilityError
-from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Component, check_bytes
 from dissonance.reduced.ascent import Ascent
 from dissonance.reduced.dual import (
@@ -25,6 +24,7 @@ from dissonance.reduced.dual import (
 from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.timed import TimedBounds
+from dissonance.tolerances import FEASIBLE, ROUNDING
 
 FIRST, COOLER, LAST = 0.1, 0.3, 1e-6
 """The first temperature, times a typical weight; the ratio of two; the last at gamma = 0, times a typical weight."""

@@ -24,9 +24,9 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
-from dissonance.numerics import HEAVY
 from dissonance.problem import Component
 from dissonance.sampling.plan import UNASKED
+from dissonance.tolerances import HEAVY
 from dissonance.variables import Variable, cells, shape
 
 LARGEST = 2**24

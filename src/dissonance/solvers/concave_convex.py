@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dissonance.attended import Array
-from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Bools, Component
 from dissonance.solution import Solution, Solver, infinite
 from dissonance.solvers import convex
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
 from dissonance.solvers.least_concave import least_concave
+from dissonance.tolerances import FEASIBLE, ROUNDING
 
 MOST_CELLS, MOST_ROWS = 1000, 100
 """Branch and bound is tried on problems with so many cells, and rows whose entropy is concave."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dissonance import numerics
+from dissonance import numerics, tolerances
 from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
@@ -53,9 +53,9 @@ def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribu
             p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
             worst = max(worst, numerics.broken(m, p))
             off = max(off, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
-    if worst <= numerics.ROUNDING:
+    if worst <= tolerances.ROUNDING:
         return None
-    if off > numerics.CLEARLY * len(component.arcs):
+    if off > tolerances.CLEARLY * len(component.arcs):
         return infinite(component, solver)
     return (Newton() if component.convex else ConcaveConvex()).solve(component)
 

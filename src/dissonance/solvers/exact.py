@@ -15,11 +15,11 @@ from dissonance.compiled import begin_compiling, complete, engage, kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.numerics import FEASIBLE, ROUNDING
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
 from dissonance.solution import DEFAULT_TOL, TOGETHER, Solution, Solver, infinite
 from dissonance.solvers import convex
 from dissonance.threads import allowed
+from dissonance.tolerances import FEASIBLE, ROUNDING
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools

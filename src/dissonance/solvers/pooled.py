@@ -11,9 +11,9 @@ import torch
 from dissonance.attended import Array
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.numerics import HEAVY
 from dissonance.problem import EPS, Component
 from dissonance.solution import Solution, Solver, infinite
+from dissonance.tolerances import HEAVY
 
 
 class PooledSolution(Solution):

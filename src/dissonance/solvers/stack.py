@@ -19,13 +19,14 @@ from dissonance.arc import Arc
 from dissonance.compiled import expect
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
-from dissonance.numerics import DTYPE, FEASIBLE, ROUNDING
+from dissonance.numerics import DTYPE
 from dissonance.problem import EVEN, Bools, Shape
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Floats, Program, Structure, structure
 from dissonance.solvers.convex.solve import Outcome, Work
 from dissonance.solvers.convex.support import support
 from dissonance.solvers.exact import Newton
+from dissonance.tolerances import FEASIBLE, ROUNDING
 from dissonance.variables import Variable, cells
 
 Group = tuple[tuple[bool, ...], bool, str]

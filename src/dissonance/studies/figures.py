@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,6 +25,13 @@ MISSING = "figures need matplotlib: pip install 'dissonance[plot]', then run the
 def drawable() -> bool:
     """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
+
+
+def make_ready() -> None:
+    """Import what figures are drawn by, if it is installed: that takes a second."""
+    if drawable():
+        for part in ("figure", "backends.backend_agg", "backends.backend_pdf"):
+            import_module(f"matplotlib.{part}")
 
 
 def figures(outcomes: Sequence[StrategyOutcome]) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dissonance import PDG, Arc, Attention, incompatibility, inconsistency, numerics
+from dissonance import PDG, Arc, Attention, incompatibility, inconsistency, tolerances
 from dissonance.cpds import LinearGaussian
 from dissonance.inconsistency import Inconsistency
 from dissonance.scores import amiss
@@ -40,14 +40,14 @@ def test_gaussians_that_differ_by_rounding_hold(what, pinned, off):
     result = two(off, what, pinned)
     assert result.converged and result.within == 0
     assert own_score(result) == pytest.approx(result.upper, abs=1e-9)
-    assert max(amiss(result.mu, result.pdg[name]) for name in "ab") <= numerics.ROUNDING
+    assert max(amiss(result.mu, result.pdg[name]) for name in "ab") <= tolerances.ROUNDING
 
 
 @pytest.mark.parametrize("off", [1e-11, 1e-10, 3e-9])
 @pytest.mark.parametrize(("what", "pinned"), KINDS)
 def test_gaussians_that_hold_within_1e_8_only_say_so(what, pinned, off):
     result, same = two(off, what, pinned), two(0.0, what, pinned)
-    assert result.converged and result.within == numerics.FEASIBLE
+    assert result.converged and result.within == tolerances.FEASIBLE
     assert "hold only within 1e-08" in repr(result)
     assert own_score(result) == pytest.approx(result.upper, abs=1e-7)
     assert result.lower <= same.upper + 1e-7 and result.upper >= same.lower - 1e-7

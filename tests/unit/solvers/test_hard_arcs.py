@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, Variable, incompatibility, inconsistency, numerics
+from dissonance import PDG, Arc, Attention, Variable, incompatibility, inconsistency, numerics, tolerances
 from dissonance.distributions import Joint
 from dissonance.inconsistency import Inconsistency
 
@@ -48,7 +48,7 @@ def test_what_differs_by_rounding_holds(solver, off):
 def test_what_holds_only_within_1e_8_says_so_and_solvers_agree(off):
     found = [two([0.5, 0.5], [0.5 + off, 0.5 - off], solver) for solver in EVERY]
     for result in found:
-        assert result.converged and result.within == numerics.FEASIBLE
+        assert result.converged and result.within == tolerances.FEASIBLE
         assert "hold only within 1e-08" in repr(result)
         assert own_score(result) == pytest.approx(result.upper, abs=1e-7)
     assert max(r.lower for r in found) <= min(r.upper for r in found)
@@ -98,8 +98,8 @@ def test_the_seeds_of_the_stress_run_that_crossed():
 
 def test_broken_is_relative_and_leaves_rounding_alone():
     p = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    assert numerics.broken(p + torch.tensor([1e-13, -1e-13]), p) <= numerics.ROUNDING
-    assert numerics.broken(p + torch.tensor([1e-12, -1e-12]), p) > numerics.ROUNDING
+    assert numerics.broken(p + torch.tensor([1e-13, -1e-13]), p) <= tolerances.ROUNDING
+    assert numerics.broken(p + torch.tensor([1e-12, -1e-12]), p) > tolerances.ROUNDING
     assert numerics.broken(p + torch.tensor([1e-6, -1e-6]), p) == pytest.approx(4e-6, rel=1e-3)
     zero = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
     assert numerics.broken(torch.tensor([[1e-14, 1 - 1e-14]], dtype=torch.float64), zero) == inf

@@ -21,9 +21,9 @@ import math
 import numpy as np
 
 from dissonance.compiled import compiled
-from dissonance.numerics import FEASIBLE, UNSEEN
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
+from dissonance.tolerances import FEASIBLE, UNSEEN
 
 EPS = float(np.finfo(np.float64).eps)
 

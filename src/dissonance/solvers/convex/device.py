@@ -19,13 +19,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dissonance.numerics import FEASIBLE, ROUNDING, UNSEEN
 from dissonance.solvers.convex.certificate import EPS
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.interior import FINAL, LEAST_FOLLOWED, PATIENCE, RUNAWAY, UNIFORM_SHARE, WARM_STEPS
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Floats, Program, Structure, owners
 from dissonance.solvers.convex.solve import Outcome, unsolved
+from dissonance.tolerances import FEASIBLE, ROUNDING, UNSEEN
 
 RIDGE = 1e-14
 """Added to the diagonal of the multipliers, in units of what they are divided by: equations may repeat others."""

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.entries import certify, contradiction, measure, trim
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Floats, Numbers, Structure, first_guess
 from dissonance.solvers.convex.work import Work
+from dissonance.tolerances import ROUNDING
 
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""

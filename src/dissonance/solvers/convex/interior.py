@@ -12,13 +12,13 @@ import math
 import numpy as np
 
 from dissonance.compiled import compiled
-from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.certificate import certify
 from dissonance.solvers.convex.elimination import downward, upward
 from dissonance.solvers.convex.layout import ZERO, Floats, Ints, Rows
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.starts import cold, inside
 from dissonance.solvers.convex.steps import aim, bend, centre, copy, correct, measure, move, residual, step_lengths
+from dissonance.tolerances import ROUNDING
 
 FOLLOWING, INSIDE, HERE, COLD = range(4)
 """Where to start; see `newton`."""

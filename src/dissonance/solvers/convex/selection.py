@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from dissonance.numerics import FEASIBLE
 from dissonance.problem import Component
 from dissonance.solution import Solution
 from dissonance.solvers.convex.hard import satisfied
@@ -23,6 +22,7 @@ from dissonance.solvers.convex.program import Arcs, Floats, Structure
 from dissonance.solvers.convex.solve import agreeing, value
 from dissonance.solvers.convex.support import by_support
 from dissonance.solvers.convex.work import Work
+from dissonance.tolerances import FEASIBLE
 
 GAMMA, LESS, MORE = 1e-7, 1e-8, 1e-6
 """The gamma at which mu* of gamma = 0 is looked for, and those to try where it is too large or lost in rounding; times

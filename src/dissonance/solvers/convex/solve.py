@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from dissonance import threads
-from dissonance.numerics import ROUNDING
 from dissonance.problem import Bools
 from dissonance.solution import TOGETHER
 from dissonance.solvers.convex.dense import TINY
@@ -19,6 +18,7 @@ from dissonance.solvers.convex.interior import COLD, FOLLOWING, HERE, INSIDE, WA
 from dissonance.solvers.convex.layout import HARD, STRUCTURAL, Ints
 from dissonance.solvers.convex.program import Floats, Numbers, Program, Structure
 from dissonance.solvers.convex.work import SHARING, Sharing, Work
+from dissonance.tolerances import ROUNDING
 
 
 @dataclass

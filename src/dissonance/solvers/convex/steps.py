@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 
 from dissonance.compiled import compiled
-from dissonance.numerics import UNSEEN
 from dissonance.solvers.convex.certificate import normalise, slack
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.layout import HARD, Floats, Ints
 from dissonance.solvers.convex.room import AT
+from dissonance.tolerances import UNSEEN
 
 LONGER, FAR = 0.1, 10.0
 """How much longer a step shall become by a corrector, and the factor by which mu z may be off."""

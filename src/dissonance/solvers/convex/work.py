@@ -11,13 +11,13 @@ import numpy as np
 
 from dissonance import threads
 from dissonance.compiled import expect
-from dissonance.numerics import ROUNDING
 from dissonance.solvers.convex.entries import aim, certify, measure, newton, slack, solve_system
 from dissonance.solvers.convex.interior import BROAD, COLD, HERE
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import Floats, Numbers, Structure
 from dissonance.solvers.convex.room import AT
 from dissonance.solvers.convex.subtrees import over_subtrees, subtrees
+from dissonance.tolerances import ROUNDING
 
 SECONDS_PER_CELL, SECONDS_PER_PRODUCT, WARM = 7e-4, 1.7e-6, 0.4
 """What a solve takes a cell, and a multiplication of a Newton step, roughly, if it is interpreted; and the part of that

@@ -13,7 +13,6 @@ from problems import Dense, iterated, program, started, supported
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.distributions.tree import single
-from dissonance.numerics import ROUNDING
 from dissonance.problem import Component, prepare
 from dissonance.solvers import FEASIBLE, CliqueTreeSolver, Newton, Solution
 from dissonance.solvers import JointSolver as JointSolver
@@ -22,6 +21,7 @@ from dissonance.solvers.convex.hard import satisfied
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import agreeing, lower_from, value
 from dissonance.solvers.convex.work import Work
+from dissonance.tolerances import ROUNDING
 from reference import convex
 from reference.dense import incompatibility
 from reference.feasible import least_violation

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from problems import program, started
 
-from dissonance import PDG, Arc, Attention, Variable, inconsistency, numerics
+from dissonance import PDG, Arc, Attention, Variable, inconsistency, numerics, tolerances
 from dissonance.problem import prepare
 from dissonance.solvers.convex import certificate
 from dissonance.solvers.convex.hard import dispute
@@ -126,4 +126,4 @@ def test_a_point_off_the_hard_arcs_is_not_taken_for_the_best(solver: str, monkey
     for name in ("p1", "p4"):
         arc = pdg[name]
         joint = result.mu.rows(arc.sources, arc.targets).detach()
-        assert numerics.broken(joint, arc.log_table().exp().reshape(joint.shape).detach()) <= numerics.ROUNDING
+        assert numerics.broken(joint, arc.log_table().exp().reshape(joint.shape).detach()) <= tolerances.ROUNDING

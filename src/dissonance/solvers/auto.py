@@ -1,0 +1,139 @@
+"""The choice among solvers: the first of a list that fits; and solvers by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dissonance.bounds.solver import Bounds
+from dissonance.distributions.messages import message_bytes
+from dissonance.errors import DissonanceError, suggest
+from dissonance.gaussians.pool import GaussianPool, misfit
+from dissonance.gaussians.solver import GaussianSolver
+from dissonance.problem import BUDGET, Component
+from dissonance.reduced.solver import Reduced
+from dissonance.sampling.solver import Sampled
+from dissonance.solution import DEFAULT_TOL, Solution, Solver
+from dissonance.solvers.at_points import AtPoints
+from dissonance.solvers.concave_convex import ConcaveConvex
+from dissonance.solvers.direct import Given, Pinned, SumProductSolver
+from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
+from dissonance.solvers.paper import Paper
+from dissonance.solvers.peeled import Peeled, left
+from dissonance.solvers.pooled import Pooled
+
+
+@dataclass(frozen=True)
+class PastNewton(Reduced):
+    """The reduced dual, where Newton's steps do not fit but the junction tree does."""
+
+    def fits(self, component: Component) -> bool:
+        """Whether Newton refuses it, and messages have room."""
+        newton = Newton(budget=self.budget)
+        if newton.surely(component) or not super().fits(component) or message_bytes(component.tree) > self.budget:
+            return False
+        return newton.refuses(component) and self.bytes(component) <= self.budget
+
+
+@dataclass(frozen=True)
+class PastTree(Bounds):
+    """Bounds, where the junction tree does not fit the budget."""
+
+    def fits(self, component: Component) -> bool:
+        """Whether there is no room for Newton's steps nor for messages, not even of what is left without loose ends."""
+        newton = Newton(budget=self.budget)
+        if newton.surely(component) or not super().fits(component):
+            return False
+        if SumProductSolver().fits(component):
+            return message_bytes(component.tree) > self.budget
+        reduced = PastNewton(budget=self.budget)
+        return any(newton.refuses(c) and not reduced.fits(c) for c in left(component))
+
+
+@dataclass(frozen=True)
+class Auto(Solver):
+    """The first solver of a list that fits: direct where mu is known, exact where convex; where Newton's steps do not
+    fit, the reduced dual, and where no tree fits, bounds (both for `seconds`); otherwise local, with a lower bound from
+    `nodes` parts of the space."""
+
+    name = "auto"
+
+    tol: float = DEFAULT_TOL
+    budget: int = BUDGET
+    device: str | None = None
+    samples: int | None = None
+    seed: int = 0
+    seconds: float = Bounds.seconds
+    nodes: int = ConcaveConvex.nodes
+
+    takes = frozenset({"drawn", "varying", "euclidean"})
+
+    @cached_property
+    def candidates(self) -> tuple[Solver, ...]:
+        """What is tried, in this order; large convex components without their loose ends."""
+        return (
+            GaussianSolver(self.tol, self.budget),
+            Sampled(self.samples, self.seed),
+            GaussianPool(self.samples, self.seed),
+            AtPoints(self),
+            Pinned(self.budget),
+            Given(self.budget),
+            Pooled(),
+            PastTree(self.seconds, budget=self.budget, seed=self.seed),
+            SumProductSolver(self.budget),
+            Peeled(self, self.budget),
+            PastNewton(self.seconds, self.tol, self.budget),
+            self.for_tables(),
+            ConcaveConvex(budget=self.budget, nodes=self.nodes),
+        )
+
+    def choose(self, component: Component) -> Solver:
+        """The first that fits; if none does, one that says why."""
+        kinds = component.kinds
+        for s in self.candidates:
+            if kinds <= s.takes and (not s.needs or kinds & s.needs) and s.fits(component):
+                return s
+        return (GaussianPool if misfit(component) else Sampled)(self.samples, self.seed)
+
+    def for_tables(self) -> Newton:
+        """The Newton solver of its list of candidates."""
+        return Newton(self.tol, self.budget, self.device)
+
+    def for_step(self, seed: int) -> Auto:
+        """The same for a step of LIR: see `Sampled.for_step`."""
+        return replace(self, samples=self.samples or 1, seed=seed)
+
+    def unproved(self) -> Auto:
+        """Without branch and bound."""
+        return replace(self, nodes=0)
+
+    def solve(self, component: Component) -> Solution:
+        """Whatever the chosen solver finds."""
+        return self.choose(component).solve(component)
+
+
+SOLVERS: dict[str, type[Solver]] = {
+    "auto": Auto,
+    "newton": Newton,
+    "clique-tree": CliqueTreeSolver,
+    "joint": JointSolver,
+    "pinned": Pinned,
+    "sum-product": SumProductSolver,
+    "given": Given,
+    "pooled": Pooled,
+    "concave-convex": ConcaveConvex,
+    "gaussian": GaussianSolver,
+    "gaussian-pool": GaussianPool,
+    "paper": Paper,
+    "sampled": Sampled,
+    "bounds": Bounds,
+    "reduced": Reduced,
+    "at-points": AtPoints,
+}
+
+
+def solver_named(name: str) -> Solver:
+    """The solver of that name, with its default options."""
+    if name not in SOLVERS:
+        raise DissonanceError(f"no solver named {name!r}.{suggest(name, SOLVERS)}")
+    return SOLVERS[name]()
