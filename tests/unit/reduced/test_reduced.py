@@ -106,6 +106,15 @@ def test_without_gamma_it_is_a_bracket_that_holds_the_value(families: Any):
     assert "bracket" in found.caution and "0.00 %" not in found.caution
 
 
+def test_without_gamma_nothing_costs_less_than_0_however_little_time_there_is():
+    rng = np.random.default_rng(3)
+    x = [Variable(f"X{i}", 3) for i in range(6)]
+    pairs = [(x[i], x[(i + k) % 6]) for i in range(6) for k in (1, 2)]
+    pdg = PDG(*(Arc(f"{a.name}{b.name}", a, b, rng.dirichlet(np.full(3, 0.05), 3)) for a, b in pairs))
+    found = inconsistency(pdg, solver=Reduced(seconds=0.0))
+    assert not found.converged and -1e-12 < found.lower < inconsistency(pdg).lower
+
+
 def test_auto_takes_it_where_newton_has_too_much_to_do(families: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exact, "MOST_WORK", 1e4)
     pdg = families.grid(4, True)
