@@ -42,7 +42,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 
-ENOUGH, LITTLE = 0.6, 0.05
+ENOUGH, LITTLE = 0.6, 0.02
 """Seconds of interpreted work, roughly, that starting Numba costs as well; and that loading the entries does."""
 
 OPTIONS: dict[str, Any] = {
