@@ -1,4 +1,4 @@
-"""Machine code of functions that Python calls, kept in an object file: it is ready in 50 ms, where Numba takes 600.
+"""Machine code of functions that Python calls, kept in an object file: it is ready in 20 ms, where Numba takes 600.
 
 `object_file.py` makes the file; `load_object` needs LLVM and the libraries that Numba's machine code calls (memory,
 BLAS), not Numba's compiler, whose start is what takes long. Functions take arrays and numbers, and return None, a
