@@ -34,7 +34,7 @@ SILENCE = 10.0
 
 PATIENCE = 1.0
 """Seconds after which a stream says why it has not begun."""
-COMPILING = "the solver is being made ready; the first time on a machine that takes about a minute."
+COMPILING = "the solver is being made ready; the first time on a machine that takes about half a minute."
 
 STATUS = {Kind.RESULT: 200, Kind.REFUSED: 422, Kind.FAILED: 500}
 

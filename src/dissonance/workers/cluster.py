@@ -144,7 +144,7 @@ class Cluster(Workers):
             log.warning("the workers have different CPUs (%s): results differ by rounding.", ", ".join(sorted(cpus)))
         made = self.on_each_worker(node.compiled_here)
         if not all(x is True for x in made.values()):
-            log.warning("compiling the solver, once for each machine of the cluster: about a minute.")
+            log.warning("compiling the solver, once for each machine of the cluster: about half a minute.")
             hosts = {_host(worker): worker for worker, there in made.items() if there is not True}
             with self._reached():
                 self.client.run(node.compile_here, workers=list(hosts.values()))
