@@ -217,6 +217,51 @@ def symmetric(F: Floats, at: int, n: int, A: Floats, into: int, size: int) -> No
 
 
 @compiled
+def cholesky(A: Floats, at: int, n: int, B: Floats, into: int) -> None:
+    """A lower triangular L with L L' = A, symmetric and positive semidefinite; directions without weight get none."""
+    F, least = np.empty(n * n), np.empty(n)
+    for i in range(n * n):
+        F[i] = A[at + i]
+    for i in range(n):
+        least[i] = -max(F[i * n + i], TINY)
+    partial(F, ZERO, n, n, least)
+    for j in range(n):
+        part = np.sqrt(F[j * n + j])
+        B[into + j * n + j] = 1.0 / part if part > 0.0 else 0.0
+        for i in range(j + 1, n):
+            B[into + i * n + j] = F[j * n + i] * part
+            B[into + j * n + i] = 0.0
+
+
+@compiled
+def lowered(F: Floats, h: int, n: int, start: int, count: int, R: Floats, r: int) -> None:
+    """Multiply rows of F, from `start` on, by L', and so its columns, in place; the lower triangular L is at r in R.
+
+    The lower triangle of F is room.
+    """
+    stop, old = start + count, np.empty(count)
+    for i in range(start, stop):
+        for j in range(i + 1, stop):
+            F[h + j * n + i] = F[h + i * n + j]
+    for i in range(stop):
+        row = F[h + i * n + start : h + i * n + stop]
+        for x in range(count):
+            old[x], row[x] = row[x], 0.0
+        for x in range(count):
+            part, more = old[x], R[r + x * count : r + x * count + x + 1]
+            for y in range(len(more)):
+                row[y] += part * more[y]
+    for x in range(count):
+        row, part = F[h + (start + x) * n + start : h + (start + x + 1) * n], R[r + x * count + x]
+        for i in range(len(row)):
+            row[i] *= part
+        for y in range(x + 1, count):
+            below, part = F[h + (start + y) * n + start : h + (start + y + 1) * n], R[r + y * count + x]
+            for i in range(len(row)):
+                row[i] += part * below[i]
+
+
+@compiled
 def inverse(A: Floats, at: int, n: int) -> None:
     """The inverse of a symmetric positive semidefinite matrix, in place; directions without weight get none.
 

@@ -7,7 +7,7 @@ V = 1[x in (s,t)] - q(t|s) 1[x in s]:
     X_c' mu_c = E_c' mu_parent + e_c   (at a root: e_c alone, its mass),     A mu = e     (A: V of the hard arcs, at p)
 
 From the leaves to the roots, every cluster becomes a function of its separator's marginal m alone: a quadratic
-m'Q m/2 - h'm with d = Q m - h, or the same thing turned over, m = K d + a. Two ways lead there; each is a partial
+m'Q m/2 - h'm with d = Q m - h, or the same thing turned over, m = K d + a. Three ways lead there; each is a partial
 factorisation of one dense matrix, the *front*:
 
 - by its cells: one cell of every separator state, that of most mass, is what the others leave of m; the others are
@@ -16,6 +16,8 @@ factorisation of one dense matrix, the *front*:
   multipliers of the other terms, of hard arcs and of the children's separators. What remains is K. For wide clusters,
   whose multipliers are fewer than their cells, and where there are hard arcs: equations that repeat others have a pivot
   of 0 there, and are left out.
+- by its multipliers with m given, where the structural term is diagonal, so that P can have another one that has an
+  entry for every cell. What remains is Q. For wide clusters where gamma > 0 that have such a term.
 
 Exact arithmetic gives a lower bound of every pivot (z/mu of a cell, 1 of a soft entry): where rounding leaves less, the
 bound stands in. Loops that go down from cluster to cluster go down inside of each where they can: processors fetch
@@ -29,7 +31,7 @@ import numpy as np
 
 from dissonance.compiled import compiled
 from dissonance.solvers.convex.dense import backward, forward, inverse, partial, symmetric
-from dissonance.solvers.convex.layout import ZERO, Floats, Ints
+from dissonance.solvers.convex.layout import BY_CELLS, BY_MULTIPLIERS, GIVEN, ZERO, Floats, Ints
 from dissonance.solvers.convex.multipliers import apply, by_multipliers, sums, times_inverse
 from dissonance.solvers.convex.room import AT
 
@@ -162,33 +164,32 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, factorin
     fronts of a large problem do not stay in any cache: it saves time to use them while they are there.
     """
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
-    i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
-    i_size, i_by_cells, i_front_at, i_vector_at = L[AT.size], L[AT.by_cells], L[AT.front_at], L[AT.vector_at]
+    i_size, i_way, i_front_at, i_vector_at = L[AT.size], L[AT.way], L[AT.front_at], L[AT.vector_at]
     i_message_at, x_off, x_told, x_pivot = L[AT.message_at], L[AT.off], L[AT.told], L[AT.pivot]
     x_vector, x_front, x_message = L[AT.vector], L[AT.front], L[AT.message]
     widest = L[AT.widest] * factoring
     ints, room = np.empty(4 * widest, dtype=np.int64), np.empty((3 * widest + 1) * widest)
     for k in clusters:
+        by_cells, turned = I[i_way + k] == BY_CELLS, I[i_way + k] == BY_MULTIPLIERS
+        above = I[i_parent + k] >= 0 and I[i_way + I[i_parent + k]] == BY_MULTIPLIERS
         if factoring:
             n, own, Q = I[i_size + k], I[i_unknown_at + k + 1] - I[i_unknown_at + k], x_message + I[i_message_at + k]
-            if I[i_by_cells + k]:
+            if by_cells:
                 _by_cells(I, X, L, k, ints, room)
                 symmetric(room, ZERO, n, X, Q, own)
             else:
                 by_multipliers(I, X, L, k)
                 symmetric(X, x_front + I[i_front_at + k], n, X, Q, own)
-            if I[i_by_cells + k] != (I[i_parent + k] < 0 or I[i_by_cells + I[i_parent + k]]):
+            if I[i_way + k] == GIVEN:
+                for i in range(Q, Q + own * own):
+                    X[i] = -X[i]
+            if turned != above:
                 inverse(X, Q, own)
-        at, stop, base = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k]
+        at, base = I[i_cell_at + k], I[i_unknown_at + k]
         n, own, o = I[i_size + k], I[i_unknown_at + k + 1] - base, x_vector + I[i_vector_at + k]
         e = n - own
-        for i in range(at, stop):
-            X[x + i] = X[g + i]
-        if I[i_by_cells + k]:
-            for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
-                there = I[i_above_at + I[i_child + j]] - at
-                for i in range(at, stop):
-                    X[x + i] += X[x_told + I[i_above + there + i]]
+        _right(I, X, L, g, x, k)
+        if by_cells:
             for a in range(n):
                 i = at + int(X[x_pivot + at + a])
                 X[o + a] = X[x + i]
@@ -197,22 +198,35 @@ def upward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, factorin
         else:
             times_inverse(I, X, L, x, k)
             sums(I, X, L, x, k)
-        forward(X, x_front + I[i_front_at + k], n, e, I[i_by_cells + k], X, o)
+        forward(X, x_front + I[i_front_at + k], n, e, 1 if by_cells else 0, X, o)
         if I[i_parent + k] < 0:
             continue
-        above, Q = I[i_by_cells + I[i_parent + k]], x_message + I[i_message_at + k]
-        same, missing = I[i_by_cells + k] == above, 0.0
+        Q, same, missing = x_message + I[i_message_at + k], turned == above, 0.0
         for j in range(own):
             missing += abs(X[x_off + base + j])
         for i in range(own):  # h - Q e or a - e; Q (a - e) or K h - e where the parent wants the other
             told = X[o + e + i] if same else 0.0
-            if not same or (above and missing != 0.0):  # mostly not: messages take long to read
+            if not same or (not above and missing != 0.0):  # mostly not: messages take long to read
                 for j in range(own):
                     part = 0.0 if same else X[o + e + j]
-                    if above:
+                    if not above:
                         part -= X[x_off + base + j]
                     told += X[Q + i * own + j] * part
-            X[x_told + base + i] = told if above else told - X[x_off + base + i]
+            X[x_told + base + i] = told - X[x_off + base + i] if above else told
+
+
+@compiled
+def _right(I: Ints, X: Floats, L: Ints, g: int, x: int, k: int) -> None:
+    """The right side of a cluster's system at x: g, and what its children tell it unless that stands in their rows."""
+    i_child_at, i_child, i_above_at, i_above = L[AT.child_at], L[AT.child], L[AT.above_at], L[AT.above]
+    at, stop, x_told = I[L[AT.cell_at] + k], I[L[AT.cell_at] + k + 1], L[AT.told]
+    for i in range(at, stop):
+        X[x + i] = X[g + i]
+    if I[L[AT.way] + k] != BY_MULTIPLIERS:
+        for j in range(I[i_child_at + k], I[i_child_at + k + 1]):
+            there = I[i_above_at + I[i_child + j]] - at
+            for i in range(at, stop):
+                X[x + i] += X[x_told + I[i_above + there + i]]
 
 
 @compiled
@@ -222,15 +236,15 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, mu_alo
     `mu_alone`: 1 if nothing else is asked for. By cells mu is found without d, for which all messages would be read.
     """
     i_parent, i_cell_at, i_unknown_at, i_own = L[AT.parent], L[AT.cell_at], L[AT.unknown_at], L[AT.own]
-    i_above_at, i_above, i_size, i_by_cells = L[AT.above_at], L[AT.above], L[AT.size], L[AT.by_cells]
+    i_above_at, i_above, i_size, i_way = L[AT.above_at], L[AT.above], L[AT.size], L[AT.way]
     i_front_at, i_vector_at, i_message_at, x_off = L[AT.front_at], L[AT.vector_at], L[AT.message_at], L[AT.off]
     x_pivot, x_vector, x_front, x_message = L[AT.pivot], L[AT.vector], L[AT.front], L[AT.message]
     m, lam, d = np.empty(L[AT.most]), x + L[AT.dlam] - L[AT.x], x + L[AT.dd] - L[AT.x]
     for z in range(len(clusters) - 1, -1, -1):
         k = clusters[z]
-        at, stop, base, p = I[i_cell_at + k], I[i_cell_at + k + 1], I[i_unknown_at + k], I[i_parent + k]
+        at, base, p = I[i_cell_at + k], I[i_unknown_at + k], I[i_parent + k]
         n, own, o = I[i_size + k], I[i_unknown_at + k + 1] - base, x_vector + I[i_vector_at + k]
-        Q = x_message + I[i_message_at + k]
+        Q, by_cells, turned = x_message + I[i_message_at + k], I[i_way + k] == BY_CELLS, I[i_way + k] == BY_MULTIPLIERS
         e = n - own
         for i in range(own):
             m[i] = X[x_off + base + i]
@@ -238,17 +252,17 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, mu_alo
             there = I[i_above_at + k] - I[i_cell_at + p]
             for i in range(I[i_cell_at + p], I[i_cell_at + p + 1]):
                 m[I[i_above + there + i] - base] += X[x + i]
-        if (p < 0 or I[i_by_cells + p]) and not (mu_alone and I[i_by_cells + k]):  # else the parent has found d
+        if (p < 0 or I[i_way + p] != BY_MULTIPLIERS) and (turned or not mu_alone):  # else the parent has found d
             for i in range(own - 1, -1, -1):
                 total = 0.0
                 for j in range(own):
-                    part = m[j] if I[i_by_cells + k] else m[j] - X[o + e + j]
+                    part = m[j] - X[o + e + j] if turned else m[j]
                     total += X[Q + i * own + j] * part
-                X[d + base + i] = total - X[o + e + i] if I[i_by_cells + k] else total
+                X[d + base + i] = total if turned else total - X[o + e + i]
         for i in range(own):
-            X[o + e + i] = m[i] if I[i_by_cells + k] else -X[d + base + i]
-        backward(X, x_front + I[i_front_at + k], n, e, I[i_by_cells + k], X, o)
-        if I[i_by_cells + k]:
+            X[o + e + i] = m[i] if by_cells else -X[d + base + i] if turned else -m[i]
+        backward(X, x_front + I[i_front_at + k], n, e, 1 if by_cells else 0, X, o)
+        if by_cells:
             for a in range(e):
                 i = at + int(X[x_pivot + at + a])
                 X[x + i] = X[o + a]
@@ -256,7 +270,6 @@ def downward(I: Ints, X: Floats, L: Ints, g: int, x: int, clusters: Ints, mu_alo
             for a in range(own):
                 X[x + at + int(X[x_pivot + at + e + a])] = m[a]
         else:
-            for i in range(at, stop):
-                X[x + i] = X[g + i]
+            _right(I, X, L, g, x, k)
             apply(I, X, L, x, d, lam, k)
             times_inverse(I, X, L, x, k)

@@ -315,6 +315,9 @@ def numbering(s: Scopes, alive: Bools, structural: bool) -> Layout:
     )
 
 
+BY_CELLS, GIVEN, BY_MULTIPLIERS = range(3)
+"""Ways to eliminate a cluster; see `elimination.py`."""
+
 WIDE = 64
 """Cells above which a cluster is eliminated by its multipliers, if these are fewer."""
 
@@ -323,12 +326,12 @@ FEWER = 0.8
 
 
 class Fronts(NamedTuple):
-    """How each cluster is eliminated. `size` (clusters,) of its front, of which the last are its separator's states;
-    `by_cells`; `absorbed`: the term in P (-1: none); `front_at`, `vector_at`, `message_at`: where matrices begin. Of a
+    """How each cluster is eliminated. `way`; `size` (clusters,) of its front, of which the last are its separator's
+    states; `absorbed`: the term in P (-1: none); `front_at`, `vector_at`, `message_at`: where matrices begin. Of a
     front by cells only the rows that are eliminated are kept, each from the diagonal on."""
 
+    way: Ints
     size: Ints
-    by_cells: Bools
     absorbed: Ints
     front_at: Ints
     vector_at: Ints
@@ -339,31 +342,37 @@ class Fronts(NamedTuple):
 def fronts(lay: Layout) -> Fronts:
     """The cheaper way for each cluster; by multipliers from every hard arc up to its root."""
     C = len(lay.parent)
-    size, absorbed = np.zeros(C, dtype=np.int64), np.full(C, -1)
-    by_cells = np.ones(C, dtype=np.bool_)
+    way, size, absorbed = np.zeros(C, dtype=np.int64), np.zeros(C, dtype=np.int64), np.full(C, -1)
     front_at, vector_at, message_at = np.zeros(C + 1, np.int64), np.zeros(C + 1, np.int64), np.zeros(C + 1, np.int64)
     for k in range(C - 1, -1, -1):
         n, own = lay.cell_at[k + 1] - lay.cell_at[k], lay.unknown_at[k + 1] - lay.unknown_at[k]
-        count, hard = own, not by_cells[k]
-        for t in range(lay.term_at[k + 1] - 1, lay.term_at[k] - 1, -1):
+        count, hard, other = own, way[k] == BY_MULTIPLIERS, -1
+        for t in range(lay.term_at[k + 1] - 1, lay.term_at[k] - 1, -1):  # the structural one is the last
             entries = lay.entry_at[lay.row_at[t + 1]] - lay.entry_at[lay.row_at[t]]
             hard |= lay.kind[t] == HARD
             if entries == n and lay.kind[t] != HARD and absorbed[k] < 0:
                 absorbed[k] = t
             else:
                 count += entries
+                if entries == n and absorbed[k] >= 0 and lay.kind[absorbed[k]] == STRUCTURAL:
+                    other = t
         for j in range(lay.child_at[k], lay.child_at[k + 1]):
             c = lay.child[j]
             count += lay.unknown_at[c + 1] - lay.unknown_at[c]
-        by_cells[k] = not (hard or (n > WIDE and count < FEWER * n))
-        size[k] = n if by_cells[k] else count
+        if other >= 0 and not hard:
+            count += own - n
+        if hard or (n > WIDE and count < FEWER * n):
+            way[k] = BY_MULTIPLIERS
+            if other >= 0 and not hard:
+                way[k], absorbed[k] = GIVEN, other
+        size[k] = n if way[k] == BY_CELLS else count
         if hard and lay.parent[k] >= 0:
-            by_cells[lay.parent[k]] = False  # marks it: its turn comes later
+            way[lay.parent[k]] = BY_MULTIPLIERS  # marks it: its turn comes later
     for k in range(C - 1, -1, -1):  # in the order of elimination: memory is quickest from one end to the other
         own = lay.unknown_at[k + 1] - lay.unknown_at[k]
-        rows = size[k] - own if by_cells[k] else size[k]
+        rows = size[k] - own if way[k] == BY_CELLS else size[k]
         front_at[k], vector_at[k], message_at[k] = front_at[C], vector_at[C], message_at[C]
-        front_at[C] += size[k] * rows - (rows * (rows - 1) // 2 if by_cells[k] else 0)
+        front_at[C] += size[k] * rows - (rows * (rows - 1) // 2 if way[k] == BY_CELLS else 0)
         vector_at[C] += size[k]
         message_at[C] += own * own
-    return Fronts(size, by_cells, absorbed, front_at, vector_at, message_at)
+    return Fronts(way, size, absorbed, front_at, vector_at, message_at)

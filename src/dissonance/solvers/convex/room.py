@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dissonance.solvers.convex.layout import Fronts, Ints, Layout
+from dissonance.solvers.convex.layout import BY_CELLS, GIVEN, Fronts, Ints, Layout
 
 
 class Offsets(NamedTuple):
@@ -46,8 +46,8 @@ class Offsets(NamedTuple):
     entry_at: int
     row: int
     # of the fronts
+    way: int
     size: int
-    by_cells: int
     absorbed: int
     front_at: int
     vector_at: int
@@ -94,6 +94,7 @@ class Offsets(NamedTuple):
     vector: int
     front: int
     message: int
+    cholesky: int  # of messages to clusters that are eliminated by multipliers with m given: L, Q = L L'
 
 
 AT = cast("Offsets", ModuleType("AT"))
@@ -110,9 +111,9 @@ def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
         "entries": len(lay.row),
         "terms": len(lay.kind),
         "unknowns": int(lay.unknown_at[-1]),
-        "widest": int(f.size[f.by_cells].max(initial=1)),
+        "widest": int(f.size[f.way == BY_CELLS].max(initial=1)),
         "most": int(np.diff(lay.unknown_at).max(initial=1)),
-        "careful": int(not f.by_cells.all()),
+        "careful": int((f.way != BY_CELLS).any()),
     }
     names = Offsets._fields
     ints = [getattr(lay if hasattr(lay, name) else f, name) for name in names[names.index("parent") : names.index("c")]]
@@ -123,6 +124,7 @@ def offsets(lay: Layout, f: Fronts) -> tuple[Ints, Offsets]:
     sizes += [cells, cells, entries, unknowns, cells, change, cells, cells]
     sizes += [entries] * 5 + [unknowns] * 2 + [cells, wide, wide, wide, entries]
     sizes += [int(x[-1]) for x in (f.vector_at, f.front_at, f.message_at)]
+    sizes.append(sizes[-1] if (f.way == GIVEN).any() else 0)
     starts = np.cumsum([0, *sizes]).tolist()
     at = np.cumsum([0, *(len(x) for x in ints)]).tolist()
     every = [*counts.values(), point, starts[-1], *at[:-1], *starts[:-1]]

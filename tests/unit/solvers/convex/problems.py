@@ -16,6 +16,7 @@ from dissonance.distributions import Tree
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import interior, starts
 from dissonance.solvers.convex.conic import conic
+from dissonance.solvers.convex.layout import BY_CELLS, GIVEN, HARD, STRUCTURAL
 from dissonance.solvers.convex.program import Arcs, Program, Structure
 from dissonance.solvers.convex.solve import Outcome, Work, prove
 from dissonance.solvers.convex.support import by_support
@@ -76,6 +77,19 @@ def branching(rng: np.random.Generator, wide: int = 5) -> PDG:
         Arc("fc", f, c, rows(rng, 2, wide)),
         Arc("dg", d, g, rows(rng, 2, 2)),
         Arc("gd", g, d, rows(rng, 2, 2)),
+    )
+
+
+def network(rng: np.random.Generator, wide: int = 5, zeros: float = 0.0) -> PDG:
+    """A Bayesian network with clusters of wide^3 cells, each the scope of an arc, and two experts who doubt it."""
+    a, b, c, d = (Variable(n, wide) for n in "ABCD")
+    return PDG(
+        Arc("a", (), a, rows(rng, wide)),
+        Arc("ab", a, b, rows(rng, wide, wide, zeros=zeros)),
+        Arc("abc", (a, b), c, rows(rng, wide, wide, wide, zeros=zeros)),
+        Arc("bcd", (b, c), d, rows(rng, wide, wide, wide, zeros=zeros)),
+        Arc("c", (), c, rows(rng, wide)),
+        Arc("d", (), d, rows(rng, wide)),
     )
 
 
@@ -153,16 +167,22 @@ def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def forced(s: Structure, by_cells: np.ndarray) -> Structure:
+def forced(s: Structure, way: np.ndarray) -> Structure:
     """The same structure with its clusters eliminated these ways."""
-    lay, size = s.layout, np.diff(s.layout.cell_at).copy()
-    for k in np.flatnonzero(~by_cells):
-        terms = [t for t in range(lay.term_at[k], lay.term_at[k + 1]) if t != s.fronts.absorbed[k]]
-        size[k] = lay.unknown_at[k + 1] - lay.unknown_at[k]
-        size[k] += sum(lay.entry_at[lay.row_at[t + 1]] - lay.entry_at[lay.row_at[t]] for t in terms)
+    lay, size, absorbed = s.layout, np.diff(s.layout.cell_at).copy(), np.full(len(way), -1)
+    entries = np.diff(lay.entry_at[lay.row_at])
+    for k in np.flatnonzero(way != BY_CELLS):
+        terms = np.arange(lay.term_at[k], lay.term_at[k + 1])
+        if way[k] == GIVEN:
+            assert lay.kind[terms[-1]] == STRUCTURAL
+            terms = terms[:-1]
+        whole = [t for t in terms if entries[t] == size[k] and lay.kind[t] != HARD]
+        absorbed[k] = whole[-1] if whole else -1
+        size[k] = (2 if way[k] == GIVEN else 1) * (lay.unknown_at[k + 1] - lay.unknown_at[k])
+        size[k] += sum(entries[t] for t in terms if t != absorbed[k])
         size[k] += sum(np.diff(lay.unknown_at)[c] for c in np.flatnonzero(lay.parent == k))
     starts = [np.concatenate([[0], np.cumsum(x)]) for x in (size**2, size)]
-    found = s.fronts._replace(size=size, by_cells=by_cells, front_at=starts[0], vector_at=starts[1])
+    found = s.fronts._replace(way=way, size=size, absorbed=absorbed, front_at=starts[0], vector_at=starts[1])
     return replace(s, fronts=found)
 
 

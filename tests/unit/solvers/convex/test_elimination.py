@@ -13,7 +13,7 @@ from dissonance import PDG, Arc, Attention
 from dissonance.distributions.tree import single
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import dense, interior, steps
-from dissonance.solvers.convex.layout import WIDE
+from dissonance.solvers.convex.layout import BY_CELLS, BY_MULTIPLIERS, GIVEN, WIDE
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import Work
 from strategies import Style, random_case
@@ -92,18 +92,20 @@ def test_the_direction_solves_newtons_equations(gamma: float, style: str):
     assert seen >= 8
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.3])
+@pytest.mark.parametrize("gamma", [0.0, 1e-4, 0.3])
 @pytest.mark.parametrize("style", STYLES)
-def test_cells_and_multipliers_are_two_ways_to_the_same_step(gamma: float, style: str):
-    """Every cluster by its multipliers, and any of them; clusters above hard arcs have no choice."""
-    rng = np.random.default_rng(0)
+def test_every_way_leads_to_the_same_step(gamma: float, style: str):
+    """Every cluster by its multipliers, with its separator's marginal given, and each in any way; clusters above hard
+    arcs have no choice."""
+    rng, choices = np.random.default_rng(0), [BY_CELLS, BY_MULTIPLIERS, GIVEN][: 3 if gamma > 0 else 2]
     turned = 0
     for seed, (c, one) in enumerate(small(STYLES[style], gamma)):
-        given = one.structure.fronts.by_cells
-        for by_cells in (np.zeros_like(given), given & (rng.random(len(given)) < 0.5)):
-            other = replace(one, structure=forced(one.structure, by_cells))
-            check(c, other, seed)
-            turned += bool((given & ~by_cells).any())
+        ways, free = one.structure.fronts.way, one.structure.fronts.way == BY_CELLS
+        others = [np.full_like(ways, way) for way in choices[1:]] + [rng.choice(choices, len(ways))]
+        for other in others:
+            way = np.where(free, other, ways)
+            check(c, replace(one, structure=forced(one.structure, way)), seed)
+            turned += bool((ways != way).any())
     assert turned >= 8
 
 
@@ -115,23 +117,24 @@ def test_a_wide_cluster_with_several_children_is_eliminated_by_its_multipliers(g
     c = component(pdg, Attention.uniform(pdg, beta=1.5, gamma=gamma).replace(beta=dict.fromkeys(hard, inf)))
     one = program(c)
     s = one.structure
-    sizes, by_cells = np.diff(s.layout.cell_at), s.fronts.by_cells
+    sizes, way = np.diff(s.layout.cell_at), s.fronts.way
     assert sizes.max() == 125 > WIDE
-    # with gamma > 0 there is one term more that has an entry for every cell: multipliers are not fewer any more
-    assert by_cells[sizes.argmax()] == (gamma > 0 and not hard)
+    # with gamma > 0 there is one term more that has an entry for every cell
+    assert way[sizes.argmax()] == (GIVEN if gamma > 0 and not hard else BY_MULTIPLIERS)
     assert np.bincount(s.layout.parent[s.layout.parent >= 0]).max() >= 2
     check(c, one, 2)
     check(c, one, 3, refinements=2)
-    check(c, replace(one, structure=forced(s, np.zeros_like(by_cells))), 2)
+    check(c, replace(one, structure=forced(s, np.full_like(way, BY_MULTIPLIERS))), 2)
     if not hard:
-        check(c, replace(one, structure=forced(s, np.ones_like(by_cells))), 2)
+        check(c, replace(one, structure=forced(s, np.full_like(way, BY_CELLS))), 2)
 
 
-def test_a_hub_of_many_children_is_eliminated_either_way():
-    c = component(hub(np.random.default_rng(3), 25))
+def test_a_hub_of_many_children_is_eliminated_in_every_way():
+    c = replace(component(hub(np.random.default_rng(3), 25)), gamma=0.1)
     one = program(c)
     check(c, one, 4)
-    check(c, replace(one, structure=forced(one.structure, np.zeros_like(one.structure.fronts.by_cells))), 4)
+    for way in (BY_MULTIPLIERS, GIVEN):
+        check(c, replace(one, structure=forced(one.structure, np.full_like(one.structure.fronts.way, way))), 4)
 
 
 def test_one_large_front_is_eliminated_panel_by_panel():
@@ -143,9 +146,25 @@ def test_one_large_front_is_eliminated_panel_by_panel():
     pdg = branching(np.random.default_rng(5), wide=3)
     c = component(pdg)
     one = program(c, single(c.sizes))
-    one = replace(one, structure=forced(one.structure, np.ones(1, dtype=bool)))
+    one = replace(one, structure=forced(one.structure, np.array([BY_CELLS])))
     assert one.structure.fronts.size.max() == 27 * 16 > dense.LARGE
     check(c, one, 6)
+
+
+@pytest.mark.parametrize("rank", [5, 60, 70])
+def test_the_root_of_a_matrix_and_what_it_makes_of_rows_and_columns(rank: int):
+    """Of what a child asks, which may be nothing in some directions; of a front, the rows of that child."""
+    rng, n, size, start = np.random.default_rng(rank), 70, 90, 12
+    A, F = rng.normal(size=(n, rank)), rng.normal(size=(size, size))
+    A, F, L = A @ A.T, F + F.T, np.full((n, n), np.nan)
+    dense.cholesky(A.ravel(), 0, n, L.ravel(), 0)
+    np.testing.assert_array_equal(L, np.tril(L))
+    np.testing.assert_allclose(L @ L.T, A, atol=1e-10)
+    assert (np.abs(L).max(0) > 1e-5).sum() == rank
+    wide, given = np.eye(size), np.triu(F).ravel()
+    wide[start : start + n, start : start + n] = L
+    dense.lowered(given, 0, size, start, n, L.ravel(), 0)
+    np.testing.assert_allclose(np.triu(given.reshape(size, size)), np.triu(wide.T @ F @ wide), atol=1e-9)
 
 
 def test_equations_that_repeat_others_are_left_out():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import component, loop, program, supported
+from problems import component, forced, loop, network, program, supported
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.distributions import Tree
@@ -21,6 +21,7 @@ from dissonance.solution import Solution
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex import work
 from dissonance.solvers.convex.interior import COLD
+from dissonance.solvers.convex.layout import BY_CELLS, GIVEN
 from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.convex.selection import CLOSE, SETTLED, extrapolate, near_zero, select
 from reference import convex
@@ -357,3 +358,24 @@ def test_mu_attains_the_upper_bound_where_weights_are_far_apart(seed: int):
     attention = Attention.only({"p": math.inf, "q": math.inf, "r": 0.002, "s": 90.0})
     result = inconsistency(pdg, attention)
     assert float(incompatibility(result.mu, pdg, attention)) == pytest.approx(result.upper, abs=1e-4)
+
+
+@pytest.mark.parametrize("gamma", [1e-8, 1e-6, 1e-3, 0.3])
+@pytest.mark.parametrize("zeros", [0.0, 0.3])
+def test_wide_clusters_find_the_same_mu_with_their_marginals_given_as_by_cells(gamma: float, zeros: float):
+    """However small gamma is: then what a cluster knows of its separator, which its conditional table leaves open, is
+    far below the rounding errors of the rest."""
+    for seed in range(3):
+        c = component(pdg := network(np.random.default_rng(seed), zeros=zeros), Attention.uniform(pdg, gamma=gamma))
+        one = program(c)
+        s, found = one.structure, []
+        assert (s.fronts.way == GIVEN).any()
+        for structure in (s, forced(s, np.full_like(s.fronts.way, BY_CELLS))):
+            room = work.Work(structure, one.numbers)
+            room.newton(np.array([1e-10]))
+            lower, upper, _ = room.bounds[0]
+            assert upper - lower < 1e-9
+            room.settle(np.array([1e-6 * gamma]), SETTLED, 100)
+            found.append(room.mu[0].copy())
+        away = 0.5 * np.add.reduceat(np.abs(found[0] - found[1]), s.layout.cell_at[:-1])
+        assert away.max() < 1e-5
