@@ -112,11 +112,6 @@ class ColumnarPDG(PDG):
         """The number of an arc."""
         return self.__dict__["_arc"].index(name)
 
-    @property
-    def variable_names(self) -> list[str]:
-        """The names of all variables, in order."""
-        return list(self.__dict__["_variable"])
-
     def place(self, number: int) -> tuple[int, int]:
         """The column of an arc, and its row there."""
         first: Ints = self.__dict__["first"]

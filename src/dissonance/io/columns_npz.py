@@ -64,16 +64,7 @@ def _arrays(content: bytes) -> dict[str, Any]:
             limits.check_count(unpacked, "bytes of arrays", most=limits.MAX_UNPACKED)
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        KeyError,
-        RuntimeError,
-        MemoryError,
-        zlib.error,
-        zipfile.BadZipFile,
-    ) as error:
+    except DAMAGED as error:
         raise FormatError(f"is not a whole .npz file of arrays: {error}.") from None
 
 
