@@ -10,10 +10,9 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dissonance.arc import Arc
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
-from reference.dense import incompatibility, table_of
+from reference.dense import incompatibility, summing, table_of
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,6 @@ class Reference:
         """How far the value may be off: each state's mass may be, by the tolerance, at a price of about -log of it."""
         states = 1 if self.mu is None else self.mu.size
         return -math.log(self.tol) * states * self.tol * max(1.0, abs(self.value), self.weight)
-
-
-def summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
-    """The matrix that takes a flat joint to the flat mu(S, T)."""
-    shape = [v.size for v in pdg.variables]
-    grid = np.indices(shape).reshape(len(shape), -1)
-    axis = {v.name: i for i, v in enumerate(pdg.variables)}
-    flat = np.ravel_multi_index(tuple(grid[axis[v.name]] for v in arc.scope), tuple(v.size for v in arc.scope))
-    n = math.prod(shape)
-    return sp.csr_matrix((np.ones(n), (flat, np.arange(n))), shape=(math.prod(v.size for v in arc.scope), n))
 
 
 def solve(pdg: PDG, attention: Attention) -> Reference:

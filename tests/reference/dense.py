@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse as sp
 
 from dissonance.arc import Arc
 from dissonance.focus import Attention
@@ -27,6 +28,16 @@ def rows_of(pdg: PDG, mu: np.ndarray, arc: Arc) -> np.ndarray:
     kept = sorted(order)
     table = mu.sum(rest).transpose([kept.index(i) for i in order])
     return table.reshape(math.prod(v.size for v in arc.sources), -1)
+
+
+def summing(pdg: PDG, arc: Arc) -> sp.csr_matrix:
+    """The matrix that takes a flat joint to the flat mu(S, T)."""
+    shape = [v.size for v in pdg.variables]
+    grid = np.indices(shape).reshape(len(shape), -1)
+    axis = {v.name: i for i, v in enumerate(pdg.variables)}
+    flat = np.ravel_multi_index(tuple(grid[axis[v.name]] for v in arc.scope), tuple(v.size for v in arc.scope))
+    n = math.prod(shape)
+    return sp.csr_matrix((np.ones(n), (flat, np.arange(n))), shape=(math.prod(v.size for v in arc.scope), n))
 
 
 def xlogx(x: float) -> float:

@@ -10,8 +10,7 @@ from scipy.optimize import linprog
 
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
-from reference.convex import summing
-from reference.dense import table_of
+from reference.dense import summing, table_of
 
 
 def least_violation(pdg: PDG, attention: Attention) -> float:

@@ -15,8 +15,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.problem import Component, prepare
 from dissonance.solvers.convex import layout
-from reference.convex import summing
-from reference.dense import table_of
+from reference.dense import summing, table_of
 from strategies import Style, random_case
 
 A, B, C = Variable("A", 2), Variable("B", 2), Variable("C", 2)
