@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissonance import PDG, Attention, Variable, inconsistency
+from dissonance.solution import Solver
 from strategies import EXACT
 
 GENERAL = [s for s in EXACT if s not in {"pinned", "given", "pooled"}]
@@ -50,8 +51,8 @@ def test_the_inconsistency_is_the_normaliser_and_mu_the_gibbs_distribution(seed:
     np.testing.assert_allclose(result.mu.marginal(*"ABCDE"), product / product.sum(), atol=1e-13)
 
 
-@pytest.mark.parametrize("solver", GENERAL)
-def test_every_solver_finds_it(solver: str):
+@pytest.mark.parametrize("solver", GENERAL, ids=str)
+def test_every_solver_finds_it(solver: str | Solver):
     factors = random_factors(11)
     product = gibbs(factors)
     exact = sum(math.log(phi.sum()) for _, phi in factors) - math.log(product.sum())

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
+from dissonance.solution import Solver
 from strategies import EXACT
 
 GENERAL = [s for s in EXACT if s not in {"pinned", "sum-product", "given", "pooled"}]
@@ -46,8 +47,8 @@ def test_the_closed_form_and_the_geometric_mean(size: int, r: float, s: float, s
     assert np.abs(result.mu.marginal("X").numpy() - mean / mean.sum()).sum() <= 2 * error
 
 
-@pytest.mark.parametrize("solver", GENERAL)
-def test_every_solver_finds_it_with_zeros_on_either_side(solver: str):
+@pytest.mark.parametrize("solver", GENERAL, ids=str)
+def test_every_solver_finds_it_with_zeros_on_either_side(solver: str | Solver):
     p, q = np.array([0.0, 0.3, 0.5, 0.2]), np.array([0.6, 0.1, 0.3, 0.0])
     result = inconsistency(two(p, q), Attention.only({"p": 0.5, "q": 2.0}), solver=solver)
     mean = geometric_mean(p, q, 0.5, 2.0)
@@ -56,8 +57,8 @@ def test_every_solver_finds_it_with_zeros_on_either_side(solver: str):
     assert result.mu.probability({"X": 0}) == 0
 
 
-@pytest.mark.parametrize("solver", GENERAL)
-def test_one_of_them_hard_leaves_the_kl_divergence(solver: str):
+@pytest.mark.parametrize("solver", GENERAL, ids=str)
+def test_one_of_them_hard_leaves_the_kl_divergence(solver: str | Solver):
     p, q = np.array([0.2, 0.3, 0.5]), np.array([0.6, 0.1, 0.3])
     result = inconsistency(two(p, q), Attention.only({"p": math.inf, "q": 2.0}), solver=solver)
     kl = 2.0 * float((p * np.log(p / q)).sum())
@@ -65,9 +66,9 @@ def test_one_of_them_hard_leaves_the_kl_divergence(solver: str):
     np.testing.assert_allclose(result.mu.marginal("X"), p, atol=1e-9)
 
 
-@pytest.mark.parametrize("solver", GENERAL)
+@pytest.mark.parametrize("solver", GENERAL, ids=str)
 @pytest.mark.parametrize("beta", [1.0, math.inf])
-def test_disjoint_supports_and_two_hard_beliefs_are_infinite(solver: str, beta: float):
+def test_disjoint_supports_and_two_hard_beliefs_are_infinite(solver: str | Solver, beta: float):
     disjoint = inconsistency(
         two(np.array([1.0, 0.0]), np.array([0.0, 1.0])), Attention.only({"p": beta, "q": 1.0}), solver=solver
     )
