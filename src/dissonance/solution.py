@@ -17,6 +17,7 @@ from dissonance.arc import Theta
 from dissonance.attended import Array
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.options import check_options
 from dissonance.problem import Component
 from dissonance.variables import cells
 
@@ -162,6 +163,8 @@ class Solver(Protocol):
 
     name: ClassVar[str]
     """What the result calls it."""
+
+    __post_init__ = check_options
 
     def solve(self, component: Component) -> Solution:
         """Bounds, and a mu that attains the upper one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,8 @@ from dissonance import (
     lir,
     load,
 )
-from dissonance.solvers import Newton
+from dissonance.flows import ODE, Descent, FullControl, Natural
+from dissonance.solvers import Auto, Bounds, ConcaveConvex, JointSolver, Newton, Sampled
 
 X, Y = Variable("X", 2), Variable("Y", 2)
 BELIEFS = PDG(Arc("p", (), X, SoftmaxTable([0.9, 0.1])), Arc("q", (), X, [0.2, 0.8]), Arc("r", X, Y, [[0.5, 0.5]] * 2))
@@ -68,6 +70,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a large seed": (lambda: lir(BELIEFS, steps=1, seed=2**70), "a seed is a whole number"),
     "half a step": (lambda: lir(BELIEFS, steps=1.5), "a whole number >= 0, found 1.5"),
+    "a device": (lambda: Newton(device="gpu"), 'device of Newton must be "cpu", "cuda", "cuda:1" .* found \'gpu\''),
+    "tol": (lambda: Newton(tol=-1e-7), "tol of Newton must be a finite number >= 0, found -1e-07"),
+    "tol as text": (lambda: Newton(tol="fine"), "tol of Newton must be a finite number >= 0, found 'fine'"),
+    "no tol": (lambda: JointSolver(tol=math.nan), "tol of JointSolver must be a finite number >= 0, found nan"),
+    "a budget": (lambda: Newton(budget=-1), "budget of Newton must be a number of bytes >= 0"),
+    "draws": (lambda: Sampled(0), "count of Sampled must be a whole number >= 1, or None, found 0"),
+    "samples of auto": (lambda: Auto(samples=2.5), "samples of Auto must be a whole number >= 1, or None"),
+    "seconds": (lambda: Bounds(seconds=-1), "seconds of Bounds must be a number >= 0"),
+    "starts": (lambda: ConcaveConvex(starts=0), "starts of ConcaveConvex must be a whole number >= 1"),
+    "nodes": (lambda: ConcaveConvex(nodes=True), "nodes of ConcaveConvex must be a whole number >= 0, found True"),
+    "a seed": (lambda: Sampled(seed=0.5), "seed of Sampled must be a whole number"),
+    "a rate": (lambda: Descent(rate=math.inf), "rate of Descent must be a finite number >= 0, found inf"),
+    "steps of a flow": (lambda: ODE("rk4", steps=0), "steps of ODE must be a whole number >= 1, found 0"),
+    "steps of natural": (lambda: Natural(2.5), "steps of Natural must be a whole number >= 1, found 2.5"),
+    "sweeps": (lambda: FullControl(sweeps=0), "sweeps of FullControl must be a whole number >= 1"),
     "grad": (lambda: torch.func.grad(at)(LOGITS), "use result.value.backward"),
     "vmap": (lambda: torch.func.vmap(at)(torch.stack([LOGITS, LOGITS])), "use result.value.backward"),
     "jacrev": (lambda: torch.func.jacrev(at)(LOGITS), "use result.value.backward"),
@@ -86,6 +103,19 @@ def test_what_makes_no_sense_is_refused_in_one_line(case: str):
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(DissonanceError, match="there is no CUDA device"):
         inconsistency(BELIEFS, solver=Newton(device="cuda"))
+
+
+def test_options_are_taken_as_numbers_of_numpy():
+    solver = Newton(tol=np.float32(1e-6), budget=np.int64(2**30))
+    assert inconsistency(BELIEFS, solver=solver).upper == pytest.approx(inconsistency(BELIEFS).upper, abs=1e-6)
+
+
+def test_what_is_too_large_for_a_device_is_solved_on_the_cpu_and_says_so():
+    pdg = PDG(*(Arc(f"p{i}", Variable(f"X{i}", 2), Variable(f"X{i + 1}", 2), [[0.9, 0.1]] * 2) for i in range(200)))
+    pdg = pdg + Arc("last", (), Variable("X200", 2), [0.2, 0.8])
+    with pytest.warns(UserWarning, match="'cpu:0' is for problems of at most 512 cells and multipliers"):
+        there = inconsistency(pdg, solver=Newton(device="cpu:0"))
+    assert there.upper == inconsistency(pdg, solver=Newton(device="cpu")).upper
 
 
 def test_a_result_can_be_copied():

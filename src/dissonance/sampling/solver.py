@@ -84,10 +84,6 @@ class Sampled(Solver):
 
     takes = needs = frozenset({"drawn", "varying", "euclidean"})
 
-    def __post_init__(self) -> None:
-        if self.count is not None and self.count < 1:
-            raise DissonanceError(f"the number of draws: 1 or more, found {self.count}.")
-
     def for_step(self, seed: int) -> Self:
         """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
         return replace(self, count=self.count or 1, seed=seed)

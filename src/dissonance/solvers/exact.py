@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -49,7 +50,8 @@ class Newton(Solver):
     """Interior-point Newton on the junction tree; Clarabel if that leaves a gap. The default.
 
     `tol`: the gap between the bounds to reach, relative to max(1, |inconsistency|). `budget`: bytes it may use.
-    `device`: where batches are solved; None: on a GPU if there is one and the batch is large.
+    `device`: where batches of problems that are small enough are solved; None: on a GPU if there is one and the batch
+    is large. "cpu:0": here, by what is written for GPUs.
     """
 
     name = "newton"
@@ -173,8 +175,12 @@ class Newton(Solver):
         """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
         count, s = len(program), program.structure
         targets = np.full(count, tol), np.full(count, enough)
-        if self.on_gpu(count) and convex.device.small_enough(s):
-            return convex.device.solve(program, *targets, start, known, self.device or "cuda")
+        if self.on_gpu(count):
+            if convex.device.small_enough(s):
+                return convex.device.solve(program, *targets, start, known, self.device or "cuda")
+            if self.device is not None:
+                most = f"problems of at most {convex.device.LARGEST} cells and multipliers, and here are more"
+                warnings.warn(f"device={self.device!r} is for {most}: they are solved on the CPU.", stacklevel=2)
         return convex.solve.solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
     def _insist(self, best: Solution, program: Program) -> Solution:

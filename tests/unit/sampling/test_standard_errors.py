@@ -137,5 +137,5 @@ def test_what_cannot_be_drawn_in_blocks_is_refused_with_its_size():
 
 
 def test_a_number_of_draws_below_one_is_refused():
-    with pytest.raises(DissonanceError, match=r"draws: 1 or more, found 0"):
+    with pytest.raises(DissonanceError, match="count of Sampled must be a whole number >= 1, or None, found 0"):
         Sampled(0)
