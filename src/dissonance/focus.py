@@ -20,6 +20,7 @@ from dissonance.pdg import PDG
 __all__ = ["Attention", "Control", "Focus", "Schedules", "Varying", "full_control"]
 
 Weights = Mapping[str, float]
+Chi = Mapping[str, float | Tensor]
 
 _ASKED = {
     math.inf: " It asks that the targets be some function of the sources: say which by a hard arc (Deterministic).",
@@ -175,7 +176,8 @@ class Attention:
         elif isinstance(given, Mapping):
             given = cls(given)
         elif not isinstance(given, Attention):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DissonanceError(f"expected an Attention or {{'arc': beta}}, found {given!r}.")
+            hint = " Give focus.attention." if isinstance(given, Focus) else ""
+            raise DissonanceError(f"expected an Attention or {{'arc': beta}}, found {given!r}.{hint}")
         return given.on(pdg)
 
     def on(self, pdg: PDG) -> Attention:
@@ -244,7 +246,7 @@ class Control:
     A weight is one number, or a tensor of the shape of the parameter, keyed "arc" or "arc.parameter".
     """
 
-    chi: Mapping[str, float | Tensor] = field(default_factory=dict)
+    chi: Chi = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.chi, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -257,6 +259,11 @@ class Control:
             low = _number(low, f"control[{name!r}]")
             if not low >= 0:
                 raise DissonanceError(f"control[{name!r}] must be >= 0, found {low}.")
+
+    @classmethod
+    def of(cls, given: Control | Chi) -> Control:
+        """What was given for a control: one, or {arc: chi}."""
+        return given if isinstance(given, Control) else cls(given)
 
     def __repr__(self) -> str:
         return f"Control({dict(self.chi)})"

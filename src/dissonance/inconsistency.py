@@ -22,13 +22,13 @@ from dissonance.distributions import Distribution
 from dissonance.dropped import savings
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention, Weights
-from dissonance.pdg import PDG
+from dissonance.pdg import PDG, checked_pdg
 from dissonance.problem import Problem, prepare
 from dissonance.query import Posterior, posterior
 from dissonance.sampling.solver import SampledSolution
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
-from dissonance.solution import Slope, added_up
+from dissonance.solution import Slope, added_up, checked
 from dissonance.solvers import Solution, Solver, solve_together, solver_named
 from dissonance.solvers.peeled import PeeledSolution
 
@@ -296,13 +296,23 @@ def inconsistency(
     >>> [f"{row.name} {row.contribution:.3f}" for row in result.by_arc()]
     ['p 0.311', 'q 0.382']
     """
-    results = None if near is None else [near]
-    return inconsistencies([pdg], [attention], solver=solver, thetas=[theta], near=results)[0]
+    return inconsistencies([pdg], [attention], solver=solver, thetas=[theta], near=[near])[0]
 
 
-def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> None:
-    if not isinstance(pdg, PDG):
-        raise DissonanceError(f"expected a PDG, found {pdg!r}.")
+def in_step(**given: Sequence[Any]) -> list[list[Any]]:
+    """As many of each as of the others; what is given once serves all."""
+    counts = {len(each) for each in given.values()} - {1}
+    if len(counts) > 1:
+        found = ", ".join(f"{len(each)} {name}" for name, each in given.items())
+        raise DissonanceError(f"as many of each are needed, or one for all; found {found}.")
+    count = min(counts, default=1)
+    return [list(each) * count if len(each) == 1 else list(each) for each in given.values()]
+
+
+def _check_arguments(pdg: PDG, theta: Theta | None, near: object) -> None:
+    checked_pdg(pdg)
+    if not isinstance(near, Inconsistency | None):
+        raise DissonanceError(f"near must be a result of inconsistency(...), found {near!r}.")
     values = [x for x in (theta or {}).values() if isinstance(x, Tensor)]  # pyright: ignore[reportUnnecessaryIsInstance]
     if any(map(is_functorch_wrapped_tensor, values)):
         raise CapabilityError(
@@ -313,32 +323,40 @@ def _check_arguments(pdg: object, attention: object, theta: Theta | None) -> Non
 
 
 def inconsistencies(
-    pdgs: Sequence[PDG],
-    attentions: Sequence[Attention | Weights | None] | None = None,
+    pdgs: PDG | Sequence[PDG],
+    attentions: Attention | Weights | Sequence[Attention | Weights | None] | None = None,
     *,
     solver: Solver | str = "auto",
-    thetas: Sequence[Theta | None] | None = None,
-    near: Sequence[Inconsistency] | None = None,
+    thetas: Theta | Sequence[Theta | None] | None = None,
+    near: Inconsistency | Sequence[Inconsistency | None] | None = None,
     problems: Sequence[Problem] | None = None,
 ) -> list[Inconsistency]:
-    """The inconsistency of each of many attended PDGs: those that differ in their numbers only are solved together.
+    """The inconsistency of each of many attended PDGs; what is given once serves all.
 
-    For replicates, seeds, foci or parameter settings of one PDG this is many times faster than one after another. With
-    `near`, the results for almost the same numbers, each starts where the other stopped. `problems`: what `prepare`
-    would make of these arguments, if that is known.
+    Those that differ in their numbers only are solved together: for replicates, seeds, foci or parameter settings of
+    one PDG this is many times faster than one after another. With `near`, the results for almost the same numbers, each
+    starts where the other stopped. `problems`: what `prepare` would make of these arguments, if that is known.
+
+    >>> X = Variable("X", 2)
+    >>> pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
+    >>> [f"{r.upper:.4f}" for r in inconsistencies(pdg, [{"q": 1.0}, {"q": 2.0}])]
+    ['0.6931', '0.9433']
     """
     began = time.perf_counter()
-    chosen = solver_named(solver) if isinstance(solver, str) else solver
-    nothing = [None] * len(pdgs)
-    given = list(zip(pdgs, attentions or nothing, strict=True))
+    chosen = solver_named(solver) if isinstance(solver, str) else checked(solver)
+    pdgs = [pdgs] if isinstance(pdgs, PDG) else pdgs
+    attentions = [attentions] if attentions is None or isinstance(attentions, Attention | Mapping) else attentions
+    thetas = [thetas] if thetas is None or isinstance(thetas, Mapping) else thetas
+    near = [near] if near is None or isinstance(near, Inconsistency) else near
+    pdgs, attentions, thetas, near = in_step(pdgs=pdgs, attentions=attentions, thetas=thetas, near=near)
     if problems is None:
-        for asked in zip(pdgs, attentions or nothing, thetas or nothing, strict=True):
-            _check_arguments(*asked)
+        for p, t, r in zip(pdgs, thetas, near, strict=True):
+            _check_arguments(p, t, r)
+    given = zip(pdgs, attentions, strict=True)
     attended = [a if type(a) is Attention and not a.others else Attention.of(a, p) for p, a in given]
-    thetas = thetas or nothing
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
     components = [c for p in problems for c in p.components]
-    before = [s for r in near or () for s in r.solutions]
+    before = [s for r in near if r is not None for s in r.solutions]
     solved = iter(solve_together(chosen, components, near=before if len(before) == len(components) else None))
     found = [tuple(islice(solved, len(p.components))) for p in problems]
     seconds = (time.perf_counter() - began) / max(1, len(pdgs))

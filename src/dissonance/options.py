@@ -10,8 +10,6 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 from dissonance.errors import DissonanceError
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -50,11 +48,12 @@ OPTIONS: dict[str, Rule] = {
 
 
 def check_options(given: Any) -> None:
-    """One line for the first option of a solver or flow that makes no sense; numbers of NumPy become Python's."""
+    """One line for the first option of a solver or flow of the library that makes no sense; others have words of their
+    own."""
+    if not type(given).__module__.startswith("dissonance."):
+        return
     for name in (f.name for f in fields(given) if f.name in OPTIONS):
         fine, what = OPTIONS[name]
         value = getattr(given, name)
         if not fine(value):
             raise DissonanceError(f"{name} of {type(given).__name__} must be {what}, found {value!r}.")
-        if isinstance(value, np.number):
-            object.__setattr__(given, name, value.item())

@@ -17,7 +17,7 @@ from dissonance.arc import Arc, Theta
 from dissonance.cpds import Explicit, Factor, PointMass
 from dissonance.cpds.base import TableCPD
 from dissonance.cpds.placed import networks, place
-from dissonance.errors import CapabilityError, DissonanceError, suggest, visible
+from dissonance.errors import CapabilityError, DissonanceError, one_line, suggest, visible
 from dissonance.variables import Euclidean, Variable
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ class PDG:
 
     def __add__(self, other: PDG | Arc) -> PDG:
         """Both sets of beliefs together; variables of one name are the same variable."""
-        if isinstance(other, Arc):
-            other = PDG(other)
+        other = PDG(other) if isinstance(other, Arc) else checked_pdg(other)
         return PDG(*self.arcs, *other.arcs, variables=(*self.variables, *other.variables))
 
     def add(self, name: str, table: object, **options: Any) -> PDG:
@@ -255,7 +254,7 @@ class PDG:
     def at(self, theta: Theta) -> PDG:
         """The same PDG at other parameters: cpds are copied, and what several of them share stays shared.
 
-        A parameter that theta does not name stays as it is; theta may be of more arcs than these.
+        A parameter that theta does not name stays as it is; theta may be of more arcs than these, if it is of some.
 
         >>> import torch
         >>> X = Variable("X", 2)
@@ -263,6 +262,11 @@ class PDG:
         >>> pdg.at({"p.logits": torch.zeros(2)})["p"].cpd.table().tolist()
         [0.5, 0.5]
         """
+        own = self.theta
+        mine = {k: x for k, x in theta.items() if k in own or self._may_hold(k)}
+        self.check(mine or theta)
+        for key in mine.keys() - own.keys():
+            raise DissonanceError(f"theta has {key!r}, which is fixed: it is no parameter.{suggest(key, own)}")
         arcs, copies = list[Arc](), dict[int, Any]()
         for a in self.arcs:
             cpd = copy.deepcopy(a.cpd, copies)
@@ -282,7 +286,7 @@ class PDG:
         arcs: dict[str, Arc] = self.__dict__["_arc"]
         known: dict[str, Mapping[str, Tensor]] = {}
         for key, value in (theta or {}).items():
-            names = [n for i, c in enumerate(key) if c == "." and (n := key[:i]) in arcs]
+            names = self._may_hold(key)
             for n in names:
                 if n not in known:
                     known[n] = arcs[n].held.tensors
@@ -300,6 +304,11 @@ class PDG:
                 )
             if not math.isfinite(float(value.detach().sum())):
                 arc.check_numbers(theta)
+
+    def _may_hold(self, key: str) -> list[str]:
+        """The arcs that a key "arc.parameter" may be of: names may have dots."""
+        arcs: dict[str, Arc] = self.__dict__["_arc"]
+        return [n for i, c in enumerate(key) if c == "." and (n := key[:i]) in arcs]
 
     def explicit(self, name: str, settings: Sequence[Theta] | None = None) -> PDG:
         """The PDG in which the parameters of one arc are a variable of their own.
@@ -372,3 +381,12 @@ class PDG:
         yield Text(repr(self))
         for a in self.arcs:
             yield cpd_table(a.name, a.sources, a.targets, a.cpd)
+
+
+def checked_pdg(given: object) -> PDG:
+    """The PDG that is given; an error for anything else."""
+    if isinstance(given, PDG):
+        return given
+    if isinstance(given, tuple) and given and isinstance(given[0], PDG):
+        raise DissonanceError("expected a PDG, found a tuple: `load` gives two things, pdg, focus = load(...).")
+    raise DissonanceError(f"expected a PDG, found {one_line(repr(given))}.")

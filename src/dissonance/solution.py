@@ -164,8 +164,6 @@ class Solver(Protocol):
     name: ClassVar[str]
     """What the result calls it."""
 
-    __post_init__ = check_options
-
     def solve(self, component: Component) -> Solution:
         """Bounds, and a mu that attains the upper one."""
         ...
@@ -203,18 +201,18 @@ _log = logging.getLogger(__name__)
 
 
 def checked(solver: Solver) -> Solver:
-    """The solver itself; an error for a class of solvers, and for what is no solver."""
+    """The solver itself; an error for a class of solvers, for what is no solver, and for options that make no sense."""
     if isinstance(solver, type):
         raise DissonanceError(f"{solver.__name__} is a class of solvers: make one, {solver.__name__}().")
     if not hasattr(solver, "choose"):
         raise DissonanceError(f"{type(solver).__name__} is no solver: have it inherit from dissonance.solvers.Solver.")
+    check_options(solver)
     return solver
 
 
 def chosen(solver: Solver, components: Sequence[Component]) -> list[Solver]:
     """The solver of each component; raises CapabilityError for one that it is not for."""
-    asked = checked(solver)
-    found = [asked.choose(c) for c in components]
+    found = [solver.choose(c) for c in components]
     for c, s in zip(components, found, strict=True):
         beyond = c.kinds - s.takes
         if "drawn" in beyond:

@@ -6,6 +6,7 @@ import copy
 import io
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,16 @@ from dissonance import (
     Control,
     DissonanceError,
     Euclidean,
+    Focus,
     LinearGaussian,
     SoftmaxTable,
     Table,
     Variable,
+    coherence,
+    inconsistencies,
     inconsistency,
     lir,
+    lirs,
     load,
 )
 from dissonance.flows import ODE, Descent, FullControl, Natural
@@ -61,6 +66,23 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a name for a variable": (lambda: Arc("p", (), "X", [0.5, 0.5]), "expected a variable, found the name 'X'"),
     "no arc": (lambda: PDG("x"), "a PDG is made of arcs, found 'x'"),
     "no PDG": (lambda: inconsistency("x"), "expected a PDG"),
+    "what load gives": (lambda: inconsistency((BELIEFS, None)), r"expected a PDG, found a tuple: .* pdg, focus = load"),
+    "what load gives, to lir": (lambda: lir((BELIEFS, None), steps=1), "expected a PDG, found a tuple"),
+    "no PDG to add": (lambda: BELIEFS + 3, "expected a PDG, found 3"),
+    "a focus": (lambda: inconsistency(BELIEFS, Focus(Attention())), "expected an Attention .* Give focus.attention."),
+    "no result": (lambda: inconsistency(BELIEFS, near=3), r"near must be a result of inconsistency\(...\), found 3"),
+    "as many": (lambda: inconsistencies([BELIEFS] * 2, [None] * 3), "or one for all; found 2 pdgs, 3 attentions"),
+    "runs": (lambda: lirs([BELIEFS] * 2, seeds=[1, 2, 3]), "or one for all; found 2 pdgs, 1 refocus, 3 seeds"),
+    "no control": (lambda: lir(BELIEFS, steps=1, control=3), "control is given arc by arc"),
+    "an arc that is not there": (lambda: BELIEFS.at({"s.logits": LOGITS}), "'s.logits', which is no parameter of any"),
+    "a parameter that is not there": (lambda: BELIEFS.at({"p.logit": LOGITS}), "Did you mean 'p.logits'"),
+    "what is fixed": (lambda: BELIEFS.at({"q.p": LOGITS}), "'q.p', which is fixed: it is no parameter"),
+    "a shape": (lambda: BELIEFS.at({"p.logits": LOGITS[:1]}), r"has shape \(1,\), the parameter has \(2,\)"),
+    "no belief": (lambda: coherence([("Rain", 0.5)]), r"a belief is a Belief, or a line .* found \('Rain', 0.5\)"),
+    "no beliefs": (lambda: coherence(3), "a belief is a Belief, or a line"),
+    "no probability": (lambda: coherence({"Rain": "x"}), "of 'Rain' must be a number, or a range .* found 'x'"),
+    "no range": (lambda: coherence({"Rain": (0.1,)}), "must be a number, or a range"),
+    "beyond 1": (lambda: coherence({"Rain": 1.5}), "the probability of 'Rain' is 1.5; it must be between 0 and 1"),
     "no attention": (lambda: inconsistency(BELIEFS, [1.0]), "expected an Attention"),
     "X given X": (lambda: mu().conditional("X", given="X"), "over distinct variables, found 'X' given 'X'"),
     "samples": (lambda: mu().sample(-1), "a whole number >= 0, found -1"),
@@ -70,25 +92,54 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a large seed": (lambda: lir(BELIEFS, steps=1, seed=2**70), "a seed is a whole number"),
     "half a step": (lambda: lir(BELIEFS, steps=1.5), "a whole number >= 0, found 1.5"),
-    "a device": (lambda: Newton(device="gpu"), 'device of Newton must be "cpu", "cuda", "cuda:1" .* found \'gpu\''),
-    "tol": (lambda: Newton(tol=-1e-7), "tol of Newton must be a finite number >= 0, found -1e-07"),
-    "tol as text": (lambda: Newton(tol="fine"), "tol of Newton must be a finite number >= 0, found 'fine'"),
-    "no tol": (lambda: JointSolver(tol=math.nan), "tol of JointSolver must be a finite number >= 0, found nan"),
-    "a budget": (lambda: Newton(budget=-1), "budget of Newton must be a number of bytes >= 0"),
-    "draws": (lambda: Sampled(0), "count of Sampled must be a whole number >= 1, or None, found 0"),
-    "samples of auto": (lambda: Auto(samples=2.5), "samples of Auto must be a whole number >= 1, or None"),
-    "seconds": (lambda: Bounds(seconds=-1), "seconds of Bounds must be a number >= 0"),
-    "starts": (lambda: ConcaveConvex(starts=0), "starts of ConcaveConvex must be a whole number >= 1"),
-    "nodes": (lambda: ConcaveConvex(nodes=True), "nodes of ConcaveConvex must be a whole number >= 0, found True"),
-    "a seed": (lambda: Sampled(seed=0.5), "seed of Sampled must be a whole number"),
-    "a rate": (lambda: Descent(rate=math.inf), "rate of Descent must be a finite number >= 0, found inf"),
-    "steps of a flow": (lambda: ODE("rk4", steps=0), "steps of ODE must be a whole number >= 1, found 0"),
-    "steps of natural": (lambda: Natural(2.5), "steps of Natural must be a whole number >= 1, found 2.5"),
-    "sweeps": (lambda: FullControl(sweeps=0), "sweeps of FullControl must be a whole number >= 1"),
     "grad": (lambda: torch.func.grad(at)(LOGITS), "use result.value.backward"),
     "vmap": (lambda: torch.func.vmap(at)(torch.stack([LOGITS, LOGITS])), "use result.value.backward"),
     "jacrev": (lambda: torch.func.jacrev(at)(LOGITS), "use result.value.backward"),
 }
+
+
+OPTIONS: dict[str, tuple[Any, str]] = {
+    "device": (Newton(device="gpu"), r'of Newton must be "cpu", "cuda", "cuda:1" and so on, or None, found \'gpu\''),
+    "tol": (Newton(tol=-1e-7), "of Newton must be a finite number >= 0, found -1e-07"),
+    "tol as text": (Newton(tol="fine"), "of Newton must be a finite number >= 0, found 'fine'"),  # pyright: ignore
+    "tol that is no number": (JointSolver(tol=math.nan), "of JointSolver must be a finite number >= 0, found nan"),
+    "budget": (Newton(budget=-1), "of Newton must be a number of bytes >= 0, found -1"),
+    "count": (Sampled(0), "of Sampled must be a whole number >= 1, or None, found 0"),
+    "samples": (Auto(samples=2.5), "of Auto must be a whole number >= 1, or None, found 2.5"),  # pyright: ignore
+    "seconds": (Bounds(seconds=-1), "of Bounds must be a number >= 0, found -1"),
+    "starts": (ConcaveConvex(starts=0), "of ConcaveConvex must be a whole number >= 1, found 0"),
+    "nodes": (ConcaveConvex(nodes=True), "of ConcaveConvex must be a whole number >= 0, found True"),
+    "seed": (Sampled(seed=0.5), "of Sampled must be a whole number, found 0.5"),  # pyright: ignore
+}
+FLOW_OPTIONS: dict[str, tuple[Any, str]] = {
+    "rate": (Descent(rate=math.inf), "of Descent must be a finite number >= 0, found inf"),
+    "steps": (ODE("rk4", steps=0), "of ODE must be a whole number >= 1, found 0"),
+    "steps in halves": (Natural(2.5), "of Natural must be a whole number >= 1, found 2.5"),  # pyright: ignore
+    "sweeps": (FullControl(sweeps=0), "of FullControl must be a whole number >= 1, found 0"),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options_of_solvers_that_make_no_sense_are_refused(case: str):
+    solver, message = OPTIONS[case]
+    for ask in (inconsistency, lambda pdg, solver: lir(pdg, steps=1, solver=solver)):
+        with pytest.raises(DissonanceError, match=f"^{case.split()[0]} {message}"):
+            ask(BELIEFS, solver=solver)
+
+
+@pytest.mark.parametrize("case", FLOW_OPTIONS)
+def test_options_of_flows_that_make_no_sense_are_refused(case: str):
+    flow, message = FLOW_OPTIONS[case]
+    with pytest.raises(DissonanceError, match=f"^{case.split()[0]} {message}"):
+        lir(BELIEFS, steps=1, flow=flow)
+
+
+def test_options_of_other_peoples_solvers_have_words_of_their_own():
+    @dataclass(frozen=True)
+    class Mine(Newton):
+        seed: str = "a word"
+
+    assert inconsistency(BELIEFS, solver=Mine()).converged
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -103,6 +154,36 @@ def test_what_makes_no_sense_is_refused_in_one_line(case: str):
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(DissonanceError, match="there is no CUDA device"):
         inconsistency(BELIEFS, solver=Newton(device="cuda"))
+
+
+def test_what_is_given_once_serves_all():
+    weights = [{"p": 1.0, "q": 1.0}, {"p": 1.0, "q": 2.0}]
+    each = [inconsistency(BELIEFS, w).upper for w in weights]
+    near = inconsistency(BELIEFS, weights[0])
+    assert [r.upper for r in inconsistencies(BELIEFS, weights)] == pytest.approx(each, abs=1e-12)
+    assert [r.upper for r in inconsistencies([BELIEFS], weights, near=near)] == pytest.approx(each, abs=1e-9)
+    assert [r.upper for r in inconsistencies([BELIEFS] * 2, weights[0])] == pytest.approx(each[:1] * 2, abs=1e-12)
+    thetas = [{"p.logits": LOGITS}, {"p.logits": -LOGITS}]
+    apart = [inconsistency(BELIEFS, theta=t).upper for t in thetas]
+    assert [r.upper for r in inconsistencies(BELIEFS, thetas=thetas)] == pytest.approx(apart, abs=1e-12)
+    assert inconsistencies([], []) == []
+
+
+def test_a_control_may_be_a_dictionary_as_an_attention_may():
+    one, other = (lir(BELIEFS, steps=2, control=c).after.upper for c in ({"p": 0.5}, Control({"p": 0.5})))
+    assert one == other
+
+
+def test_theta_may_be_of_more_arcs():
+    moved = BELIEFS.at({"p.logits": -LOGITS, "elsewhere.logits": LOGITS})
+    torch.testing.assert_close(moved["p"].cpd.table(), torch.softmax(-LOGITS, 0))
+
+
+def test_beliefs_may_be_a_dictionary():
+    lines = ["P(Rain) = 0.5", "P(Wind | Rain) = 0.9", "P(Rain and Wind) in [0.1, 0.2]"]
+    asked = {"Rain": 0.5, "Wind | Rain": 0.9, "Rain and Wind": (0.1, 0.2)}
+    assert coherence(asked).upper == pytest.approx(coherence(lines).upper, abs=1e-12)
+    assert coherence(asked).lower > 0.05
 
 
 def test_options_are_taken_as_numbers_of_numpy():

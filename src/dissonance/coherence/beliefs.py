@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,7 +48,13 @@ class Belief:
 
     def __post_init__(self) -> None:
         if self.p is not None:
-            p = (float(self.p[0]), float(self.p[1])) if isinstance(self.p, tuple | list) else float(self.p)
+            try:
+                p = tuple(map(float, self.p)) if isinstance(self.p, tuple | list) else float(self.p)
+            except (TypeError, ValueError):
+                p = ()
+            if isinstance(p, tuple) and len(p) != 2:
+                needed = "a number, or a range (low, high)"
+                raise DissonanceError(f"the probability of {self.event!r} must be {needed}; found {self.p!r}.")
             object.__setattr__(self, "p", p)
         for x in (self.low, self.high):
             if not 0 <= x <= 1:
@@ -229,8 +235,22 @@ def read_lines(text: str) -> Iterator[tuple[int, Belief]]:
 _SAID = re.compile(r"((?:\"[^\"]*\"|'[^']*'|[^#\"'])*)(?:#.*)?")
 
 
-def as_beliefs(beliefs: str | Iterable[Belief | str]) -> list[Belief]:
-    """Beliefs as they are given: a text, or a list of beliefs and of lines."""
+GivenBeliefs = str | Mapping[str, float | tuple[float, float] | None] | Iterable[Belief | str]
+"""Beliefs as they are given: a text; {event, or `event | given`: probability}; or beliefs and lines."""
+
+
+def as_beliefs(beliefs: GivenBeliefs) -> list[Belief]:
+    """The beliefs that are given.
+
+    >>> as_beliefs({"Rain": 0.3, "Wind | Rain": 0.9})
+    [Belief('P(Rain) = 0.3'), Belief('P(Wind | Rain) = 0.9')]
+    """
     if isinstance(beliefs, str):
         return read_beliefs(beliefs)
-    return [b if isinstance(b, Belief) else Belief.read(b) for b in beliefs]
+    if isinstance(beliefs, Mapping):
+        return [Belief.about(str(event), p) for event, p in beliefs.items()]
+    every = list(beliefs) if isinstance(beliefs, Iterable) else [beliefs]  # pyright: ignore[reportUnnecessaryIsInstance]
+    for b in every:
+        if not isinstance(b, str | Belief):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DissonanceError(f'a belief is a Belief, or a line such as "P(Rain) = 0.3"; found {b!r}.')
+    return [b if isinstance(b, Belief) else Belief.read(b) for b in every]

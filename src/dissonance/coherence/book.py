@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dissonance.coherence.beliefs import Belief, as_beliefs
+from dissonance.coherence.beliefs import Belief, GivenBeliefs, as_beliefs
 from dissonance.coherence.events import names, renamed
 from dissonance.coherence.outcomes import Scores, forecast_scores, realised, settled
 from dissonance.coherence.template import Gains, Template
@@ -24,8 +24,6 @@ from dissonance.workers.cluster import to_cluster
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Beliefs = str | Iterable[Belief | str]
 
 MOST_WORLDS = 4096
 """Worlds of a book that are looked at one by one."""
@@ -159,7 +157,7 @@ def record(row: BeliefRow) -> dict[str, Any]:
 
 
 def coherence(
-    beliefs: Beliefs | pd.DataFrame,
+    beliefs: GivenBeliefs | pd.DataFrame,
     variables: Iterable[Variable] = (),
     *,
     score: str = "log",
@@ -167,8 +165,9 @@ def coherence(
 ) -> Coherence:
     """Whether beliefs fit together: the gain that is certain from betting against them, by which bets, and whose fault.
 
-    Beliefs are `Belief` objects or lines of the text form, or a text of such lines, or a data frame with their columns.
-    `seconds`: how long the bounds of a book are narrowed that is too tangled for an exact answer.
+    Beliefs are `Belief` objects or lines of the text form, or a text of such lines, or {event: probability}, or a data
+    frame with their columns. `seconds`: how long the bounds of a book are narrowed that is too tangled for an exact
+    answer.
 
     >>> result = coherence(["P(Rain) = 0.5", "P(Wind) = 0.5", "P(Rain and Wind) = 0.6"])
     >>> print(f"{result.lower:.4f} to {result.upper:.4f}, at least {result.least:.4f} in each world")
@@ -180,7 +179,7 @@ def coherence(
 
 
 def coherences(
-    books: Iterable[Beliefs | pd.DataFrame],
+    books: Iterable[GivenBeliefs | pd.DataFrame],
     variables: Iterable[Variable] = (),
     *,
     score: str = "log",

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.arc import Arc
-from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
+from dissonance.coherence.beliefs import Belief, BeliefError, GivenBeliefs, as_beliefs
 from dissonance.coherence.events import NO, NONE, YES, Count, Event, Is, conjunction, leaves, negation, text_of, truth
 from dissonance.errors import suggest
 from dissonance.focus import Attention
@@ -287,6 +287,6 @@ def _values(mentioned: dict[str, bool], listed: tuple[str, ...] | None) -> Seque
     return list(dict.fromkeys([*mentioned, OTHER]))
 
 
-def graph(beliefs: str | Iterable[Belief | str], variables: Iterable[Variable] = ()) -> Graph:
+def graph(beliefs: GivenBeliefs, variables: Iterable[Variable] = ()) -> Graph:
     """The graph of beliefs."""
     return Graph(as_beliefs(beliefs), variables)

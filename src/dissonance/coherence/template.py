@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.coherence.beliefs import Belief, BeliefError, as_beliefs
+from dissonance.coherence.beliefs import Belief, BeliefError, GivenBeliefs, as_beliefs
 from dissonance.coherence.brier import Projection
 from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
@@ -72,9 +72,7 @@ class Template:
     ([0.0, 0.0136], [0.5337, 0.5337, 0.5337])
     """
 
-    def __init__(
-        self, beliefs: str | Iterable[Belief | str], variables: Iterable[Variable] = (), *, tol: float = 1e-9
-    ) -> None:
+    def __init__(self, beliefs: GivenBeliefs, variables: Iterable[Variable] = (), *, tol: float = 1e-9) -> None:
         every, variables = as_beliefs(beliefs), tuple(variables)
         self._made = every, variables, tol
         self.beliefs = tuple(b for b in every if not b.is_fact)

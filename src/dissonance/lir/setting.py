@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Control, Focus, Weights
+from dissonance.focus import Attention, Chi, Control, Focus, Weights
 from dissonance.lir.flows import Flow
 from dissonance.lir.inner import Inner, inner_for
 from dissonance.lir.parameters import Parameters
@@ -63,7 +63,7 @@ class Setting:
         return inner_for(self.parameters, self.solver, self.base.attention)
 
 
-def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control | None) -> Focus:
+def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control | Chi | None) -> Focus:
     """The focus that refocus procedures choose from: by default their own beta, alpha = chi = 1, gamma = 0."""
     free = pdg.movable
     if not free:
@@ -71,7 +71,7 @@ def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control
             "no arc has parameters to move: fixed tables have none. Use pdg.learnable(), or learnable=True where the "
             "beliefs are read."
         )
-    focus = Focus(Attention.of(attention, pdg), Control(free) if control is None else control)
+    focus = Focus(Attention.of(attention, pdg), Control.of(free if control is None else control))
     focus.check(pdg)
     return focus
 

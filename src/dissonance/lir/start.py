@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from dissonance.above import ask
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Control, Weights
+from dissonance.focus import Attention, Chi, Control, Weights
+from dissonance.inconsistency import in_step
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
@@ -27,10 +28,8 @@ from dissonance.lir.setting import Setting, base_focus
 from dissonance.lir.sweep.neighbourhoods import neighbourhood_named
 from dissonance.lir.sweep.run import Sweeping
 from dissonance.lir.trace import NAN, Record, Trace
-from dissonance.pdg import PDG
+from dissonance.pdg import PDG, checked_pdg
 from dissonance.solvers import Solver
-
-T = TypeVar("T")
 
 STEPS = 20
 SWEEPS = 10
@@ -147,7 +146,7 @@ def lir(
     flow: Flow | str = "natural",
     solver: Solver | str = "auto",
     attention: Attention | Weights | None = None,
-    control: Control | None = None,
+    control: Control | Chi | None = None,
     seed: int = 0,
     tol: float | None = None,
     trace: Record | None = None,
@@ -185,6 +184,7 @@ def lir(
     if isinstance(refocus, str) and refocus == refocuses.SWEEP:
         if steps is not None:
             raise DissonanceError('refocus "sweep" takes `sweeps`, each a step for every focus, not `steps`.')
+        control = None if control is None else Control.of(control)
         given = {"flow": flow, "solver": solver, "attention": attention, "control": control, "seed": seed, "tol": tol}
         given |= {"trace": trace, "checkpoint": checkpoint, "callbacks": callbacks, "progress": progress}
         return _swept(pdg, neighbourhood, sweeps, order or "colours", given, cluster)
@@ -216,7 +216,7 @@ def lirs(
     flow: Flow | str = "natural",
     solver: Solver | str = "auto",
     attention: Attention | Weights | None = None,
-    control: Control | None = None,
+    control: Control | Chi | None = None,
     tol: float | None = None,
     trace: Record | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -229,7 +229,7 @@ def lirs(
     times faster than one after another; no run depends on its company, but for rounding.
     """
     began = time.perf_counter()
-    all_pdgs = [pdgs] if isinstance(pdgs, PDG) else list(pdgs)
+    all_pdgs = [pdgs] if isinstance(pdgs, PDG) else [checked_pdg(p) for p in pdgs]
     one = isinstance(refocus, str) or callable(refocus) or not isinstance(refocus, Sequence)  # pyright: ignore
     all_refocus: list[Refocus | str] = [refocus] if one else list(refocus)  # pyright: ignore
     all_seeds = [seeds] if isinstance(seeds, int) else list(seeds)
@@ -238,11 +238,7 @@ def lirs(
     for seed in all_seeds:
         if not isinstance(seed, int) or not -(2**63) <= seed < 2**64:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"a seed is a whole number from -2^63 to 2^64 - 1, found {seed!r}.")
-    sizes = [len(all_pdgs), len(all_refocus), len(all_seeds)]
-    if any(n not in (1, max(sizes)) for n in sizes):
-        raise DissonanceError(f"PDGs, refocus procedures and seeds: as many of each, or one for all; found {sizes}.")
-    all_pdgs, all_refocus = _spread(all_pdgs, max(sizes)), _spread(all_refocus, max(sizes))
-    all_seeds = _spread(all_seeds, max(sizes))
+    all_pdgs, all_refocus, all_seeds = in_step(pdgs=all_pdgs, refocus=all_refocus, seeds=all_seeds)
     chosen_flow, called = flows.flow_named(flow), _callbacks(callbacks)
     groups: dict[object, list[int]] = {}
     for i, pdg in enumerate(all_pdgs):
@@ -316,10 +312,6 @@ def _callbacks(given: object) -> Sequence[Callback]:
 
 def _called(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-def _spread(given: list[T], count: int) -> list[T]:
-    return given * count if len(given) == 1 else given
 
 
 def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:

@@ -174,7 +174,7 @@ class Newton(Solver):
     ) -> Outcome:
         """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
         count, s = len(program), program.structure
-        targets = np.full(count, tol), np.full(count, enough)
+        targets = np.full(count, float(tol)), np.full(count, float(enough))
         if self.on_gpu(count):
             if convex.device.small_enough(s):
                 return convex.device.solve(program, *targets, start, known, self.device or "cuda")
@@ -204,7 +204,7 @@ class Newton(Solver):
 
         It is solved as if they said what the present mu does, and then proved for what they say.
         """
-        s, tol = program.structure, np.array([1e-3 * self.tol])
+        s, tol = program.structure, np.array([1e-3 * self.tol], dtype=np.float64)
         said = s.conditionals(s.flat(best.tables)[None], program.numbers.p)
         said = np.where(s.kind == convex.layout.HARD, said, program.numbers.p)
         outcome = convex.solve.solve(replace(program, numbers=program.numbers._replace(p=said)), tol, tol)

@@ -13,7 +13,6 @@ from dissonance import (
     PDG,
     Arc,
     Attention,
-    DissonanceError,
     Euclidean,
     LinearGaussian,
     SizeError,
@@ -134,8 +133,3 @@ def test_what_cannot_be_drawn_in_blocks_is_refused_with_its_size():
     attention = Attention.only(dict(attention.beta), {"p0": 1.0}, 1.0, {"p0": varying})
     with pytest.raises(SizeError, match=r"GiB at once.*fewer draws"):
         inconsistency(pdg, attention, solver=Sampled(10**9))
-
-
-def test_a_number_of_draws_below_one_is_refused():
-    with pytest.raises(DissonanceError, match="count of Sampled must be a whole number >= 1, or None, found 0"):
-        Sampled(0)

@@ -21,6 +21,7 @@ from dissonance.lir.flows.ode import ODE
 from dissonance.lir.flows.step import Step
 from dissonance.lir.local import Local, StackedControl
 from dissonance.lir.parameters import Stacked
+from dissonance.options import check_options
 
 
 def exp(local: Local, theta: Stacked, flow: Flow) -> Movement:
@@ -77,6 +78,7 @@ def flow_named(flow: Flow | str) -> Flow:
             raise DissonanceError(f"{kind.__name__} is a class of flows: make one, {kind.__name__}().")
         if not callable(flow) or not hasattr(flow, "name"):
             raise DissonanceError(f"expected a flow, or the name of one, found {flow!r}.{suggest('', FLOWS)}")
+        check_options(flow)
         return flow
     if flow not in FLOWS:
         raise DissonanceError(f"no flow named {flow!r}.{suggest(flow, FLOWS)}")

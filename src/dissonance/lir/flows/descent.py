@@ -15,7 +15,6 @@ from dissonance.errors import DissonanceError, suggest
 from dissonance.lir.flows.base import Movement
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
-from dissonance.options import check_options
 from dissonance.solvers.paper import BIT
 
 
@@ -57,8 +56,6 @@ class Descent:
     steps: int = 10
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: bool = False
-
-    __post_init__ = check_options
 
     @property
     def name(self) -> str:

@@ -18,7 +18,6 @@ from dissonance.lir.inner.base import Attentions, Solved
 from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
-from dissonance.options import check_options
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,6 @@ class FullControl:
     sweeps: int = 50
     nearness: float = 1e-4
     name: str = "full control"
-
-    __post_init__ = check_options
 
     def __call__(self, local: Local, theta: Stacked) -> Movement:
         """theta at the fixed point."""

@@ -17,7 +17,6 @@ from dissonance.lir.flows.projection import approached
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import MASS, Local, by_run, over
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.options import check_options
 
 MOST = 64
 """How much finer Euler steps may get where they overshoot."""
@@ -43,8 +42,6 @@ class Natural:
 
     steps: int = 1
     damping: float = 0.0
-
-    __post_init__ = check_options
 
     @property
     def name(self) -> str:

@@ -14,7 +14,6 @@ from dissonance.errors import DissonanceError
 from dissonance.lir.flows.base import Movement
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
-from dissonance.options import check_options
 
 STIFF = {"lsoda": "LSODA", "bdf": "BDF", "radau": "Radau"}
 """Methods of scipy's that are implicit where need be."""
@@ -38,8 +37,6 @@ class ODE:
     atol: float = 1e-7
     steps: int = 10
     most: int = 1000
-
-    __post_init__ = check_options
 
     @property
     def name(self) -> str:
