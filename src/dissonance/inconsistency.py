@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -230,7 +231,7 @@ class Inconsistency:
         """
         arcs = [a for a in self.pdg.arcs if self.attention.beta.get(a.name, 0.0) not in (0.0, math.inf) and a.has_table]
         rows = cell_rows(self.mu, arcs, self.attention.beta, self.theta)
-        ranked = sorted(rows, key=lambda r: -r.contribution)
+        ranked = sorted(rows, key=attrgetter("contribution"), reverse=True)
         return ranked if top is None else ranked[:top]
 
     def verdict(self) -> str:

@@ -23,7 +23,7 @@ from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG
 from dissonance.tolerances import FEASIBLE
-from dissonance.variables import cells
+from dissonance.variables import Variable, cells
 
 __all__ = [
     "ArcScore",
@@ -137,21 +137,25 @@ def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = Non
 
 
 @torch.no_grad()
-def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta | None = None) -> Iterator[CellRow]:
+def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta | None = None) -> list[CellRow]:
     """Every cell of the tables of these arcs."""
-    labels = {v.name: v.finite.labels for arc in arcs for v in arc.scope if v.is_finite}
+    rows: list[CellRow] = []
     for members, joint, log_p in _alike(mu, arcs, theta):
         mass = joint.sum(-1, keepdim=True)
         costs = entry_scores(joint, mass, log_p)[0] + mass * log_p.exp() - joint
         found = [log_p.exp(), numerics.conditional(joint), mass.expand_as(joint), costs]
         for k, *numbers in zip(members, *(x.reshape(len(members), -1).tolist() for x in found), strict=True):
-            arc = arcs[k]
-            cells_of = product(*[labels[n] for n in arc.names])
-            for cell, p, q, m, cost in zip(cells_of, *numbers, strict=True):
-                named = dict(zip(arc.names, cell, strict=True))
-                given = {n: named[n] for n in arc.source_names}
-                value = {n: named[n] for n in arc.target_names}
-                yield CellRow(arc.name, given, value, p, q, m, beta[arc.name] * max(0.0, cost))
+            name, weight = arcs[k].name, beta[arcs[k].name]
+            events = product(_events(arcs[k].sources), _events(arcs[k].targets))
+            for (given, value), p, q, m, cost in zip(events, *numbers, strict=True):
+                rows.append(CellRow(name, given, value, p, q, m, weight * max(0.0, cost)))
+    return rows
+
+
+def _events(variables: Sequence[Variable]) -> list[dict[str, Hashable]]:
+    """Every setting of variables, as {variable: label}."""
+    names = [v.name for v in variables]
+    return [dict(zip(names, cell, strict=True)) for cell in product(*(v.finite.labels for v in variables))]
 
 
 @torch.no_grad()

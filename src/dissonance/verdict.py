@@ -110,7 +110,7 @@ def _furthest(result: Inconsistency, arc: Arc) -> tuple[CellRow | None, float]:
         return None, math.nan
     try:
         rest = inconsistency(result.pdg, result.attention.without(arc.name), solver=result.asked, theta=result.theta)
-        rows = list(cell_rows(rest.mu, [arc], {arc.name: 1.0}, result.theta))
+        rows = cell_rows(rest.mu, [arc], {arc.name: 1.0}, result.theta)
     except DissonanceError:
         return None, math.nan
     best = _largest(rows)
