@@ -35,6 +35,7 @@ import torch
 from families import FAMILIES, chain, nudged
 
 from dissonance import PDG, Attention
+from dissonance.compiled import engage
 from dissonance.distributions import Tree
 from dissonance.distributions import tree as trees
 from dissonance.inconsistency import Inconsistency, inconsistency
@@ -346,7 +347,8 @@ def main() -> None:
         return
     sizes: list[int] = options.sizes or ([30, 100] if options.quick else [200, 1000, 5000])
     names: list[str] = options.family or list(FAMILIES)
-    ours(chain(10, 0))  # libraries load at the first use
+    engage()  # Numba: alone, a PDG of 1000 variables is made ready without it
+    ours(chain(1000, 0))  # libraries load at the first use
     clarabel(chain(10, 0), False)
     print("\nCertified solves, from the PDG to the proof: seconds, steps, relative gap")
     print(
