@@ -344,13 +344,14 @@ def inconsistencies(
     ['0.6931', '0.9433']
     """
     began = time.perf_counter()
-    chosen = solver_named(solver) if isinstance(solver, str) else checked(solver)
+    chosen = solver_named(solver) if isinstance(solver, str) else solver
     pdgs = [pdgs] if isinstance(pdgs, PDG) else pdgs
     attentions = [attentions] if attentions is None or isinstance(attentions, Attention | Mapping) else attentions
     thetas = [thetas] if thetas is None or isinstance(thetas, Mapping) else thetas
     near = [near] if near is None or isinstance(near, Inconsistency) else near
     pdgs, attentions, thetas, near = in_step(pdgs=pdgs, attentions=attentions, thetas=thetas, near=near)
     if problems is None:
+        checked(chosen)
         for p, t, r in zip(pdgs, thetas, near, strict=True):
             _check_arguments(p, t, r)
     given = zip(pdgs, attentions, strict=True)

@@ -23,7 +23,7 @@ from dissonance.errors import CapabilityError
 from dissonance.focus import Attention, Weights
 from dissonance.pdg import PDG
 from dissonance.tolerances import FEASIBLE
-from dissonance.variables import Variable, cells
+from dissonance.variables import cells
 
 __all__ = [
     "ArcScore",
@@ -139,6 +139,7 @@ def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = Non
 @torch.no_grad()
 def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta | None = None) -> list[CellRow]:
     """Every cell of the tables of these arcs."""
+    labels = {v.name: v.finite.labels for arc in arcs for v in arc.scope if v.is_finite}
     rows: list[CellRow] = []
     for members, joint, log_p in _alike(mu, arcs, theta):
         mass = joint.sum(-1, keepdim=True)
@@ -146,16 +147,15 @@ def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta
         found = [log_p.exp(), numerics.conditional(joint), mass.expand_as(joint), costs]
         for k, *numbers in zip(members, *(x.reshape(len(members), -1).tolist() for x in found), strict=True):
             name, weight = arcs[k].name, beta[arcs[k].name]
-            events = product(_events(arcs[k].sources), _events(arcs[k].targets))
+            events = product(_events(arcs[k].source_names, labels), _events(arcs[k].target_names, labels))
             for (given, value), p, q, m, cost in zip(events, *numbers, strict=True):
                 rows.append(CellRow(name, given, value, p, q, m, weight * max(0.0, cost)))
     return rows
 
 
-def _events(variables: Sequence[Variable]) -> list[dict[str, Hashable]]:
+def _events(names: Sequence[str], labels: Mapping[str, Sequence[Hashable]]) -> list[dict[str, Hashable]]:
     """Every setting of variables, as {variable: label}."""
-    names = [v.name for v in variables]
-    return [dict(zip(names, cell, strict=True)) for cell in product(*(v.finite.labels for v in variables))]
+    return [dict(zip(names, cell, strict=True)) for cell in product(*[labels[n] for n in names])]
 
 
 @torch.no_grad()
