@@ -25,7 +25,7 @@ inconsistency(pdg).plot(title="Worn bearings").save(Path(__file__).with_name("tu
 
 figure, (trust, mechanisms, spread) = pyplot.subplots(1, 3, figsize=(8.4, 2.5), layout="constrained")
 betas = np.geomspace(0.03, 30, 17).tolist()
-found = inconsistencies([pdg] * len(betas), [Attention.uniform(pdg).replace(beta={"designer": b}) for b in betas])
+found = inconsistencies(pdg, [Attention.uniform(pdg).replace(beta={"designer": b}) for b in betas])
 trust.semilogx(betas, [100 * float(f.mu.marginal("Worn")[1]) for f in found])
 for level, name, at, side in (
     (40, "the mechanic", 35, "right"),
@@ -38,7 +38,7 @@ trust.set(xlabel="beta of the designer", ylabel="worn according to mu* (%)", tit
 
 experts = PDG(pdg["designer"], pdg["mechanic"])
 gammas = np.linspace(0, 1, 21).tolist()
-found = inconsistencies([experts] * len(gammas), [Attention.uniform(experts, gamma=g) for g in gammas])
+found = inconsistencies(experts, [Attention.uniform(experts, gamma=g) for g in gammas])
 mechanisms.plot(gammas, [100 * float(f.mu.marginal("Worn")[1]) for f in found])
 mechanisms.axhline(5, color="grey", linewidth=0.8, linestyle=":")
 mechanisms.text(0, 5.3, "the designer", color="grey")

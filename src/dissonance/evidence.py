@@ -122,7 +122,7 @@ class Updated:
         """Who is to blame, in the order the reports were given."""
         pdg, attention = self.result.pdg, self.result.attention
         fewer = [attention.without(g.arc.name) for g in self._given]
-        without = inconsistencies([pdg] * len(fewer), fewer, solver=self._solver)
+        without = inconsistencies(pdg, fewer, solver=self._solver)
         rows: list[ReportRow] = []
         for g, other in zip(self._given, without, strict=True):
             off = self._divergence(g)

@@ -86,7 +86,7 @@ def _costs(
     for rows in inside.split(TOGETHER):
         left_out = [[n for n, is_in in zip(names, row, strict=True) if not is_in] for row in rows.tolist()]
         with torch.no_grad():
-            results = inconsistencies([pdg] * len(rows), [base.without(*out) for out in left_out])
+            results = inconsistencies(pdg, [base.without(*out) for out in left_out])
         found += [r.upper for r in results]
         if progress is not None:
             progress(len(found), len(inside))
