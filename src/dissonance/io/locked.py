@@ -37,7 +37,7 @@ def _taken(path: Path, what: str) -> int:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise DissonanceError(f"{path}: cannot be written: {reason}.") from None
+            raise DissonanceError(f"{what}: cannot be written: {reason}.") from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
