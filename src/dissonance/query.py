@@ -70,6 +70,8 @@ def query(
     Many sets are answered together. To ask again and again, plan once: `Queries`.
     """
     evidence = {} if evidence is None else evidence
+    if isinstance(evidence, str):
+        raise DissonanceError(f"evidence is {{variable: label}}, or a list of such; found {evidence!r}.")
     sets = [evidence] if isinstance(evidence, Mapping) else evidence
     shared = [n for n in sets[0] if all(n in e for e in sets)] if sets else []
     if (twice := _spoken_of_twice(pdg)) is not None:

@@ -26,11 +26,14 @@ from dissonance import (
     Table,
     Variable,
     coherence,
+    draw,
     inconsistencies,
     inconsistency,
     lir,
     lirs,
     load,
+    query,
+    save,
 )
 from dissonance.flows import ODE, Descent, FullControl, Natural
 from dissonance.solvers import Auto, Bounds, ConcaveConvex, JointSolver, Newton, Sampled
@@ -83,6 +86,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no probability": (lambda: coherence({"Rain": "x"}), "of 'Rain' must be a number, or a range .* found 'x'"),
     "no range": (lambda: coherence({"Rain": (0.1,)}), "must be a number, or a range"),
     "beyond 1": (lambda: coherence({"Rain": 1.5}), "the probability of 'Rain' is 1.5; it must be between 0 and 1"),
+    "no file": (lambda: load(3), "expected a path or an open file, found 3"),
+    "a file first": (lambda: save(BELIEFS, "model.json"), "expected a PDG, found 'model.json'"),
+    "an attention to save": (lambda: save("model.json", BELIEFS, Attention()), "expected a Focus, as Focus"),
+    "nothing to draw": (lambda: draw(3), "expected a PDG, found 3"),
+    "a name as evidence": (lambda: query(BELIEFS, "X"), "evidence is {variable: label}, .* found 'X'"),
     "no attention": (lambda: inconsistency(BELIEFS, [1.0]), "expected an Attention"),
     "X given X": (lambda: mu().conditional("X", given="X"), "over distinct variables, found 'X' given 'X'"),
     "samples": (lambda: mu().sample(-1), "a whole number >= 0, found -1"),

@@ -34,7 +34,7 @@ from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import files
-from dissonance.pdg import PDG
+from dissonance.pdg import PDG, checked_pdg
 from dissonance.variables import Variable
 
 FORMATS = ("svg", "png", "pdf")
@@ -123,6 +123,7 @@ def draw(
     """
     if theme not in THEMES:
         raise DissonanceError(f"no theme {theme!r}.{suggest(theme, THEMES)}")
+    checked_pdg(pdg)
     if len(pdg.variables) + len(pdg.arcs) > MOST:
         found = f"{len(pdg.variables)} variables and {len(pdg.arcs)} arcs"
         raise SizeError(

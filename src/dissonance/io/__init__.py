@@ -15,7 +15,7 @@ from dissonance.errors import DissonanceError, FormatError, one_line, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io import files, limits
 from dissonance.lazy import lazily
-from dissonance.pdg import PDG
+from dissonance.pdg import PDG, checked_pdg
 
 if TYPE_CHECKING:
     from dissonance.io.frames import fitted as fitted
@@ -121,6 +121,9 @@ def save(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, 
 
 def encode(path: str | os.PathLike[str], pdg: PDG, focus: Focus | None = None, *, format: str | None = None) -> bytes:
     """What `save` would write to the path; an error if the format cannot hold it."""
+    checked_pdg(pdg)
+    if not isinstance(focus, Focus | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DissonanceError(one_line(f"expected a Focus, as Focus(attention, control), found {focus!r}."))
     named = None if format is None else _named(format)
     try:
         chosen = named or _by_suffix(path) or _without_suffix(path)

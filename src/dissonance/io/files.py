@@ -36,8 +36,10 @@ def read(source: Source, limit: int | None = MAX_BYTES) -> tuple[bytes, str]:
         source, where = sys.stdin.buffer, "standard input"
     elif isinstance(source, str | os.PathLike):
         where = str(source)
-    else:
+    elif hasattr(source, "read"):
         where = str(getattr(source, "name", "the input"))
+    else:
+        raise FormatError(one_line(f"expected a path or an open file, found {source!r}."))
     try:
         content = _some(_chunks(source), limit)
     except (OSError, ValueError) as error:
