@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -75,13 +76,17 @@ def moved(arcs: Sequence[Attended], theta: Theta | None) -> tuple[Attended, ...]
     return tuple([Attended(a.arc, p, a.beta, a.alpha, a.varying) for a, p in zip(arcs, tables, strict=True)])
 
 
+def is_fixed(arc: Arc, theta: Theta | None) -> bool:
+    """Whether its cpd is a plain `Table` without derivatives, which theta does not replace."""
+    held = arc.cpd.__dict__  # past the look-up of nn.Module: a large PDG has a million of these
+    if type(arc.cpd) is not Table or held["_buffers"]["p"].requires_grad:
+        return False
+    return theta is None or f"{arc.name}.p" not in theta
+
+
 def tabulated(arcs: Sequence[Arc], theta: Theta | None) -> list[Array]:
     """log p of each as numbers; nothing if an arc has no table but is linear-Gaussian or can be scored."""
-    fixed = {
-        k: cpd
-        for k, a in enumerate(arcs)
-        if type(cpd := a.cpd) is Table and (theta is None or f"{a.name}.p" not in theta)
-    }
+    fixed = {k: cast(Table, a.cpd) for k, a in enumerate(arcs) if is_fixed(a, theta)}
     tables, sound = log_tables(fixed.values())
     together = dict(zip(fixed, tables, strict=True))
     found = [together[k] if k in together else _tabulate(a, theta) for k, a in enumerate(arcs)]

@@ -351,7 +351,8 @@ def inconsistencies(
     near = [near] if near is None or isinstance(near, Inconsistency) else near
     pdgs, attentions, thetas, near = in_step(pdgs=pdgs, attentions=attentions, thetas=thetas, near=near)
     if problems is None:
-        checked(chosen)
+        if not isinstance(solver, str):
+            checked(solver)
         for p, t, r in zip(pdgs, thetas, near, strict=True):
             _check_arguments(p, t, r)
     given = zip(pdgs, attentions, strict=True)

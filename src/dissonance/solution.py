@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.arc import Theta
-from dissonance.attended import Array
+from dissonance.attended import Array, is_fixed
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.options import check_options
@@ -91,6 +91,8 @@ class Solution:
         mu = self.mu
         total = torch.zeros((), dtype=numerics.DTYPE)
         for a in self.component.arcs:
+            if is_fixed(a.arc, theta):
+                continue
             log_p = a.arc.log_table(theta).reshape(cells(a.arc.sources), cells(a.arc.targets))
             if not log_p.requires_grad:
                 continue
