@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from dissonance import numerics
 from dissonance.above import Picture, ask
 from dissonance.arc import Arc, Theta, frozen
 from dissonance.distributions import Distribution
 from dissonance.dropped import savings
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Weights
+from dissonance.options import in_step, refuse_transforms
 from dissonance.pdg import PDG, checked_pdg
 from dissonance.problem import Problem, prepare
 from dissonance.query import Posterior, posterior
@@ -300,29 +300,6 @@ def inconsistency(
     return inconsistencies([pdg], [attention], solver=solver, thetas=[theta], near=[near])[0]
 
 
-def in_step(**given: Sequence[Any]) -> list[list[Any]]:
-    """As many of each as of the others; what is given once serves all."""
-    counts = {len(each) for each in given.values()} - {1}
-    if len(counts) > 1:
-        found = ", ".join(f"{len(each)} {name}" for name, each in given.items())
-        raise DissonanceError(f"as many of each are needed, or one for all; found {found}.")
-    count = min(counts, default=1)
-    return [list(each) * count if len(each) == 1 else list(each) for each in given.values()]
-
-
-def _check_arguments(pdg: PDG, theta: Theta | None, near: object) -> None:
-    checked_pdg(pdg)
-    if not isinstance(near, Inconsistency | None):
-        raise DissonanceError(f"near must be a result of inconsistency(...), found {near!r}.")
-    values = [x for x in (theta or {}).values() if isinstance(x, Tensor)]  # pyright: ignore[reportUnnecessaryIsInstance]
-    if any(map(is_functorch_wrapped_tensor, values)):
-        raise CapabilityError(
-            "torch.func transforms (grad, vmap, jacrev, ...) cannot look into a solver: use result.value.backward(), "
-            "and inconsistencies(..., thetas=...) for many at once."
-        )
-    pdg.check(theta)
-
-
 def inconsistencies(
     pdgs: PDG | Sequence[PDG],
     attentions: Attention | Weights | Sequence[Attention | Weights | None] | None = None,
@@ -354,7 +331,10 @@ def inconsistencies(
         if not isinstance(solver, str):
             checked(solver)
         for p, t, r in zip(pdgs, thetas, near, strict=True):
-            _check_arguments(p, t, r)
+            if not isinstance(r, Inconsistency | None):
+                raise DissonanceError(f"near must be a result of inconsistency(...), found {r!r}.")
+            refuse_transforms(t)
+            checked_pdg(p).check(t)
     given = zip(pdgs, attentions, strict=True)
     attended = [a if type(a) is Attention and not a.others else Attention.of(a, p) for p, a in given]
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]

@@ -1,16 +1,19 @@
-"""Options of solvers and flows: what those of a name may be is said once, and anything else is refused."""
+"""What is given: options of solvers and flows, said once by their names; as many of each; no transforms of torch."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
-from dissonance.errors import DissonanceError
+from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from dissonance.errors import CapabilityError, DissonanceError
 
 Rule = tuple[Callable[[Any], bool], str]
 
@@ -57,3 +60,23 @@ def check_options(given: Any) -> None:
         value = getattr(given, name)
         if not fine(value):
             raise DissonanceError(f"{name} of {type(given).__name__} must be {what}, found {value!r}.")
+
+
+def in_step(**given: Sequence[Any]) -> list[list[Any]]:
+    """As many of each as of the others; what is given once serves all."""
+    counts = {len(each) for each in given.values()} - {1}
+    if len(counts) > 1:
+        found = ", ".join(f"{len(each)} {name}" for name, each in given.items())
+        raise DissonanceError(f"as many of each are needed, or one for all; found {found}.")
+    count = min(counts, default=1)
+    return [list(each) * count if len(each) == 1 else list(each) for each in given.values()]
+
+
+def refuse_transforms(theta: Mapping[str, Any] | None) -> None:
+    """An error if parameters are being transformed by torch.func."""
+    values = [x for x in (theta or {}).values() if isinstance(x, Tensor)]
+    if any(map(is_functorch_wrapped_tensor, values)):
+        raise CapabilityError(
+            "torch.func transforms (grad, vmap, jacrev, ...) cannot look into a solver: use result.value.backward(), "
+            "and inconsistencies(..., thetas=...) for many at once."
+        )

@@ -15,7 +15,6 @@ from torch import Tensor
 from dissonance.above import ask
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Chi, Control, Weights
-from dissonance.inconsistency import in_step
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
@@ -28,6 +27,7 @@ from dissonance.lir.setting import Setting, base_focus
 from dissonance.lir.sweep.neighbourhoods import neighbourhood_named
 from dissonance.lir.sweep.run import Sweeping
 from dissonance.lir.trace import NAN, Record, Trace
+from dissonance.options import in_step
 from dissonance.pdg import PDG, checked_pdg
 from dissonance.solvers import Solver
 
