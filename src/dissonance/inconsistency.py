@@ -358,8 +358,7 @@ def _result(
     asked: Solver,
     seconds: float,
 ) -> Inconsistency:
-    constant = problem.constant
-    lower, upper = constant + _total([s.lower for s in solutions]), constant + _total([s.upper for s in solutions])
+    lower, upper, converged = problem.unmentioned.plus(*(s.bounds for s in solutions)).one
     value = torch.tensor(upper, dtype=numerics.DTYPE)
     if math.isfinite(upper) and torch.is_grad_enabled():
         for s in solutions:
@@ -370,7 +369,7 @@ def _result(
         value=value,
         lower=lower,
         upper=upper,
-        converged=all(s.converged for s in solutions),
+        converged=converged,
         solver=" + ".join(sorted({s.solver for s in solutions})) or asked.name,
         pdg=pdg,
         attention=attention,
@@ -391,8 +390,3 @@ def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
     if beside:
         kept.update(frozen(beside, theta) or {})
     return kept or None
-
-
-def _total(values: Sequence[float]) -> float:
-    """The sum, +inf if any is +inf (a contradiction anywhere is a contradiction)."""
-    return math.inf if math.inf in values else sum(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,13 +18,13 @@ from dissonance.distributions.tree import Index, Lists, Tree, decompose, decompo
 from dissonance.distributions.tree import check_bytes as check_bytes
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
+from dissonance.proof import EPS as EPS
+from dissonance.proof import ULPS, Accuracy, Bounds, TableRows
 from dissonance.variables import Variable
 
 Bools = npt.NDArray[np.bool_]
 
-EPS = float(np.finfo(np.float64).eps)
-
-EVEN = 8 * EPS
+EVEN = ULPS
 """Weights that cancel up to this part of what is added up are 0."""
 
 BUDGET = 4 * 2**30
@@ -61,8 +61,19 @@ class Shape:
         """A min-fill junction tree with a cluster for every arc."""
         return decompose_numbered(self.sizes, self.scopes)
 
+    @cached_property
+    def rows(self) -> TableRows:
+        """The rows of the tables of all arcs, one after another."""
+        size = np.array(list(self.sizes.values()), dtype=np.int64)
+        at, scope = self.scopes
+        arc = np.repeat(np.arange(len(at) - 1), np.diff(at))
+        target = np.arange(len(scope)) >= (at[:-1] + self.sources)[arc]
+        counts = np.ones((2, len(at) - 1), dtype=np.int64)  # of source and of target settings
+        np.multiply.at(counts, (target.astype(np.int64), arc), size[scope])
+        return TableRows.of(counts[0], counts[1], float(np.log(size).sum()))
 
-OF_TABLES = "convex", "_makers", "pinned", "given", "beyond", "rounding"
+
+OF_TABLES = "convex", "_makers", "pinned", "given", "beyond", "accuracy"
 """What is known of a component that may change with the numbers in its tables."""
 
 
@@ -261,17 +272,29 @@ class Component:
         return rest, Tree(sizes, tuple((*first, *c) for c in rest.clusters), rest.parent), loose
 
     @cached_property
-    def rounding(self) -> float:
-        """What float64 blurs: rows sum to 1, and logarithms are exact, only up to a few ulps, times the weights; and a
-        weight that is below 0 by rounding counts as 0."""
-        soft = float(np.abs(self.beta[~self.hard]).sum())
-        blurred = 8 * EPS * (soft + self.gamma * (1 + float(np.abs(self.alpha).sum())))
-        if (self.beta >= self.gamma * self.alpha).all() or self.kinds or not self.convex:
-            return blurred
-        return blurred - sum(min(w, 0.0) * math.log(self._states(m)) for m, w in self.weights.items())
+    def accuracy(self) -> Accuracy:
+        """How well tables and weights are known; of densities, which round for themselves, the weights alone."""
+        beta, alpha, gamma = self.beta[None], self.alpha[None], np.array([self.gamma], dtype=np.float64)
+        if self.kinds:
+            ones = np.ones(len(self.arcs), dtype=np.int64)
+            found = TableRows.of(ones, ones, 0.0).accuracy(None, beta, alpha, gamma)
+            return replace(found, floor=np.array([-math.inf]))
+        return self.shape.rows.accuracy(tables_of([self]), beta, alpha, gamma)
 
-    def _states(self, mechanism: Mechanism) -> int:
-        return math.prod(self.sizes[v] for v in mechanism[1])
+    def proved(
+        self, low: float, high: float, blur: float = 0.0, *, tol: float = math.inf, broken: float = 0.0
+    ) -> tuple[float, float, bool]:
+        """Return the bounds that a solver's numbers prove, and whether they meet: see `Bounds.proved`.
+
+        `tol`: the relative gap that is aimed at; of a closed form, whose bounds are apart by rounding only, any.
+        """
+        return Bounds.proved(self.accuracy, low, high, blur, tol=tol, broken=broken).one
+
+
+def tables_of(components: Sequence[Component]) -> Array:
+    """Return log p of components that are alike, (P, entries), one arc after another."""
+    every = [a.log_p.ravel() for c in components for a in c.arcs] or [np.zeros(0)]
+    return np.concatenate(every).reshape(len(components), -1)
 
 
 @dataclass(frozen=True)
@@ -283,8 +306,6 @@ class Problem:
     free: tuple[Variable, ...]
     gamma: float
     theta: Theta | None = None
-    constant: float = field(init=False)
-    """-gamma sum log|V| over the unmentioned variables."""
 
     @classmethod
     def of(
@@ -301,9 +322,15 @@ class Problem:
         free = tuple([v for v in variables if v.name not in seen])
         return cls(tuple([Component(vs, some, gamma, kept(some, theta)) for vs, some in parts]), free, gamma, theta)
 
-    def __post_init__(self) -> None:
-        each = [math.log(v.size) if v.is_finite else math.inf for v in self.free] if self.gamma else []
-        object.__setattr__(self, "constant", -self.gamma * sum(each) if each else 0.0)
+    @cached_property
+    def unmentioned(self) -> Bounds:
+        """Bounds of -gamma sum log|V| over the variables that no arc mentions."""
+        return Bounds.entropy(self.free, self.gamma)
+
+    @property
+    def constant(self) -> float:
+        """-gamma sum log|V| over the variables that no arc mentions, rounded."""
+        return float(self.unmentioned.lower[0] + self.unmentioned.upper[0]) / 2
 
     def at(self, theta: Theta) -> Problem:
         """The same problem at other parameters; itself if it was prepared for these very ones."""

@@ -19,6 +19,7 @@ from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.options import check_options
 from dissonance.problem import Component
+from dissonance.proof import Bounds
 from dissonance.variables import cells
 
 DEFAULT_TOL = 1e-7
@@ -60,6 +61,11 @@ class Solution:
 
     exact: ClassVar[bool] = False
     """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """Both bounds, to be added to those of other components."""
+        return Bounds.of(self.lower, self.upper, self.converged)
 
     @property
     def parts(self) -> Sequence[Solution]:

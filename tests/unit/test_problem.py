@@ -29,6 +29,7 @@ from dissonance import (
 from dissonance.attended import Attended
 from dissonance.distributions.tree import Tree, single
 from dissonance.problem import BUDGET, Component, Shape, check_bytes, prepare
+from dissonance.proof import Accuracy, TableRows
 from dissonance.solvers import JointSolver, Newton
 
 inf = math.inf
@@ -281,6 +282,8 @@ def seen(x: object) -> object:
         return x.key
     if isinstance(x, Tree):
         return x.clusters
+    if isinstance(x, Accuracy | TableRows):
+        return [seen(y) for y in vars(x).values()]
     if isinstance(x, tuple | list):
         return [seen(y) for y in x]
     if isinstance(x, PDG):

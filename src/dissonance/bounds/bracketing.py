@@ -289,7 +289,7 @@ class Bracketing(TimedBounds):
             return math.inf
         value = self._cost(sampler, states)
         weights = float(self.component.beta[~self.component.hard].sum())
-        value += self.component.rounding + 16 * EPS * (abs(value) + weights)
+        value += 16 * EPS * (abs(value) + weights)
         if value < self.upper:
             self.upper, self.states = value, (self.terms, states.copy())
         return value
@@ -297,14 +297,13 @@ class Bracketing(TimedBounds):
     def solution(self) -> BoundsSolution:
         """The bounds that were found, as a solution."""
         component = self.component
-        lower = max(0.0, self.lower - component.rounding)
-        upper = max(lower, self.upper)
+        lower, upper, met = component.proved(self.lower, self.upper, tol=DEFAULT_TOL)
         return BoundsSolution(
             component,
             lower,
             upper,
             NAME,
-            converged=upper < math.inf and upper - lower <= DEFAULT_TOL * max(1.0, upper),
+            converged=met,
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
             states=None if self.states is None else JointStates(component.variables, *self.states),

@@ -15,6 +15,7 @@ from dissonance.columns import ColumnarPDG
 from dissonance.compiled import clock
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG
+from dissonance.proof import Accuracy, Bounds, TableRows
 from dissonance.timed import TimedBounds
 
 TEMPERATURES = 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001
@@ -94,7 +95,15 @@ def bracket(
         run.believe(dual, states, scale)
         run.count(states, tol)
     contributions = _contributions(pdg, dual, states, run.counts, run.kept)
-    return ColumnBracket(run.lower, max(run.lower, run.upper), run.kept, run.seconds, contributions)
+    lower, upper, _ = Bounds.proved(_accuracy(tables, weights), run.lower, run.upper, tol=math.inf).one
+    return ColumnBracket(lower, upper, run.kept, run.seconds, contributions)
+
+
+def _accuracy(tables: Sequence[Floats], beta: Floats) -> Accuracy:
+    """Return how well tables (arcs, source settings, target settings), column by column, and weights are known."""
+    rows, widths = (np.repeat([x.shape[k] for x in tables], [len(x) for x in tables]) for k in (1, 2))
+    flat = np.concatenate([x.ravel() for x in tables] or [np.zeros(0)])[None]
+    return TableRows.of(rows, widths, 0.0).accuracy(flat, beta[None], np.zeros((1, len(beta))), np.zeros(1))
 
 
 class _Narrowing(TimedBounds):

@@ -240,7 +240,7 @@ class MixtureDescent:
         kept = [(s * (1 - share), p) for s, p in zip(self.shares, self.products, strict=True) if share < 1]
         self.shares, self.products = [s for s, _ in kept] + [share], [p for _, p in kept] + [product]
         value, size = self._cost(self.mass, self.entropy)
-        blur = max(p.blur for p in self.products) + self.component.rounding + UNSURE * size
+        blur = max(p.blur for p in self.products) + UNSURE * size
         self.upper = min(self.upper, value + blur)
         return len(blocks or ()) > 1
 

@@ -167,14 +167,13 @@ class StructuralBracketing(Bracketing):
 
     def solution(self) -> BoundsSolution:
         """What was found."""
-        lower = self.lower - self.component.rounding
-        upper = max(lower, self.upper)
+        lower, upper, met = self.component.proved(self.lower, self.upper, tol=DEFAULT_TOL)
         return BoundsSolution(
             self.component,
             lower,
             upper,
             NAME,
-            converged=upper < math.inf and upper - lower <= DEFAULT_TOL * max(1.0, abs(upper)),
+            converged=met,
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
             states=self.mixture.mu if upper < math.inf else None,

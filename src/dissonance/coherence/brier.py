@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.solvers.convex.certificate import EPS
+from dissonance.proof import EPS, Bounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
@@ -91,8 +91,13 @@ class Projection:
         m, mass = joint[self.yes], joint[self.yes] + joint[self.no]
         with np.errstate(divide="ignore", invalid="ignore"):
             off = beta * np.where(mass > 0, (m - p * mass) ** 2 / mass, 0.0)
-        upper = float(off.sum()) + 32 * EPS * (1 + float(beta.sum())) if residual <= FEASIBLE else math.inf
-        lower = min(max(lower, 0.0), upper)
+        soft, none = np.where(hard, 0.0, beta)[None], np.zeros((1, len(beta)))
+        rows = np.ones(len(beta), dtype=np.int64)
+        accuracy = TableRows.of(rows, 2 * rows, 0.0).accuracy(None, soft, none, np.zeros(1))
+        bounds = Bounds.proved(
+            accuracy, lower, float(off.sum()), 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE
+        )
+        lower, upper, _ = bounds.one
         lam = np.stack([y[self._entry[x]] for x in (self.no, self.yes)], -1)  # of hard beliefs
         mean = (1 - p) * lam[:, 0] + p * lam[:, 1]
         gain = np.where(hard[:, None], mean[:, None] - lam, gain) if lower > 0 else np.zeros_like(gain)

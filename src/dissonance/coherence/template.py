@@ -230,10 +230,11 @@ class Template:
         """Large books, one after another, on few of their cells."""
         narrowing = Narrowing(self.stack.shape(group), s)
         found = [narrowing.solve(a.take(np.array([k])), self.solver.tol) for k in range(len(a.beta))]
-        lower, upper = (np.array([getattr(x, name) for x in found]) for name in ("lower", "upper"))
+        low, high = (np.array([getattr(x, name) for x in found]) for name in ("lower", "upper"))
+        bounds = self.stack.proved(s, a, low, high)
+        lower, upper = bounds.lower, bounds.upper
         at = np.zeros((len(found), s.flat_layout[1].point))
         s.y(at)[...] = np.stack([x.y for x in found])
-        lower = np.minimum(np.maximum(lower, 0.0), upper)
         gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)
         return Gains(lower, upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 

@@ -240,14 +240,14 @@ class GaussianSolver(Solver):
         core = W.T @ found.C @ W
         slack = self._rounding(reduction, abs(found.upper) + abs(middle.cost)) + middle.blur
         slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))
-        lower, upper = found.lower + constant - slack, found.upper + constant + slack
-        lower, upper = min(lower, upper), max(lower, upper)
+        low, high = sorted((found.lower + constant, found.upper + constant))  # they cross if hard arcs do not hold yet
+        lower, upper, met = component.proved(low, high, slack, tol=self.tol)
         return GaussianSolution(
             component,
             lower,
             upper,
             self.name,
-            converged=upper - lower <= self.tol * max(1.0, abs(upper)),
+            converged=met,
             steps=found.steps,
             mean=middle.m,
             reduction=reduction,
@@ -275,15 +275,16 @@ class GaussianSolver(Solver):
         from dissonance.gaussians.moments import gaussian_beliefs
 
         arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta != 0]
-        slack = 1e-13 * max(1.0, abs(exact)) + component.rounding
+        slack = 1e-13 * max(1.0, abs(exact))
         slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
         slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
-        lower, upper = exact - slack, exact + slack
+        lower, upper, met = component.proved(exact, exact, slack, tol=self.tol)
         within = 0.0 if residual <= ROUNDING else FEASIBLE
         if within:  # other mu, that break all of them a little, may cost less: not convex
             lower, upper = -math.inf, upper if residual <= FEASIBLE else math.inf
-        converged = upper - lower <= self.tol * max(1.0, abs(upper)) and not within
-        return PinnedGaussian(component, lower, upper, self.name, converged=converged, residual=residual, within=within)
+        return PinnedGaussian(
+            component, lower, upper, self.name, converged=met and not within, residual=residual, within=within
+        )
 
     @staticmethod
     def _rounding(reduction: Reduction, value: float) -> float:

@@ -25,7 +25,7 @@ from dissonance.lir.trace import rows_of_lines
 if TYPE_CHECKING:
     from dissonance.lir.run import Algorithm
 
-FORMAT = "dissonance.lir 4"
+FORMAT = "dissonance.lir 5"
 WHAT = "a checkpoint"
 
 

@@ -122,9 +122,9 @@ class ReducedPoint:
 class ReducedDual:
     """D of terms at x: z of the soft entries, lam of the hard ones; other entries of x mean nothing."""
 
-    def __init__(self, tree: Tree, terms: Sequence[ReducedTerm], rounding: float = 0.0) -> None:
-        """On a junction tree of the terms; `rounding`: how far off their numbers may be, in all."""
-        self.given, self.terms, self.rounding = tree, terms, rounding
+    def __init__(self, tree: Tree, terms: Sequence[ReducedTerm]) -> None:
+        """On a junction tree of the terms."""
+        self.given, self.terms = tree, terms
         self.tree = with_leaves(tree, terms)
         self.messages = Messages(self.tree)
         sizes = np.array([len(t.cost) for t in terms], dtype=np.int64)
@@ -218,7 +218,7 @@ class ReducedDual:
         widths = sum(t.weight * (t.width + 4) for t in self.terms)
         passed = point.temperature * operations + (float(span.sum()) + 40 * point.temperature) * messages
         found = 8 * float(largest.sum()) + passed + widths + 4 * abs(point.value)
-        return EPS * found + self.rounding
+        return EPS * found
 
     def given_up(self, x: Floats, within: float) -> float:
         """What breaking hard arcs by `within` may gain."""

@@ -75,7 +75,7 @@ class Reduced(Solver):
                 "minimum."
             )
         check_bytes(component.tree, self.bytes(component), self.budget)
-        run = Cooling(self, component.gamma, ReducedDual(component.tree, reduced_terms(component), component.rounding))
+        run = Cooling(self, component.gamma, ReducedDual(component.tree, reduced_terms(component)))
         with run.interruptible():
             run.run()
         return run.solution(component)
@@ -89,12 +89,6 @@ class Cooling(TimedBounds):
         self.solver, self.gamma, self.dual, self.x = solver, gamma, dual, dual.start
         self.best: ReducedPoint | None = None
         self.passes = 0
-
-    @property
-    def _least(self) -> float:
-        """What no mu costs less than, but for rounding: divergences are not negative, and entropies count for nothing
-        at gamma = 0."""
-        return -math.inf if self.gamma else -self.dual.rounding
 
     def _close(self, margin: float) -> bool:
         return self.upper < math.inf and self.upper - self.lower <= margin * self.solver.tol * max(1.0, abs(self.upper))
@@ -154,7 +148,7 @@ class Cooling(TimedBounds):
         proved = point.value
         if self.gamma == 0 and self._worth(point):
             proved = max(proved, self.dual.least(point))
-        self.lower = max(self.lower, self._least, proved - blur - self.dual.given_up(point.x, ROUNDING))
+        self.lower = max(self.lower, proved - blur - self.dual.given_up(point.x, ROUNDING))
         if self.lower > self.dual.dearest and proved - blur - self.dual.given_up(point.x, FEASIBLE) > self.dual.dearest:
             self.lower = self.upper = math.inf  # no mu costs as much: hard arcs hold at none
             return
@@ -180,17 +174,15 @@ class Cooling(TimedBounds):
             value = float(unchecked_incompatibility(mu, component.pdg, soft, component.theta))
         blur, lower, within = self.dual.blur(best), self.lower, FEASIBLE if ROUNDING < off <= FEASIBLE else ROUNDING
         if within > ROUNDING:
-            lower = max(self._least, best.value - blur - self.dual.given_up(best.x, within))
+            lower = best.value - blur - self.dual.given_up(best.x, within)
         upper = value + blur if off <= within else math.inf
-        if lower > upper:  # they cross by rounding, or prove nothing of mu
-            crossed = lower - upper > 1e-10 * max(1.0, abs(upper))
-            lower, upper = upper, math.inf if crossed else lower
+        lower, upper, met = component.proved(lower, upper, tol=solver.tol)
         return ReducedSolution(
             component,
             lower,
             upper,
             solver.name,
-            converged=upper < math.inf and upper - lower <= solver.tol * max(1.0, abs(upper)),
+            converged=met,
             tree=component.tree,
             tables=mu.tables,
             multipliers=self._multipliers(component, best.x),

@@ -9,7 +9,6 @@ values even where they coincide. Where all is about the row of data at hand, eac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -135,15 +134,15 @@ class AtPoints(Solver):
         pool, solved = RowPool.of(component, at), list[list[Solution]]()
         if pool is not None:
             value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
-            blurred = 8 * EPS * (1 + abs(value) + at.size(component)) if math.isfinite(value) else 0.0
-            lower, upper = value - blurred, value + blurred
+            low = high = value
         else:
             parts = _components(component, at)
             found = iter(solve_together(self.solver, [c for row in parts for c in row]))
             solved = [[next(found) for _ in row] for row in parts]
             bounds = [[sum(x.lower for x in row), sum(x.upper for x in row)] for row in solved]
             ends = torch.tensor(bounds, dtype=numerics.DTYPE).T
-            lower, upper = (constant + float(numerics.expectation(weights, each)) for each in ends)
+            low, high = (constant + float(numerics.expectation(weights, each)) for each in ends)
+        lower, upper, _ = component.proved(low, high, 8 * EPS * (1 + abs(constant) + at.size(component)))
         every = [s for row in solved for s in row]
         known = added_up(every)
         known["method"] = " + ".join(sorted({*(["row by row"] if at.rows.values else []), *(s.solver for s in every)}))

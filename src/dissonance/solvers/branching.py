@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dissonance.attended import Array
+from dissonance.proof import EPS
 from dissonance.solvers import convex
 
 LEAST_CUT = 0.2
@@ -81,10 +82,12 @@ class Branching:
         found = np.minimum(self.weight, 0.0)[s.term] * np.log(ratio)
         return s.cell_sums(found)[0], float(m[0] @ found[0])
 
-    def value(self, mu: Array) -> tuple[float, float]:
-        """The incompatibility of mu, and how far hard arcs are from holding."""
-        value, broken = convex.solve.value(self.structure, self.numbers, mu)
-        return value + self.tangent(mu)[1], broken
+    def value(self, mu: Array) -> tuple[float, float, float]:
+        """The incompatibility of mu, how rounding may have changed it, and how far hard arcs are from holding."""
+        value, blur, broken = convex.solve.value(self.structure, self.numbers, mu)
+        concave = self.tangent(mu)[1]
+        weights = float(np.minimum(self.weight, 0.0).sum())
+        return value + concave, blur + 32 * EPS * (abs(concave) - weights), broken
 
     @cached_property
     def matrices(self) -> convex.conic.Sparse:

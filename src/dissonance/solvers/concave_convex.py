@@ -15,7 +15,7 @@ from dissonance.solution import Solution, Solver, infinite
 from dissonance.solvers import convex
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
-from dissonance.solvers.least_concave import least_concave
+from dissonance.solvers.least_concave import least_concave, unlike
 from dissonance.tolerances import FEASIBLE, ROUNDING
 
 MOST_CELLS, MOST_ROWS = 1000, 100
@@ -86,15 +86,16 @@ class ConcaveConvex(Solver):
         if self.nodes and len(bottomless) <= MOST_CELLS and len(problem.rows) <= MOST_ROWS:
             raised, best, used = self._bracket(problem, best)
             lower, steps = max(lower, raised), steps + used
-        residual = problem.value(best.mu)[1]
+        _, blur, residual = problem.value(best.mu)
+        lower = min(lower, best.value) if residual <= ROUNDING else -math.inf
         upper = best.value if residual <= FEASIBLE else math.inf
-        lower = min(lower, best.value) - component.rounding if residual <= ROUNDING else -math.inf
+        lower, upper, met = component.proved(lower, upper, blur + unlike(component, eased), tol=self.gap)
         return Solution(
             component,
             lower,
             upper,
             self.name,
-            converged=upper - lower <= self.gap * max(1.0, abs(upper)),
+            converged=met,
             tree=component.tree,
             tables=s.tables(best.mu),
             multipliers=s.multipliers(s.y(best.at), eased.arcs),
@@ -116,7 +117,7 @@ class ConcaveConvex(Solver):
 
         def upper(mu: Array) -> float:
             nonlocal best, steps
-            value, broken = problem.value(mu)
+            value, _, broken = problem.value(mu)
             if broken <= ROUNDING and value < best.value - self.tol:
                 local, used = self._descend(problem, mu, self._newton(problem, 0.0 * mu).at[0])
                 best, steps = min(best, local, key=lambda x: x.value), steps + used

@@ -121,9 +121,9 @@ class Pinned(Solver):
         exact = float(value.detach())
         if not math.isfinite(exact):
             return infinite(component, self.name, exact)
-        rounding = 1e-14 * max(1.0, abs(exact)) + component.rounding
+        lower, upper, _ = component.proved(exact, exact, 1e-14 * max(1.0, abs(exact)))
         tables = tuple(map(Tensor.detach, mu.tables))
-        return PinnedSolution(component, exact - rounding, exact + rounding, self.name, tree=mu.tree, tables=tables)
+        return PinnedSolution(component, lower, upper, self.name, tree=mu.tree, tables=tables)
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,9 @@ class SumProductSolver(Solver):
         value = -gamma * float(log_z)
         if math.isinf(value):
             return infinite(component, self.name)
-        rounding = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters)) + component.rounding
-        return Solution(component, value - rounding, value + rounding, self.name, tree=tree, tables=tables)
+        blur = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters))
+        lower, upper, _ = component.proved(value, value, blur)
+        return Solution(component, lower, upper, self.name, tree=tree, tables=tables)
 
 
 @dataclass(frozen=True)
@@ -269,6 +270,7 @@ class Given(Solver):
         if math.isinf(value):
             return GivenSolution(component, value, value, self.name, evidence=found.evidence)
         size = float(numerics.times(nu, found.evidence.abs()).sum()) * component.gamma
-        rounding = 1e-14 * max(1.0, abs(value), size) * math.sqrt(len(found.tree.clusters)) + component.rounding
-        known = GivenSolution(component, value - rounding, value + rounding, self.name, evidence=found.evidence)
+        blur = 1e-14 * max(1.0, abs(value), size) * math.sqrt(len(found.tree.clusters))
+        lower, upper, _ = component.proved(value, value, blur)
+        known = GivenSolution(component, lower, upper, self.name, evidence=found.evidence)
         return replace(known, tree=found.tree, tables=found.tables)

@@ -17,6 +17,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
+from dissonance.proof import Accuracy, Bounds, close, ordered
 from dissonance.solution import DEFAULT_TOL, TOGETHER, Solution, Solver, infinite
 from dissonance.solvers import convex
 from dissonance.threads import allowed
@@ -159,11 +160,10 @@ class Newton(Solver):
     ) -> list[Solution]:
         program = convex.program.Program(s, s.numbers(arcs))
         outcome = self.run(program, *self._targets(s), *_starts(s, near))
-        found = [self._solution(c, outcome, s, k) for k, c in enumerate(components)]
-        return [
-            x if x.lower == math.inf or self._close(x, 1e-2) else self._insist(x, program.take(slice(k, k + 1)))
-            for k, x in enumerate(found)
-        ]
+        accuracy = components[0].shape.rows.accuracy(arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)
+        found, bounds = self._solutions(components, accuracy, outcome, s)
+        enough = close(bounds.lower, bounds.upper, 1e-2 * self.tol, bounds.blur).tolist()
+        return [x if enough[k] else self._insist(x, program.take(slice(k, k + 1))) for k, x in enumerate(found)]
 
     def _targets(self, s: Structure) -> tuple[float, float]:
         """The gap to iterate to, and the one that is enough where a nearby solution is followed."""
@@ -187,11 +187,11 @@ class Newton(Solver):
         """A solution that is not close: Newton again, if it nearly is; Clarabel, and Newton from where that stopped."""
         if self._close(best):
             outcome = self.run(program, *self._targets(program.structure), *_starts(program.structure, [best]))
-            best = self._better(best, self._solution(best.component, outcome, program.structure, 0))
+            best = self._better(best, self._solution(best.component, outcome, program.structure))
             if self._close(best, 1e-2):
                 return best
         for outcome in convex.conic.by_clarabel(program, self.tol):
-            now = replace(self._solution(best.component, outcome, program.structure, 0), method="clarabel")
+            now = replace(self._solution(best.component, outcome, program.structure), method="clarabel")
             if now.lower == math.inf:
                 return now
             best = self._better(best, now)
@@ -210,48 +210,68 @@ class Newton(Solver):
         outcome = convex.solve.solve(replace(program, numbers=program.numbers._replace(p=said)), tol, tol)
         outcome.at[:, : outcome.mu.shape[1]] = outcome.mu
         outcome = replace(convex.solve.prove(program, outcome.at, within=FEASIBLE), steps=best.steps + outcome.steps)
-        found = self._solution(best.component, outcome, s, 0, FEASIBLE)
+        found = self._solution(best.component, outcome, s, FEASIBLE)
         return replace(found, method=best.method)
 
-    def _solution(self, c: Component, outcome: Outcome, s: Structure, k: int, within: float = ROUNDING) -> Solution:
-        lower, upper, residual = outcome.bounds[k].tolist()
-        steps = int(outcome.steps[k])
-        if outcome.contradiction[k] > 0:
-            return replace(infinite(c, self.name), steps=steps)
-        found = Solution(
-            c,
-            lower - c.rounding,
-            upper + c.rounding if residual <= within else math.inf,
-            self.name,
-            tree=s.tree,
-            tables=s.tables(outcome.mu[k]),
-            multipliers=s.multipliers(s.y(outcome.at[k]), c.arcs),
-            steps=steps,
-            residual=residual,
-            within=within if within > ROUNDING else 0.0,
-            memory=s.bytes * len(outcome.steps),
-            method="newton",
-            near=(s, outcome.at[k], outcome.broad[k]),
-        )
-        return self._judged(found)
+    def _solution(self, c: Component, outcome: Outcome, s: Structure, within: float = ROUNDING) -> Solution:
+        return self._solutions([c], c.accuracy, outcome, s, within)[0][0]
 
-    def _judged(self, found: Solution) -> Solution:
-        """`converged` as it is. Bounds that cross by more than rounding prove nothing of mu."""
-        if found.lower > found.upper:
-            crossed = found.lower - found.upper > 1e-10 * max(1.0, abs(found.upper))
-            found = replace(found, lower=found.upper, upper=math.inf if crossed else found.lower)
-        return replace(found, converged=self._close(found))
+    def _solutions(
+        self,
+        components: Sequence[Component],
+        accuracy: Accuracy,
+        outcome: Outcome,
+        s: Structure,
+        within: float = ROUNDING,
+    ) -> tuple[list[Solution], Bounds]:
+        """What an outcome proves of components, one by one and together."""
+        low, high, residual = outcome.bounds.T
+        bounds = Bounds.proved(
+            accuracy,
+            low,
+            high,
+            tol=self.tol,
+            broken=residual,
+            within=within,
+            contradicted=outcome.contradiction > 0,
+        )
+        found: list[Solution] = []
+        columns = (x.tolist() for x in (bounds.lower, bounds.upper, bounds.met, residual, outcome.steps))
+        for k, (c, lower, upper, met, off, steps) in enumerate(zip(components, *columns, strict=True)):
+            if lower == math.inf:
+                found.append(replace(infinite(c, self.name), steps=steps))
+                continue
+            found.append(
+                Solution(
+                    c,
+                    lower,
+                    upper,
+                    self.name,
+                    converged=met,
+                    tree=s.tree,
+                    tables=s.tables(outcome.mu[k]),
+                    multipliers=s.multipliers(s.y(outcome.at[k]), c.arcs),
+                    steps=steps,
+                    residual=off,
+                    within=within if within > ROUNDING else 0.0,
+                    memory=s.bytes * len(outcome.steps),
+                    method="newton",
+                    near=(s, outcome.at[k], outcome.broad[k]),
+                )
+            )
+        return found, bounds
 
     def _close(self, found: Solution, margin: float = 1.0) -> bool:
         """Whether the bounds meet; stopping asks for a margin, because mu is only as good as the root of the gap."""
-        if math.isinf(found.upper):
-            return found.lower == math.inf
-        return found.upper - found.lower <= margin * self.tol * max(1.0, abs(found.upper))
+        lower, upper = np.array([found.lower]), np.array([found.upper])
+        return bool(close(lower, upper, margin * self.tol, found.component.accuracy.blur(upper))[0])
 
     def _better(self, a: Solution, b: Solution) -> Solution:
         """The one whose mu is closer to the hard arcs, or else costs less; and the better of the lower bounds."""
         chosen = min(a, b, key=lambda s: (max(s.residual, ROUNDING), s.upper))
-        return self._judged(replace(chosen, lower=max(a.lower, b.lower), steps=a.steps + b.steps))
+        lower, upper = ordered(np.array(max(a.lower, b.lower)), np.array(chosen.upper))
+        found = replace(chosen, lower=float(lower), upper=float(upper), steps=a.steps + b.steps)
+        return replace(found, converged=self._close(found))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ from dissonance.problem import Component
 MOST_VARIABLES = 6
 """A cluster may have so many variables, else the incompatibility stays as it is: S and T are 3^n - 2^n pairs."""
 
+UNLIKE = 1e-14
+"""How far the weight of an entropy may be from what it was, relative to the largest weight."""
+
 Sets = dict[frozenset[str], float]
 
 
@@ -79,10 +82,21 @@ def least_concave(component: Component) -> Component:
     used = np.flatnonzero(found.x > 1e-9 * scale)
     net = np.zeros(2 * len(columns))
     net[used] = np.maximum(np.linalg.lstsq(signed[:, used], wanted, rcond=None)[0], 0.0)
-    if np.abs(signed @ net - wanted).max(initial=0.0) > 1e-14 * scale:
+    if np.abs(signed @ net - wanted).max(initial=0.0) > UNLIKE * scale:
         return component
     totals = dict(zip(columns, net[: len(columns)] - net[len(columns) :], strict=True))
     return _carrying(component, totals)
+
+
+def unlike(component: Component, eased: Component) -> float:
+    """Return how far the incompatibility of a component with as little concave as can be may be from its own: weights
+    of entropies are sums, and those that cancel are dropped."""
+    if eased is component:
+        return 0.0
+    soft = float(np.abs(component.beta[~component.hard]).sum())
+    scale = max(1.0, soft + component.gamma * (1 + float(np.abs(component.alpha).sum())))
+    each = (math.log(component.sizes[v]) for names in {*component.entropies, *eased.entropies} for v in names)
+    return UNLIKE * scale * math.fsum(each)
 
 
 def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component:
@@ -93,7 +107,7 @@ def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component
             totals[a.mechanism] = totals.get(a.mechanism, 0.0) - a.beta
     known = {v.name: v for v in component.variables}
     for (s, t), weight in totals.items():
-        if abs(weight) > 1e-15:
+        if abs(weight) > 0.1 * UNLIKE:
             sources, targets = ([v for n, v in known.items() if n in names] for names in (s, t))
             shape = tuple(v.size for v in (*sources, *targets))
             even = np.full(shape, 1 / math.prod(v.size for v in targets))

@@ -5,7 +5,6 @@ mu is extended along them (`distributions/extended.py`).
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from dissonance.attended import Attended
 from dissonance.distributions.extended import End, Extended
 from dissonance.distributions.tree import MOST, decompose
 from dissonance.problem import Bools, Component
+from dissonance.proof import Bounds
 from dissonance.solution import Solution, Solver, added_up, infinite, solve_together
 from dissonance.solvers.exact import Newton
 
@@ -151,11 +151,12 @@ class Peeled(Solver):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
         made = {t for a in ends for t in a.targets}  # where loose ends begin and nothing else is said mu is uniform
-        free = -component.gamma * sum(math.log(v.size) for v in rest.free if v.name not in made)
+        free = Bounds.entropy([v for v in rest.free if v.name not in made], component.gamma)
+        lower, upper, _ = free.plus(*(s.bounds for s in parts)).one
         return PeeledSolution(
             component,
-            free + sum(s.lower for s in parts),
-            free + sum(s.upper for s in parts),
+            lower,
+            upper,
             self._named(parts),
             **added_up(parts),
             tree=decompose(component.sizes, scopes),

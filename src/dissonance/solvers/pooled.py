@@ -65,10 +65,10 @@ class Pooled(Solver):
         mu[possible] = np.exp(terms - terms.max())
         mu /= mu.sum()
         size = float(others @ (np.abs(logs) + np.abs(logs[r])) @ mu[possible])
-        rounding = 8 * EPS * (1.0 + abs(value) + size)
+        lower, upper, _ = component.proved(value, value, 8 * EPS * (1.0 + abs(value) + size))
         tree = single(component.sizes)
         tables = (torch.from_numpy(mu.reshape(tree.shapes[0])),)
-        return PooledSolution(component, value - rounding, value + rounding, self.name, tree=tree, tables=tables)
+        return PooledSolution(component, lower, upper, self.name, tree=tree, tables=tables)
 
 
 def _alike(component: Component) -> bool:

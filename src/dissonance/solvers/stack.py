@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,12 +22,13 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.numerics import DTYPE
 from dissonance.problem import EVEN, Bools, Shape
+from dissonance.proof import Bounds, TableRows, close
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Floats, Program, Structure, structure
 from dissonance.solvers.convex.solve import Outcome, Work
 from dissonance.solvers.convex.support import support
 from dissonance.solvers.exact import Newton
-from dissonance.tolerances import FEASIBLE, ROUNDING
+from dissonance.tolerances import FEASIBLE
 from dissonance.variables import Variable, cells
 
 Group = tuple[tuple[bool, ...], bool, str]
@@ -40,11 +42,12 @@ class Answers:
     the derivative of the inconsistency in log p, (P, entries).
 
     The last is -beta mu(s,t) of a soft arc (envelope theorem) and mu(s) p(t|s) lambda(s,t) of a hard one with
-    multipliers lambda.
+    multipliers lambda. `blur` (P,): the rounding of the problems' numbers that is in both bounds.
     """
 
     lower: Tensor
     upper: Tensor
+    blur: Tensor
     steps: Tensor
     joint: Tensor
     slope: Tensor
@@ -54,7 +57,14 @@ class Answers:
         """Answers to so many problems, to be filled in."""
         low, high = (torch.full((count,), x, dtype=DTYPE, device=device) for x in (-math.inf, math.inf))
         zeros = torch.zeros(count, entries, dtype=DTYPE, device=device)
-        return cls(low, high, torch.zeros(count, dtype=torch.long, device=device), zeros, zeros.clone())
+        steps = torch.zeros(count, dtype=torch.long, device=device)
+        return cls(low, high, torch.zeros_like(low), steps, zeros, zeros.clone())
+
+    @classmethod
+    def of(cls, bounds: Bounds, steps: Tensor, joint: Tensor, slope: Tensor) -> Answers:
+        """Answers with bounds that were proved, on the device of the others."""
+        proved = (torch.from_numpy(x).to(joint.device) for x in (bounds.lower, bounds.upper, bounds.blur))
+        return cls(*proved, steps, joint, slope)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -72,8 +82,8 @@ class Answers:
 
     def open(self, tol: float) -> Tensor:
         """Which are neither proved to `tol` nor proved infinite, (P,)."""
-        close = self.upper - self.lower <= tol * self.upper.abs().clamp(min=1.0)
-        return ~(close & self.upper.isfinite()) & (self.lower < math.inf)
+        met = close(*(x.numpy(force=True) for x in (self.lower, self.upper)), tol, self.blur.numpy(force=True))
+        return ~torch.from_numpy(met).to(self.lower.device)
 
 
 MOST_TOGETHER = 1 << 14
@@ -89,6 +99,7 @@ class Stack:
     def __init__(self, variables: Sequence[Variable], arcs: Sequence[Arc], facts: Sequence[Arc] = ()) -> None:
         seen = {v.name for a in (*arcs, *facts) for v in a.scope}
         self.variables, self.arcs = tuple(v for v in variables if v.name in seen), tuple(arcs)
+        self.unmentioned = tuple(v for v in variables if v.name not in seen)
         self.facts = tuple(facts)
         self._structures: dict[Group, Structure | None] = {}
 
@@ -118,6 +129,11 @@ class Stack:
         rows = [(cells(a.sources), cells(a.targets)) for a in self.arcs]
         widths = np.array([t for s, t in rows for _ in range(s)], dtype=np.int64)
         return np.repeat(np.arange(len(widths)), widths)
+
+    @cached_property
+    def rows(self) -> TableRows:
+        """The rows of the tables of all arcs."""
+        return self.shape(self.plain).rows
 
     def shape(self, group: Group, facts: Sequence[Arc] = ()) -> Shape:
         """What all problems of a group have in common beside their zeros; with facts, if these are to count as arcs."""
@@ -194,6 +210,13 @@ class Stack:
         outcome = solver.run(Program(s, s.numbers(a)), tol, 0.5 * solver.tol, near, known)
         return self.read(s, a, outcome), outcome.at
 
+    def proved(self, s: Structure, a: Arcs, low: Floats, high: Floats, **how: Any) -> Bounds:
+        """Return what the numbers (P,) that a solver found prove of problems of a structure: see `Bounds.proved`."""
+        possible = s.layout.table[s.layout.table >= 0]
+        accuracy = self.rows.accuracy(a.log_p, a.beta, a.alpha, a.gamma, possible)
+        bounds = Bounds.proved(accuracy, low, high, tol=math.inf, **how)
+        return bounds.plus(Bounds.entropy(self.unmentioned, a.gamma))
+
     def read(self, s: Structure, a: Arcs, outcome: Outcome) -> Answers:
         """Bounds, mu(s,t) and derivatives of what was solved."""
         joint, hard = s.joint(outcome.mu), s.layout.hard[s.arc_of]
@@ -202,13 +225,9 @@ class Stack:
             mass = np.add.reduceat(joint, np.flatnonzero(np.diff(self._row, prepend=-1)), axis=1)[:, self._row]
             slope = np.where(hard, mass * np.exp(a.log_p) * s.spread_multipliers(s.y(outcome.at)), slope)
         low, high, residual = outcome.bounds.T
-        upper = np.where(residual <= ROUNDING, high, math.inf)
-        plain = (a.gamma == 0) & (a.beta >= 0).all(1)  # divergences are not negative
-        lower = np.minimum(np.where(plain, np.maximum(low, 0.0), low), upper)
-        impossible = outcome.contradiction > 0
-        lower, upper = (np.where(impossible, math.inf, x) for x in (lower, upper))
-        slope = np.where(np.isfinite(upper)[:, None], slope, 0.0)
-        return Answers(*map(torch.from_numpy, (lower, upper, outcome.steps, joint, slope)))
+        bounds = self.proved(s, a, low, high, broken=residual, contradicted=outcome.contradiction > 0)
+        slope = np.where(np.isfinite(bounds.upper)[:, None], slope, 0.0)
+        return Answers.of(bounds, *map(torch.from_numpy, (outcome.steps, joint, slope)))
 
     def settle(self, group: Group, a: Arcs, solver: Newton) -> tuple[Floats, Bools]:
         """mu (P, cells) of problems of one group whose last step moved it by next to nothing; for which it is fine."""

@@ -85,7 +85,7 @@ def test_hard_arcs_that_contradict_each_other_are_infinite():
 def test_any_conditionals_prove_a_lower_bound_and_the_gradient_is_that_of_the_value(families: Any):
     pdg = families.grid(3, True)
     (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.2)).components
-    dual = ReducedDual(component.tree, reduced_terms(component), component.rounding)
+    dual = ReducedDual(component.tree, reduced_terms(component))
     rng, exact_value = np.random.default_rng(0), inconsistency(pdg, Attention.uniform(pdg, gamma=0.2)).upper
     for _ in range(10):
         x = dual.tamed(rng.normal(size=len(dual.start)))

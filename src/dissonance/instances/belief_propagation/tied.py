@@ -87,10 +87,9 @@ class Tied(Solver):
         if math.isinf(value):
             return infinite(component, self.name)
         mu = (log_mu + torch.where(log_nu == -math.inf, 0.0, log_m - log_nu)).exp()
-        rounding = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1) + component.rounding
         tree, tables = _with_copies(component, into, scope, mu)
-        bounds = value - rounding, value + rounding
-        return TiedSolution(component, *bounds, self.name, tree=tree, tables=tables, multipliers=multipliers)
+        lower, upper, _ = component.proved(value, value, 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1))
+        return TiedSolution(component, lower, upper, self.name, tree=tree, tables=tables, multipliers=multipliers)
 
     def _special(self, component: Component, into: dict[str, str]) -> tuple[Scope, float, Attended | None] | None:
         """The scope, the weight and, if it is hard, the arc of the one belief that is no factor; None if there are

@@ -125,10 +125,11 @@ class Unconverged(Inner):
         value = torch.where(self.dense.possible(arcs).any(1), value[:, 0], math.inf)
         plain = (attention.gamma == 0) & (attention.beta >= 0).all(1)
         lower = torch.where(plain, 0.0, torch.full_like(value, -math.inf))
+        upper = torch.maximum(value, lower)
         followed = joint + 2 * passed if self.solver.accumulate else joint
         slope = -attention.beta[:, self.parameters.arc_at] * followed
         steps = torch.full((len(value),), count)
-        answers = Answers(lower, torch.maximum(value, lower), steps, joint, slope)
+        answers = Answers(lower, upper, torch.zeros_like(upper), steps, joint, slope)
         return SolvedTables(self.parameters, theta, answers)
 
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:

@@ -28,7 +28,7 @@ from torch import Tensor
 from dissonance.attended import Attended
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Bools, Component, Shape
+from dissonance.problem import Bools, Component, Shape, tables_of
 from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Fronts, Ints, Layout, Scopes, fronts, numbering
 from dissonance.solvers.convex.room import Offsets, offsets
 
@@ -66,9 +66,8 @@ class Arcs:
     @classmethod
     def of(cls, components: Sequence[Component]) -> Arcs:
         """Those of components that are alike."""
-        every = [a.log_p.ravel() for c in components for a in c.arcs] or [np.zeros(0)]
         return cls(
-            np.concatenate(every).reshape(len(components), -1),
+            tables_of(components),
             np.stack([c.beta for c in components]),
             np.stack([c.alpha for c in components]),
             np.array([c.gamma for c in components], dtype=np.float64),

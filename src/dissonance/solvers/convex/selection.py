@@ -87,7 +87,7 @@ def _excess(solution: Solution, found: NearZero) -> float:
     """How much more than the upper bound, which another mu attains, the mu that was found costs: inf if it breaks hard
     arcs, and breaks them more than that one."""
     numbers = found.structure.numbers(Arcs.of([solution.component]))
-    cost, broken = value(found.structure, numbers, found.mu[0])
+    cost, _, broken = value(found.structure, numbers, found.mu[0])
     return math.inf if broken > max(FEASIBLE, solution.residual) else cost - solution.upper
 
 

@@ -116,12 +116,13 @@ def agreeing(s: Structure, mu: Floats) -> Floats:
     return w.proved
 
 
-def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float]:
-    """The incompatibility of one problem's clusters (cells,) that agree, and how far hard arcs are from holding."""
+def value(s: Structure, numbers: Numbers, mu: Floats) -> tuple[float, float, float]:
+    """The incompatibility of one problem's clusters (cells,) that agree, how rounding may have changed it, and how far
+    hard arcs are from holding."""
     w = Work(s, numbers)
     w.proved[0], w.view("q")[0] = mu, numbers.p[0]
-    found, _, broken = cost(*w.rows()[0], w.L.proved)
-    return float(found), float(broken)
+    found, blur, broken = cost(*w.rows()[0], w.L.proved)
+    return float(found), float(blur), float(broken)
 
 
 def lower_from(s: Structure, numbers: Numbers, mu: Floats) -> float:

@@ -71,9 +71,9 @@ def test_bounds_from_garbage_are_still_bounds(style: Style):
             for at, noise in ((None, 3.0), (None, 0.3), (solved, 1.0), (solved, 1e-2), (solved, 1e-5), (solved, 0.0)):
                 lower, upper, residual = garbage(one, rng, at, noise).bounds[0].tolist()
                 assert not math.isnan(lower) and not math.isnan(upper)
-                assert lower - component.rounding <= solution.upper, (seed, noise)
+                assert lower - component.accuracy.blur(np.zeros(1))[0] <= solution.upper, (seed, noise)
                 if residual <= 1e-12:
-                    assert upper + component.rounding >= solution.lower, (seed, noise)
+                    assert upper + component.accuracy.blur(np.zeros(1))[0] >= solution.lower, (seed, noise)
                 checked += 1
     assert checked > 100
 
@@ -220,7 +220,7 @@ def test_a_lower_bound_from_mu_alone_is_one_and_is_tight_at_the_minimiser():
             one, solution = program(component, s.tree), JointSolver(tol=1e-12).solve(component)
             rng, mu = np.random.default_rng(seed), s.flat(solution.tables)
             for guess in (mu, rng.dirichlet(np.ones(len(mu)))):
-                assert lower_from(s, one.numbers, guess) - component.rounding <= solution.upper
+                assert lower_from(s, one.numbers, guess) - component.accuracy.blur(np.zeros(1))[0] <= solution.upper
             tight += solution.upper - lower_from(s, one.numbers, mu) < 1e-4
     assert tight > 15
 

@@ -131,7 +131,7 @@ def test_the_bounds_of_any_point_are_those_of_the_compiled_proof(style: str):
             np.testing.assert_allclose(bounds.cpu().numpy(), work.bounds, atol=1e-11 * size)
             assert not float(batch.contradiction(at)) > 1e-12  # some mu satisfies the hard arcs
             solution = Newton().solve(c)
-            assert float(bounds[0, 0]) - c.rounding <= solution.upper
+            assert float(bounds[0, 0]) - c.accuracy.blur(np.zeros(1))[0] <= solution.upper
 
 
 def test_contradictory_multipliers_are_proof_on_both():

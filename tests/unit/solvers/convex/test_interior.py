@@ -44,7 +44,9 @@ def check_against_clarabel(c: Component) -> None:
     low, high, residual = by_clarabel(c).bounds[0].tolist()
     assert found.converged and found.method == "newton"
     if residual <= 1e-12:
-        assert max(low - c.rounding, found.lower) <= min(high + c.rounding, found.upper)
+        assert max(low - c.accuracy.blur(np.zeros(1))[0], found.lower) <= min(
+            high + c.accuracy.blur(np.zeros(1))[0], found.upper
+        )
     assert found.upper == pytest.approx(high, abs=1e-6 * max(1.0, abs(high)))
 
 
