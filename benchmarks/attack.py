@@ -26,6 +26,8 @@ ATTACKS = {
     "forms": ("closed_forms", "closed forms at 60 digits", 1.0),
     "problems": ("brackets", "brackets of random PDGs", 2.0),
     "solvers": ("by_name", "brackets of random PDGs by solvers that are named", 1.0),
+    "rounded": ("rounded", "brackets of counts at 60 digits, weights up to 1e12", 1.0),
+    "runs": ("runs", "runs against inconsistency, before and after", 1.0),
     "stacked": ("stacked", "brackets of random PDGs in arrays", 3.0),
 }
 """By option: the module, what is counted, and its share of the time. Kills come first: they fork this process."""

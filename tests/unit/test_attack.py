@@ -22,6 +22,8 @@ SHORT = {
     "forms": 10,
     "problems": 20,
     "solvers": 15,
+    "rounded": 60,
+    "runs": 26,
     "stacked": 200,
 }
 

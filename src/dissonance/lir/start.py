@@ -6,10 +6,12 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from dissonance.above import ask
@@ -18,6 +20,7 @@ from dissonance.focus import Attention, Chi, Control, Weights
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
+from dissonance.lir.inner.base import Attentions
 from dissonance.lir.parameters import Parameters, alike
 from dissonance.lir.part import apart, parameters_of
 from dissonance.lir.progress import Bar
@@ -26,10 +29,11 @@ from dissonance.lir.run import Algorithm, Callback
 from dissonance.lir.setting import Setting, base_focus
 from dissonance.lir.sweep.neighbourhoods import neighbourhood_named
 from dissonance.lir.sweep.run import Sweeping
-from dissonance.lir.trace import NAN, Record, Trace
+from dissonance.lir.trace import NAN, Record, Row, Trace
 from dissonance.options import in_step
 from dissonance.pdg import PDG, checked_pdg
 from dissonance.solvers import Solver
+from dissonance.solvers.stack import Stack
 
 STEPS = 20
 SWEEPS = 10
@@ -37,7 +41,7 @@ SWEEPS = 10
 
 @dataclass(frozen=True)
 class Value:
-    """An inconsistency in nats between its bounds; `converged` if they meet."""
+    """An inconsistency in nats between its bounds; `converged` if they meet within `tol` max(1, |upper|)."""
 
     lower: float
     upper: float
@@ -314,6 +318,19 @@ def _called(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
+def _value(state: Algorithm, k: int, row: Row, theta: Mapping[str, Tensor]) -> Value:
+    """The inconsistency of run k at theta. What tables round, times their weights, is no gap that a solver left."""
+    found, of = Value(row.global_lower, row.global_upper, state.setting.tol), state.parameters
+    if found.converged or not math.isfinite(found.upper - found.lower) or not of.tabular:
+        return found
+    with torch.no_grad():
+        log_p = of.log_tables(theta)[k : k + 1].numpy()
+    a = Attentions.of([state.setting.base.attention], state.setting.names)
+    accuracy = Stack(of.pdgs[k].variables, of.arcs).rows.accuracy(log_p, *(x.numpy() for x in a.tensors))
+    blur = float(accuracy.blur(np.array([found.upper]))[0])
+    return replace(found, tol=found.tol + 2 * blur / max(1.0, abs(found.upper)))
+
+
 def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
     """The results of the runs."""
     found: list[Run] = []
@@ -322,8 +339,8 @@ def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
         found.append(
             Run(
                 trace,
-                Value(first.global_lower, first.global_upper, state.setting.tol),
-                Value(last.global_lower, last.global_upper, state.setting.tol),
+                _value(state, k, first, state.parameters.theta0),
+                _value(state, k, last, state.theta),
                 last.tv_mu,
                 getattr(refocus, "name", getattr(refocus, "__name__", "custom")),
                 state.setting.flow.name,

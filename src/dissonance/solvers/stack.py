@@ -63,8 +63,8 @@ class Answers:
     @classmethod
     def of(cls, bounds: Bounds, steps: Tensor, joint: Tensor, slope: Tensor) -> Answers:
         """Answers with bounds that were proved, on the device of the others."""
-        proved = (torch.from_numpy(x).to(joint.device) for x in (bounds.lower, bounds.upper, bounds.blur))
-        return cls(*proved, steps, joint, slope)
+        proved = [torch.from_numpy(x).to(joint.device) for x in (bounds.lower, bounds.upper, bounds.blur)]
+        return cls(proved[0], proved[1], proved[2], steps, joint, slope)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -82,7 +82,8 @@ class Answers:
 
     def open(self, tol: float) -> Tensor:
         """Which are neither proved to `tol` nor proved infinite, (P,)."""
-        met = close(*(x.numpy(force=True) for x in (self.lower, self.upper)), tol, self.blur.numpy(force=True))
+        lower, upper, blur = (x.numpy(force=True) for x in (self.lower, self.upper, self.blur))
+        met = close(lower, upper, tol, blur)
         return ~torch.from_numpy(met).to(self.lower.device)
 
 
