@@ -27,6 +27,7 @@ ATTACKS = {
     "problems": ("brackets", "brackets of random PDGs", 2.0),
     "solvers": ("by_name", "brackets of random PDGs by solvers that are named", 1.0),
     "stacked": ("stacked", "brackets of random PDGs in arrays", 3.0),
+    "books": ("books", "books of beliefs and the bets on them", 2.0),
 }
 """By option: the module, what is counted, and its share of the time. Kills come first: they fork this process."""
 SHOWN = 10
