@@ -29,6 +29,7 @@ ATTACKS = {
     "rounded": ("rounded", "brackets of counts at 60 digits, weights up to 1e12", 1.0),
     "runs": ("runs", "runs against inconsistency, before and after", 1.0),
     "stacked": ("stacked", "brackets of random PDGs in arrays", 3.0),
+    "books": ("books", "books of beliefs and the bets on them", 2.0),
 }
 """By option: the module, what is counted, and its share of the time. Kills come first: they fork this process."""
 SHOWN = 10

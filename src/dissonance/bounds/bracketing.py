@@ -324,6 +324,22 @@ class Bracketing(TimedBounds):
             flat = np.concatenate(tables) if tables else np.zeros(0)
             flat[at[term] + entry] = values
             for k, t in enumerate(self.terms.terms):
-                for a in t.arcs:
+                for a in t.arcs if t.kind == SOFT else ():
                     log_q[self.component.arcs[a].name] = flat[at[k] : at[k + 1]]
         return log_q
+
+    def fair_bets(self) -> dict[str, Floats]:
+        """Return, by hard arc, what the bet on it that the lower bound is made of wins at the entries of its table.
+
+        It is lam(s,t) - sum_t p(t|s) lam(s,t): nothing on average, if the arc holds.
+        """
+        found: dict[str, Floats] = {}
+        if self.dual is not None:
+            at = 0
+            multipliers = self.best[self.dual.r.hard]
+            for t in (t for t in self.terms.terms if t.kind == HARD):
+                lam = multipliers[at : at + len(t.log_p)].reshape(-1, t.width)
+                p = np.exp(t.log_p).reshape(lam.shape)
+                found[self.component.arcs[t.arcs[0]].name] = (lam - (p * lam).sum(1, keepdims=True)).ravel()
+                at += lam.size
+        return found

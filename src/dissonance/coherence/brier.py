@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from dissonance.proof import EPS, Bounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
+from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
 from dissonance.solvers.convex.solve import Work
@@ -30,15 +31,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
+ENOUGH, NOTHING = 1e-9, 1e-9
+"""The gap above which the multipliers of hard arcs are improved; the mass that may be none."""
+
+
 @dataclass(frozen=True)
 class Projected:
-    """P books: bounds (P,), mu(s,t) of the arcs (P, entries), and what the bet on each belief wins, if it does not hold
-    and if it does, (P, B, 2)."""
+    """P books: bounds (P,), mu(s,t) of the arcs and what bets on soft beliefs win, (P, entries of tables) each, and the
+    multipliers of hard arcs (P, entries of the structure)."""
 
     lower: Floats
     upper: Floats
     joint: Floats
     gain: Floats
+    y: Floats
 
 
 class Projection:
@@ -48,7 +54,6 @@ class Projection:
         self.structure = structure
         belief, end = np.nonzero(np.stack([no[:, 0] >= 0, no[:, 0] != no[:, 1]], -1))  # a range has two rows
         self.belief, self.no, self.yes = belief, no[belief, end], yes[belief, end]
-        self.starts = np.flatnonzero(np.diff(belief, prepend=-1))
 
     @cached_property
     def _spread(self) -> Any:
@@ -60,13 +65,6 @@ class Projection:
         cell = np.repeat(lay.cell_at[lay.home] - at[:-1], np.diff(at)) + np.arange(at[-1])
         shape = int(lay.table_at[-1]), len(lay.own)
         return sp.csr_matrix((np.ones(len(cell)), (lay.arc_table, cell)), shape=shape)
-
-    @cached_property
-    def _entry(self) -> Ints:
-        """The entry of a term for every table entry; -1 where nothing can be."""
-        found = np.full(int(self.structure.layout.table_at[-1]), -1)
-        found[self.structure.layout.table] = np.arange(len(self.structure.layout.table))
-        return found
 
     def solve(self, a: Arcs) -> Projected:
         """Solve one book after another."""
@@ -80,28 +78,31 @@ class Projection:
         nothing = Numbers(np.zeros((1, len(s.layout.own))), np.zeros((1, len(s.layout.kind))), s.numbers(a).p)
         mu, d, y, q = self._conic(Program(s, nothing), p, beta)
         gain = np.stack([beta * (p**2 - q**2), beta * ((1 - p) ** 2 - (1 - q) ** 2)], -1)  # (rows, 2)
-        cost = np.zeros(len(self._entry))
+        cost = np.zeros(int(s.layout.table_at[-1]))
         np.add.at(cost, self.no, gain[:, 0])
         np.add.at(cost, self.yes, gain[:, 1])
-        at = np.concatenate([mu, np.zeros(len(mu)), y, d])[None]
-        w = Work(s, Numbers((self._spread.T @ cost)[None], nothing.W, nothing.p), at)
-        w.certify()
-        lower, _, residual = w.bounds[0].tolist()
+        w = Work(s, Numbers((self._spread.T @ cost)[None], nothing.W, nothing.p))
+        impossible = False
+        for least in (0.0, NOTHING):  # hard beliefs may leave no mass at cells where no table has a 0
+            w.at[0] = np.concatenate([np.where(mu > least, mu, 0.0), np.zeros(len(mu)), y, d])
+            w.certify()
+            impossible = s.hard and satisfy(w, np.full(1, ENOUGH))[0] > 0
+            if impossible or w.bounds[0, 2] <= FEASIBLE:
+                break
+        lower, upper, residual = w.bounds[0].tolist()
         joint = self._spread @ w.proved[0]
         m, mass = joint[self.yes], joint[self.yes] + joint[self.no]
         with np.errstate(divide="ignore", invalid="ignore"):
             off = beta * np.where(mass > 0, (m - p * mass) ** 2 / mass, 0.0)
-        soft, none = np.where(hard, 0.0, beta)[None], np.zeros((1, len(beta)))
-        rows = np.ones(len(beta), dtype=np.int64)
-        accuracy = TableRows.of(rows, 2 * rows, 0.0).accuracy(None, soft, none, np.zeros(1))
+        broken = max(0.0, upper - float(cost @ joint))  # the price of what mu misses of hard beliefs, and of rounding
+        high, rows = float(off.sum()) + broken, np.ones(len(beta), dtype=np.int64)
+        accuracy = TableRows.of(rows, 2 * rows, 0.0).accuracy(None, beta[None], np.zeros((1, len(beta))), np.zeros(1))
         bounds = Bounds.proved(
-            accuracy, lower, float(off.sum()), 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE
+            accuracy, lower, high, 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE, contradicted=impossible
         )
         lower, upper, _ = bounds.one
-        lam = np.stack([y[self._entry[x]] for x in (self.no, self.yes)], -1)  # of hard beliefs
-        mean = (1 - p) * lam[:, 0] + p * lam[:, 1]
-        gain = np.where(hard[:, None], mean[:, None] - lam, gain) if lower > 0 else np.zeros_like(gain)
-        return np.array(lower), np.array(upper), joint, np.minimum.reduceat(gain, self.starts)
+        y = w.view("y")[0].copy() if residual <= FEASIBLE else y
+        return np.array(lower), np.array(upper), joint, cost, y
 
     @cached_property
     def _cones(self) -> tuple[Any, Any, Any, list[Any]]:

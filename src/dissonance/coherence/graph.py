@@ -48,12 +48,11 @@ class Literal:
 @dataclass(frozen=True)
 class HeldBelief:
     """The arc of a belief, and where its table says that the event holds, and that it does not: a row for each end of
-    a range. What else the table has is 1 at `silent` places, 0 at others."""
+    a range. What else the table has is 1 where the belief is silent, 0 at others."""
 
     arc: Arc
     yes: tuple[int, ...]
     no: tuple[int, ...]
-    silent: tuple[int, ...]
 
 
 class PossibleWorlds(NamedTuple):
@@ -225,7 +224,7 @@ class Graph:
         table[list(places[2])] = 1.0
         table[list(yes)], table[list(no)] = (belief.low, belief.high)[-ends:], (1 - belief.low, 1 - belief.high)[-ends:]
         arc = Arc(self._arc(belief.label), sources, target, table.reshape(*shape(sources), width))
-        return HeldBelief(arc, yes, no, places[2])
+        return HeldBelief(arc, yes, no)
 
     def _called_off(self, event: Event, given: Event) -> Variable:
         """The variable that says: the event, given that; not the event, given that; or not given."""

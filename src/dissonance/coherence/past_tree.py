@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dissonance.attended import Attended
 from dissonance.bounds.bracketing import BoundsSolution, Bracketing
+from dissonance.bounds.regions import Bools
 from dissonance.bounds.terms import Floats
 from dissonance.coherence.beliefs import BeliefError
+from dissonance.coherence.bets import FLOOR
 from dissonance.coherence.brier_bounds import SquaredBracketing
 from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import Graph, HeldBelief
@@ -37,10 +39,7 @@ def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds, score: str
     tables = [log_p[at[i] : at[i + 1]].reshape(s) for i, s in enumerate(shapes)]
     if score == "brier":  # a probability of 0 is no more than a number
         tables = [t if b == math.inf else _open(t, h) for t, h, b in zip(tables, graph.held, beta, strict=True)]
-    # what is certain, and silent, of a conditional is 0 in log_p; the rest of such a row is impossible
-    said = [
-        _silenced(Attended(h.arc, t, float(b), 0.0), h.silent) for h, t, b in zip(graph.held, tables, beta, strict=True)
-    ]
+    said = [Attended(a, t, float(b), 0.0) for a, t, b in zip(held, tables, beta, strict=True)]
     whole = component(graph, [*facts, *said])
     if score == "brier":
         p = [np.zeros(0)] * len(facts) + [np.exp(log_p[at[i] : at[i + 1]]) for i in range(len(held))]
@@ -52,11 +51,15 @@ def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds, score: str
     if found.lower == math.inf:
         return Bracket(math.inf, math.inf, np.full(len(log_p), math.nan), np.full(len(log_p), math.nan))
     assert isinstance(found, BoundsSolution)
-    if isinstance(run, SquaredBracketing):
-        wins = run.wins()
-        gain = [wins.get(a.name, np.zeros(a.log_p.size)) for a in said]
-        return Bracket(found.lower, found.upper, _joint(found, said), np.concatenate(gain))
-    return Bracket(found.lower, found.upper, _joint(found, said), _gains(found, said))
+    wins = run.wins() if isinstance(run, SquaredBracketing) else _wins(found, said)
+    wins |= run.fair_bets()
+    return Bracket(found.lower, found.upper, _joint(found, said), np.concatenate([_gain(wins, a) for a in said]))
+
+
+def _gain(wins: Mapping[str, Floats], arc: Attended) -> Floats:
+    """What is won at the entries of an arc: inf where it takes them for impossible, 0 where nothing is bet on it."""
+    log_p = arc.log_p.ravel()
+    return np.where((log_p == -math.inf) & (arc.beta > 0), math.inf, wins.get(arc.name, np.zeros(log_p.size)))
 
 
 def _open(log_p: Floats, held: HeldBelief) -> Floats:
@@ -66,29 +69,22 @@ def _open(log_p: Floats, held: HeldBelief) -> Floats:
     return found.reshape(log_p.shape)
 
 
-def _silenced(arc: Attended, silent: Sequence[int]) -> Attended:
-    if not silent:
-        return arc
-    width = arc.log_p.shape[-1]
-    table = arc.log_p.reshape(-1, width).copy()
-    for place in silent:
-        row, column = divmod(place, width)
-        table[row] = -math.inf
-        table[row, column] = 0.0
-    on = np.setdiff1d(np.arange(len(table)), [place // width for place in silent])
-    table[on, silent[0] % width] = -math.inf
-    return Attended(arc.arc, table.reshape(arc.log_p.shape), arc.beta, arc.alpha)
-
-
 def _check(graph: Graph, run: Bracketing) -> None:
-    """Conditions that cannot hold, as far as can be seen from few variables at once, are errors."""
-    if run.regions.empty:
+    """Conditions that facts rule out, as far as can be seen from few variables at once, are errors."""
+    if all(x.any() for x in _asked(graph, run.possible)) or run.regions.empty:
         return
-    possible = run.possible
+    solver = Bounds(seconds=0.0)
+    every = [Attended(h.arc, _open(h.arc.log_table().numpy(), h), 1.0, 0.0) for h in graph.held]
+    alone = Bracketing(solver, component(graph, [*hard_facts(graph), *every]))
     beliefs = [b for b in graph.beliefs if not b.is_fact]
-    for b, h in zip(beliefs, graph.held, strict=True):
-        if b.source is not None and h.arc.name in possible and not possible[h.arc.name][[*h.yes, *h.no]].any():
+    for b, seen in zip(beliefs, _asked(graph, alone.possible), strict=True):
+        if b.source is not None and not seen.any():
             raise BeliefError(graph.beliefs.index(b), f"{b} is about nothing: {b.given} can never hold.")
+
+
+def _asked(graph: Graph, possible: Mapping[str, Bools]) -> list[Bools]:
+    """Which of the entries that answer a belief are possible, as far as is known."""
+    return [possible[h.arc.name][[*h.yes, *h.no]] if h.arc.name in possible else np.ones(1, bool) for h in graph.held]
 
 
 def _joint(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:
@@ -97,14 +93,7 @@ def _joint(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:
     return np.concatenate([found.states.marginal(*a.scope).numpy().ravel() for a in arcs])
 
 
-def _gains(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:
-    """beta log q/p: 0 of beliefs that nothing is bet on, inf where a thing is bet on that is thought impossible."""
-    gains = []
-    for a in arcs:
-        log_q, log_p = found.log_q.get(a.name), a.log_p.ravel()
-        if log_q is None or a.beta in (0.0, math.inf):
-            gains.append(np.zeros(log_p.size))
-            continue
-        with np.errstate(invalid="ignore"):
-            gains.append(np.where(np.isneginf(log_p), math.inf, a.beta * (log_q - log_p)))
-    return np.concatenate(gains)
+def _wins(found: BoundsSolution, arcs: Sequence[Attended]) -> dict[str, Floats]:
+    """By soft arc, beta log q/p."""
+    log_q = found.log_q
+    return {a.name: a.beta * (np.maximum(log_q[a.name], FLOOR) - a.log_p.ravel()) for a in arcs if a.name in log_q}

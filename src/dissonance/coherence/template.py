@@ -6,7 +6,7 @@ Thousands of forecasters, days or bootstrap replicates are one batch, without a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.coherence.beliefs import Belief, BeliefError, GivenBeliefs, as_beliefs
+from dissonance.coherence.bets import FLOOR, Bets, by_belief
 from dissonance.coherence.brier import Projection
 from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
@@ -121,6 +122,15 @@ class Template:
         )
         return no, yes, at
 
+    @cached_property
+    def _logs(self) -> Floats:
+        """log p of the tables that the beliefs themselves have, one after another."""
+        return np.concatenate([h.arc.log_table().numpy().ravel() for h in self.graph.held] or [np.zeros(0)])
+
+    @cached_property
+    def _bets(self) -> Bets:
+        return Bets(self.stack, *self._places[:2])
+
     def arcs(self, p: npt.ArrayLike, high: npt.ArrayLike | None = None, beta: npt.ArrayLike | None = None) -> Arcs:
         """The arcs of P books."""
         low = np.atleast_2d(np.asarray(p, dtype=np.float64))
@@ -139,8 +149,8 @@ class Template:
             if not fine.all():
                 k, i = np.argwhere(~fine)[0].tolist()
                 raise DissonanceError(f"row {k}: {what} of {self.beliefs[i].label!r} is {x[k, i]:g}.")
-        no, yes, at = self._places
-        logs = np.zeros((len(low), int(at[-1])))
+        no, yes, _ = self._places
+        logs = np.tile(self._logs, (len(low), 1))
         with np.errstate(divide="ignore"):
             for end, q in ((0, low), (1, up)):  # of no range both are the same place
                 logs[:, yes[:, end]], logs[:, no[:, end]] = np.log(q), np.log1p(-q)
@@ -153,11 +163,8 @@ class Template:
         for row in np.exp(self.arcs(p, high).log_p):
             arcs = []
             for i, h in enumerate(self.graph.held):
-                table = np.asarray(h.arc.cpd.log_table().detach().exp()).ravel()  # what is silent stays as it is
-                said = [*h.yes, *h.no]
-                table[said] = row[at[i] : at[i + 1]][said]
-                shaped = table.reshape(*shape(h.arc.scope))
-                arcs.append(Arc(h.arc.name, h.arc.sources, h.arc.targets, shaped))
+                table = row[at[i] : at[i + 1]].reshape(*shape(h.arc.scope))
+                arcs.append(Arc(h.arc.name, h.arc.sources, h.arc.targets, table))
             pdg = PDG(*self.graph.facts, *arcs, variables=self.graph.named.values())
             found.append(pdg.learnable(*(a.name for a in arcs)))
         return found
@@ -186,25 +193,40 @@ class Template:
             return replace(found, lower=np.zeros(len(a.log_p)), upper=np.zeros(len(a.log_p)))
         if self.past_tree:
             return self._bracket(a, score, seconds)
-        for group, some in self.stack.groups(a).items():
-            part = (self._solve if score == "log" else self._project)(group, a.take(some))
+        solve, told = (self._solve, a) if score == "log" else (self._project, self._numbers(a))
+        for group, some in self.stack.groups(told).items():
+            part = self._solved(solve, group, a.take(some))
             for mine, theirs in zip(vars(found).values(), vars(part).values(), strict=True):
                 mine[some] = theirs
         return found
 
-    def _project(self, group: Group, a: Arcs) -> Gains:
-        """The same for the quadratic score; a probability of 0 is no more than a number there."""
+    def _numbers(self, a: Arcs) -> Arcs:
+        """The arcs of books under the quadratic score: there only a hard belief makes something impossible."""
         no, yes, _ = self._places
-        found = Projection(self.stack.possible((*group[:2], "")), no, yes).solve(a)
-        return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, "brier"), found.gain)
+        logs, soft = a.log_p.copy(), np.isfinite(a.beta)[:, :, None]
+        for at in (no, yes):
+            logs[:, at] = np.where(soft, -math.log(2), logs[:, at])
+        return replace(a, log_p=logs)
 
-    def _solve(self, group: Group, a: Arcs) -> Gains:
-        s = self.stack.structure(group)
+    def _solved(self, solve: Callable[[Group, Structure, Arcs], Gains], group: Group, a: Arcs) -> Gains:
+        """Books of one group, with bets that win the lower bound in every world that facts allow."""
+        s, (count, size) = self.stack.structure(group), a.beta.shape
         if s is None:  # what is certain to one belief is impossible by another
-            count, size = a.beta.shape
-            nothing = np.full((count, size), math.nan)
-            infinite = np.full(count, math.inf)
+            infinite, nothing = np.full(count, math.inf), np.full((count, size), math.nan)
             return Gains(infinite, infinite, nothing, nothing, np.full((count, size, 2), math.nan))
+        found = solve(group, s, a)
+        gain, lower = self._bets.certain(group, a, found.gain, found.lower)
+        return replace(found, lower=lower, gain=gain)
+
+    def _project(self, group: Group, s: Structure, a: Arcs) -> Gains:
+        """The bounds, for the quadratic score, of books of one group; bets (P, entries)."""
+        found = Projection(s, *self._places[:2]).solve(a)
+        hard = self._hard_gains(s, a, found.y)
+        gain = np.where(s.layout.hard[s.arc_of], hard, found.gain)
+        return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, "brier"), gain)
+
+    def _solve(self, group: Group, s: Structure, a: Arcs) -> Gains:
+        """The bounds of books of one group; bets (P, entries)."""
         if s.work > LARGE and not s.hard:
             return self._narrow(group, s, a)
         check_bytes(s.tree, s.bytes, self.solver.budget)
@@ -213,17 +235,15 @@ class Template:
         for k in np.flatnonzero(answers.open(self.solver.tol).numpy()):
             self._insist(s, a, answers, at, int(k))
         joint = answers.joint.numpy()
-        coherent, contribution = self._reconciled(a, joint)
         lower, upper = answers.lower.numpy(), answers.upper.numpy()
-        gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)  # nothing is certain: no bet
-        return Gains(lower, upper, coherent, contribution, gain)
+        return Gains(lower, upper, *self._reconciled(a, joint), self._gains(s, a, s.y(at)))
 
     def _bracket(self, a: Arcs, score: str, seconds: float) -> Gains:
         """Books that no tree fits, one after another."""
         solver = Bounds(seconds=seconds)
         found = [book_bracket(self.graph, a, k, solver, score) for k in range(len(a.beta))]
         lower, upper, joint, gain = (np.array(x) for x in zip(*found, strict=True))
-        gain = np.where((lower > 0)[:, None, None], self._of_beliefs(gain), 0.0)
+        gain = np.where((lower > 0)[:, None, None], by_belief(gain, *self._places[:2]), 0.0)
         return Gains(lower, upper, *self._reconciled(a, joint, score), gain)
 
     def _narrow(self, group: Group, s: Structure, a: Arcs) -> Gains:
@@ -231,12 +251,8 @@ class Template:
         narrowing = Narrowing(self.stack.shape(group), s)
         found = [narrowing.solve(a.take(np.array([k])), self.solver.tol) for k in range(len(a.beta))]
         low, high = (np.array([getattr(x, name) for x in found]) for name in ("lower", "upper"))
-        bounds = self.stack.proved(s, a, low, high)
-        lower, upper = bounds.lower, bounds.upper
-        at = np.zeros((len(found), s.flat_layout[1].point))
-        s.y(at)[...] = np.stack([x.y for x in found])
-        gain = np.where((lower > 0)[:, None, None], self._gains(s, a, at), 0.0)
-        return Gains(lower, upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
+        bounds, gain = self.stack.proved(s, a, low, high), self._gains(s, a, np.stack([x.y for x in found]))
+        return Gains(bounds.lower, bounds.upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 
     def _insist(self, s: Structure, a: Arcs, answers: Answers, at: Floats, k: int) -> None:
         """Solve a book whose bounds do not meet again: by Clarabel, then by Newton from its solution."""
@@ -267,36 +283,38 @@ class Template:
                 off = (mass[..., 0] * (q[..., 1] - np.exp(logs[..., 1])) ** 2).sum(-1)
             total = m.sum(2)
             event = total[..., 1] / total.sum(-1)
-        beta = np.where(np.isinf(a.beta), 0.0, a.beta)
+            blame = np.where((a.beta > 0) & np.isfinite(a.beta), np.maximum(0.0, a.beta * off), 0.0)
         own = np.exp(a.log_p[:, yes]).mean(-1)
-        return np.where(total.sum(-1) > TINY, event, own), np.maximum(0.0, beta * off)
+        return np.where(total.sum(-1) > TINY, event, own), blame
 
-    def _gains(self, s: Structure, a: Arcs, at: Floats) -> Floats:
-        """What the bet on each belief wins, (P, B, 2): beta log(q/p), for q whose rows sum to 1."""
-        lay, entries = s.layout, a.log_p.shape[1]
-        y, hard = s.y(at), s.kind == HARD
-        q = np.where(hard, 0.0, np.exp(np.where(hard, 0.0, y)))
-        total = np.add.reduceat(q, lay.entry_at[:-1], axis=1)[:, lay.row]
-        mean = np.add.reduceat(np.where(hard, np.exp(a.log_p[:, lay.table]) * y, 0.0), lay.entry_at[:-1], axis=1)
+    def _gains(self, s: Structure, a: Arcs, y: Floats) -> Floats:
+        """What is won at the entries of tables, (P, entries): beta log(q/p), for q whose rows sum to 1."""
+        lay, soft = s.layout, s.kind != HARD
+        q = np.where(soft, np.exp(np.where(soft, y, 0.0)), 0.0)
         with np.errstate(divide="ignore"):
-            value = np.where(hard, mean[:, lay.row] - y, y - np.log(total))
-        found = np.full((len(y), entries), -math.inf)
-        found[:, lay.table] = value
-        arc = np.repeat(np.arange(len(self)), np.diff(lay.table_at))
-        leader = lay.leader[arc]
-        there = np.arange(entries) - lay.table_at[arc] + lay.table_at[leader]
-        fixed = lay.hard[leader] & ~lay.hard[arc]
-        log_q = np.where(fixed, a.log_p[:, there], found[:, there])
-        beta, soft = a.beta[:, arc], ~lay.hard[arc]
+            found = self._spread(s, y - np.log(np.add.reduceat(q, lay.entry_at[:-1], axis=1)[:, lay.row]), -math.inf)
+        leader = lay.leader[s.arc_of]
+        there = np.arange(found.shape[1]) - lay.table_at[s.arc_of] + lay.table_at[leader]
+        log_q = np.where(lay.hard[leader], a.log_p[:, there], found[:, there])
+        log_q = np.where(self._bets.possible, np.maximum(log_q, FLOOR), log_q)
+        beta = a.beta[:, s.arc_of]
         with np.errstate(invalid="ignore"):
-            gain = np.where(soft, np.where(beta > 0, beta * (log_q - a.log_p), 0.0), log_q)
-        gain = np.where(a.log_p == -math.inf, math.inf, gain)  # what is thought impossible can be bet on for nothing
-        return self._of_beliefs(gain)
+            gain = np.where(beta > 0, beta * (log_q - a.log_p), 0.0)
+        return np.where(lay.hard[s.arc_of], self._hard_gains(s, a, y), gain)
 
-    def _of_beliefs(self, gain: Floats) -> Floats:
-        """What is won at the entries of the tables, (P, entries), as what the bet on each belief wins, (P, B, 2)."""
-        no, yes, _ = self._places
-        return np.stack([gain[:, no].min(-1), gain[:, yes].min(-1)], -1)
+    def _hard_gains(self, s: Structure, a: Arcs, y: Floats) -> Floats:
+        """The fair bets on hard beliefs by the multipliers y: what is won at the entries of tables, (P, entries)."""
+        lay = s.layout
+        p = np.where(s.kind == HARD, np.exp(a.log_p[:, lay.table]), 0.0)
+        mean = np.add.reduceat(p * y, lay.entry_at[:-1], axis=1)[:, lay.row]
+        return self._spread(s, mean - y, 0.0)
+
+    @staticmethod
+    def _spread(s: Structure, x: Floats, rest: float) -> Floats:
+        """Entries of the structure (P, entries) as entries of tables; `rest` where no cell can carry mass."""
+        found = np.full((len(x), int(s.layout.table_at[-1])), rest)
+        found[:, s.layout.table] = x
+        return found
 
 
 def _template(beliefs: Sequence[Belief], variables: Sequence[Variable], tol: float) -> Template:

@@ -87,6 +87,12 @@ class Answers:
         return ~torch.from_numpy(met).to(self.lower.device)
 
 
+def packed(dead: Bools) -> list[str]:
+    """Return the impossible table entries of problems (P, entries) as bits, in hexadecimal; none: ""."""
+    some = dead.any(axis=1).tolist()
+    return [row.tobytes().hex() if any_ else "" for row, any_ in zip(np.packbits(dead, axis=1), some, strict=True)]
+
+
 MOST_TOGETHER = 1 << 14
 """Joint states of variables up to which all of them may be one cluster."""
 
@@ -149,13 +155,15 @@ class Stack:
     def _possible(self, group: Group, tree: Tree) -> tuple[Bools, bool]:
         """Which cells of a tree can carry mass, and whether any can."""
         whole = structure(self.shape(group, self.facts), tree)
-        bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8)).astype(np.bool_)
-        dead = np.zeros(len(whole.arc_of), dtype=np.bool_)
-        entries = len(self._row)
-        dead[: min(entries, len(bits))] = bits[:entries]
-        dead[entries:] = self._ruled_out
         expect(SECONDS_PER_CELL * tree.cells)
-        return support(whole.layout, dead)
+        return support(whole.layout, np.concatenate([self.ruled_out(group), self._ruled_out]))
+
+    def ruled_out(self, group: Group) -> Bools:
+        """Return the table entries that problems of a group take for impossible, (entries,)."""
+        found = np.zeros(len(self._row), dtype=np.bool_)
+        bits = np.unpackbits(np.frombuffer(bytes.fromhex(group[2]), dtype=np.uint8))[: len(found)]
+        found[: len(bits)] = bits
+        return found
 
     def structure(self, group: Group) -> Structure | None:
         """What all problems of a group share; None if nothing is possible."""
@@ -178,8 +186,7 @@ class Stack:
             return {(self.plain[0], bool(structural[:1].any()), ""): np.arange(len(structural))}
         dead = [""] * len(structural)
         if zero.any():
-            bits = np.packbits(zero & (a.beta > 0)[:, self._arc_of], axis=1)
-            dead = [row.tobytes().hex() if row.any() else "" for row in bits]
+            dead = packed(zero & (a.beta > 0)[:, self._arc_of])
         found: dict[Group, list[int]] = {}
         for k, (h, g) in enumerate(zip(hard.tolist(), structural.tolist(), strict=True)):
             found.setdefault((tuple(h), g, dead[k]), []).append(k)

@@ -92,6 +92,53 @@ def test_a_hard_belief_is_kept_and_its_bets_count():
         assert result.least == pytest.approx(result.upper, abs=1e-6)
 
 
+HARD = {
+    "conditional that fits": ("P(M | V) = 0.18 @ inf\nP(V) = 0.3", 0.0, 0.0),
+    "conditional alone": ("P(M | V) = 0.18 @ inf", 0.0, 0.0),
+    "comparison": ("P(A) >= P(B) @ inf\nP(A) = 0.3\nP(B) = 0.6", -2 * math.log(0.18**0.5 + 0.28**0.5), 0.045),
+    "condition of no chance": ("P(A | B) = 0.5 @ inf\nnot (A and B)\nP(B) = 0.3", -math.log(0.7), 0.09),
+    "one by another": (
+        "P(A) = 1 @ inf\nP(A | B) = 0.5 @ inf\nP(C | not B) = 0 @ inf\nP(C) = 0.2",
+        -math.log(0.8),
+        0.04,
+    ),
+    "excluded by facts": ("V\nP(V) = 0.25 @ inf", math.inf, math.inf),
+    "excluded by another": ("P(A) = 0.3 @ inf\nP(A) = 0.6 @ inf", math.inf, math.inf),
+    "range that is trivial": ("P(V or not V) >= 0.5 @ inf\nP(A) = 0.3\nP(A) = 0.6", None, 0.045),
+    "range beside a certainty": ("P(A) = 1\nP(A) >= 0.9 @ inf\nP(A) = 0.6", -math.log(0.6), None),
+    "certain": ("P(A) = 1 @ inf\nP(A) = 0.6", -math.log(0.6), 0.16),
+    "chain of exclusions": (
+        "not (A and B)\nP(A | B) = 0.5 @ inf\nP(B | C) = 0.2 @ inf\nP(C | D) = 0.1 @ inf\nP(D) = 0.4",
+        -math.log(0.6),
+        0.16,
+    ),
+    "all but one world": ("P(not V | U) = 0.6 @ inf\nP(V | V -> U) = 0.52 @ inf\nP(V) = 0.05", -math.log(0.05), 0.9025),
+    "without confidence": ("P(A) = 0 @ 0\nP(A) = 0.3\nP(A) = 0.6", None, 0.045),
+    "ruled out by another": ("P(A) = 0\nP(A or B) = 0.5\nP(A and B) = 0.3", -math.log(0.7), None),
+}
+
+
+@pytest.mark.parametrize("score", ["log", "brier"])
+@pytest.mark.parametrize("name", HARD)
+def test_hard_beliefs_hold_where_they_are_not_silent_and_their_bets_win_in_every_world(name: str, score: str):
+    text, log, brier = HARD[name]
+    result = coherence(text, score=score)
+    known = log if score == "log" else brier
+    assert result.converged and result.upper == pytest.approx(result.upper if known is None else known, abs=1e-7)
+    if result.upper < math.inf:
+        assert result.worlds is not None and all(w.gain >= result.lower for w in result.worlds)
+        assert result.least == pytest.approx(result.upper, abs=1e-6)
+        hard = [(r.belief.low, r) for r in result.rows if r.belief.beta == math.inf and 0 < r.belief.low < 1]
+        assert all(p * r.if_true + (1 - p) * r.if_false <= 1e-9 for p, r in hard)
+
+
+def test_bets_that_would_win_less_than_was_proved_lower_what_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Template, "_gains", lambda self, s, a, y: np.full(a.log_p.shape, 0.001))  # pyright: ignore
+    result = coherence("P(A) = 0.3\nP(A) = 0.6")
+    assert result.lower == pytest.approx(0.002) and result.least >= result.lower
+    assert result.upper > 0.04 and not result.converged
+
+
 def test_what_is_certain_and_impossible_at_once_is_an_infinite_gain():
     result = coherence(["P(A) = 1", "P(A) = 0"])
     assert (result.lower, result.upper, result.worlds) == (math.inf, math.inf, None)

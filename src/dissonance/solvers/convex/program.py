@@ -178,6 +178,10 @@ class Structure:
         """What entries (P, entries) come to at every cell, (P, cells)."""
         return _added(x[:, self.layout.entry], self.cell_of, len(self.layout.own))
 
+    def table_sums(self, x: Floats) -> Floats:
+        """What table entries (P, entries) come to at every cell, (P, cells)."""
+        return _added(x[:, self.layout.arc_table], self._cell, len(self.layout.own))
+
     def row_sums(self, x: Floats) -> Floats:
         """What the entries (P, entries) of a row come to, at each of them."""
         return np.add.reduceat(x, self.layout.entry_at[:-1], axis=1)[:, self.layout.row]
