@@ -65,7 +65,7 @@ def attending(sources: Sources, attention: Attention) -> Sources:
     alpha_a = 1/n for its arcs, but those whose alpha is written in a file, and those that are out of attention.
     """
     sharing = sources.arcs.sharing if isinstance(sources.arcs, _ArcsOfSources) else ()
-    of = {n: _mechanism(sources.pdg[n]) for n in sharing if attention.alpha.get(n)}
+    of = {n: sources.pdg[n].mechanism for n in sharing if attention.alpha.get(n)}
     stated = Counter(m for names in sources.arcs.values() for m in {of[n] for n in names if n in of})
     attention = attention.replace(alpha={n: 1 / stated[m] for n, m in of.items()})
     return replace(sources, focus=replace(sources.focus, attention=attention))
@@ -76,11 +76,6 @@ def own_alpha(sources: Sources, arc: str) -> float:
     alpha = sources.focus.attention.alpha.get(arc, 0.0)
     shared = isinstance(sources.arcs, _ArcsOfSources) and arc in sources.arcs.sharing
     return 1.0 if alpha and shared else alpha
-
-
-def _mechanism(arc: Arc) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of an arc's sources and of its targets."""
-    return frozenset(v.name for v in arc.sources), frozenset(v.name for v in arc.targets)
 
 
 def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, learnable: bool = False) -> Sources:
