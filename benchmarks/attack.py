@@ -1,4 +1,4 @@
-"""Attack the library: wrong brackets, damaged files, kills, bit flips, threads. Exits with 1 if anything broke.
+"""Attack the library: wrong brackets, damaged files and records, kills, flips, threads. Exits with 1 if anything broke.
 
     python benchmarks/attack.py --seconds 600
     python benchmarks/attack.py --problems 30000 --stacked 970000 --files 100000 --kills 100 --flips 1000
@@ -20,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ATTACKS = {
     "kills": ("kills", "kills of resolve and study", 1.0),
+    "records": ("records", "changes to the records of checkpoints, and pairs of processes", 1.0),
     "flips": ("flips", "bit flips in checkpoints", 1.0),
     "trials": ("threads", "trials of two threads", 1.0),
     "files": ("damaged", "damaged files", 2.0),
@@ -31,7 +32,7 @@ ATTACKS = {
     "stacked": ("stacked", "brackets of random PDGs in arrays", 3.0),
     "books": ("books", "books of beliefs and the bets on them", 2.0),
 }
-"""By option: the module, what is counted, and its share of the time. Kills come first: they fork this process."""
+"""By option: the module, what is counted, and its share of the time. What forks this process comes first."""
 SHOWN = 10
 
 

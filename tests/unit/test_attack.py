@@ -18,6 +18,7 @@ from fresh import python
 ROOT = Path(__file__).parents[2]
 SHORT = {
     "kills": 1,
+    "records": 62,
     "flips": 8,
     "trials": 4,
     "files": 100,

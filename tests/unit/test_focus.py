@@ -5,14 +5,28 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, Control, DissonanceError, Focus, SoftmaxTable, Variable, full_control
+from dissonance import (
+    PDG,
+    Arc,
+    Attention,
+    Control,
+    DissonanceError,
+    Focus,
+    SoftmaxTable,
+    Variable,
+    full_control,
+    inconsistency,
+    load,
+)
 
 X = Variable("X", 2)
 inf = math.inf
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -96,3 +110,15 @@ def test_an_attention_and_a_control_print_as_they_are_written():
     assert repr(attention) == "Attention.only(beta={'p': 1.0, 'q': inf}, alpha={'p': 1.0}, gamma=0.5)"
     assert repr(full_control("p")) == "Control({'p': inf})"
     assert eval(repr(attention), {"Attention": Attention, "inf": math.inf}) == attention
+
+
+def test_a_dictionary_keeps_the_arcs_it_leaves_out_and_only_switches_them_off():
+    """Figure 1: the attack attends to the label y' and not to y, which contradicts it."""
+    figure, _ = load(EXAMPLES / "adversary.json")
+    attack = {"x": 1.0, "x'": inf, "p": 1.0, "y'": inf}
+    assert Attention(attack).on(figure).beta["y"] == figure["y"].beta == 1.0
+    assert "y" not in Attention.only(attack).on(figure).beta
+    assert inconsistency(figure, attack).upper == inf
+    attacked = inconsistency(figure, Attention.only(attack))
+    expected = -float(figure["x'"].cpd.table() @ figure["p"].cpd.table()[:, 1].log())
+    assert attacked.upper == pytest.approx(expected, abs=1e-6)

@@ -173,7 +173,7 @@ def resolve(
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.cli.resolved import Destination
     from dissonance.inconsistency import inconsistency
-    from dissonance.io.locked import locked
+    from dissonance.io.locked import alone
     from dissonance.lir import resolving
     from dissonance.lir.sweep.spread import discard
     from dissonance.verdict import contradicting_zeros
@@ -194,8 +194,8 @@ def resolve(
         focus = _of_schedule(chosen, chooses)
     place.encode(given, given.pdg.learnable())  # what the format cannot hold is refused before the work is done
     how = resolving.Resolving(chooses, flow, steps, seed, solver, neighbourhood, sweeps, bounds, order)
-    checkpoint, lock = place.beside("{}.checkpoint"), place.beside(".{}.lock")
-    with locked(lock, out):
+    checkpoint = place.beside("{}.checkpoint")
+    with alone(place.out):
         if not resume:
             discard(checkpoint)
         with workers(cluster, cluster_tls, GOES_ON) as there, progress("resolving") as bar:

@@ -12,7 +12,7 @@ from dissonance.arc import Arc
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import encode, files, source_name
-from dissonance.io.sources import Sources
+from dissonance.io.sources import Sources, own_alpha
 from dissonance.pdg import PDG
 
 
@@ -81,7 +81,7 @@ def _part(given: Sources, pdg: PDG, source: str, path: Path) -> tuple[PDG, Focus
         own, arc = name.removeprefix(f"{source}/"), pdg[name]
         arcs.append(Arc(own, arc.sources, arc.targets, arc.cpd))
         beta[own] = 1.0 if ".csv" in path.name.lower() else attention.beta.get(name, 0.0)
-        alpha[own] = attention.alpha.get(name, 0.0)
+        alpha[own] = own_alpha(given, name)
         if name in control.chi:
             chi[own] = control.chi[name]
     mine = {v.name for a in arcs for v in a.scope}

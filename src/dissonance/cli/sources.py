@@ -69,9 +69,8 @@ def attended(
     without: Sequence[str] | None = None,
 ) -> Sources:
     """The same beliefs, attended as the options say."""
-    from dataclasses import replace
-
     from dissonance.errors import DissonanceError, suggest
+    from dissonance.io.sources import attending
 
     found = found.trusting(named_weights("trust", trust or (), found.arcs, "SOURCE"))
     attention = found.focus.attention.replace(beta=named_weights("attend", attend or (), found.pdg))
@@ -80,7 +79,7 @@ def attended(
             known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
             raise DissonanceError(f"--without {name}: no source or arc of that name.{suggest(name, known)}")
         attention = attention.without(*found.arcs.get(name, (name,)))
-    return replace(found, focus=replace(found.focus, attention=attention))
+    return attending(found, attention)
 
 
 def matching(option: str, patterns: Sequence[str], found: Sources) -> set[str]:

@@ -23,6 +23,7 @@ from dissonance.estimators.latent import LatentModel, drawn
 from dissonance.instances.em.chains import Chains, Smoothed
 from dissonance.instances.em.instance import shares
 from dissonance.instances.em.latent import hidden_markov
+from dissonance.instances.em.likelihood import density
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
@@ -98,7 +99,7 @@ class HiddenMarkovModel(LatentModel):
         self.fitted_ = chains.fit(self.max_iter, self.tol, partial(chains_pdg, x))
         self.learned_ = chains.start, chains.move, chains.emission
         self.n_features_in_ = self._columns(x)
-        self.lower_bounds_ = self.fitted_.bounds
+        self.lower_bounds_, self._likelihood = self.fitted_.bounds, self.fitted_.likelihood
         self.n_iter_, self.converged_ = len(self.fitted_.bounds), self.fitted_.settled
         return self
 
@@ -134,7 +135,7 @@ class HiddenMarkovModel(LatentModel):
             codes = torch.from_numpy(self._codes(x))
             about: Observed = emission.on(Sample(codes=torch.where(codes < 0, emission.logits.shape[-1], codes)))
         else:
-            about = cast(ObservedGaussian, emission).about(np.concatenate(x))
+            about = density(cast(ObservedGaussian, emission).about(np.concatenate(x)))
         return Chains(start, move, about, [len(s) for s in x], np.full(len(x), 1 / len(x)))
 
     def _codes(self, x: list[Any]) -> npt.NDArray[np.intp]:

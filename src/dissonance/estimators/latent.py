@@ -19,8 +19,9 @@ from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.instances.em.chains import FittedChains
 from dissonance.instances.em.fitted import Fitted, Settled, believed, evidence
-from dissonance.instances.em.instance import Rate, em
+from dissonance.instances.em.instance import Alternate, Rate, em
 from dissonance.instances.em.latent import ROW
+from dissonance.instances.em.likelihood import LastExpectation, densities
 from dissonance.lir import Record
 from dissonance.pdg import PDG
 
@@ -33,8 +34,9 @@ class LatentModel(Estimator, ABC):
 
     `tol`: stop when an iteration gains less than so many nats a row; `max_iter` iterations at most. `batches` and `chi`
     are those of `em`. `random_state` seeds the start, and each call of `sample`. After `fit`: `converged_`, `n_iter_`,
-    `lower_bound_` (the mean log-likelihood of the last E-step), `lower_bounds_` (of every E-step), `n_features_in_`
-    (columns of X), `fitted_` (the run and all it found).
+    `lower_bound_` (the mean log-likelihood of the last E-step), `lower_bounds_` (of every E-step, less the term of a
+    floor, and with batches the mean ELBO: what EM raises), `n_features_in_` (columns of X), `fitted_` (the run and all
+    it found).
     """
 
     tol: float = field(default=1e-3, kw_only=True)
@@ -83,8 +85,9 @@ class LatentModel(Estimator, ABC):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         instance = em(p, row, weights=weights, batches=self.batches, chi=self.chi)
         settled = [Settled(self.tol)] if self.batches == 1 else []
+        last = LastExpectation(cast(Alternate, instance.refocus))
         try:
-            run = instance.run(2 * self.max_iter, callbacks=settled, trace=Record(globally=False))
+            run = instance.run(2 * self.max_iter, callbacks=[last, *settled], trace=Record(globally=False))
         except DissonanceError:
             self._possible(believed(p, row))  # says which row it is, if it is one
             raise
@@ -93,6 +96,7 @@ class LatentModel(Estimator, ABC):
         if not np.isfinite(bounds).all():
             self._possible(believed(p, row))
         self.fitted_, self.lower_bounds_, self.n_features_in_ = fitted, bounds, self._columns(x)
+        self._likelihood = bounds[-1] if self.batches == 1 and densities(p) is p else last.likelihood()
         self.n_iter_ = run.steps // 2
         self.converged_ = bool(settled) and settled[0](run.steps, [run.trace])
         return self
@@ -101,7 +105,7 @@ class LatentModel(Estimator, ABC):
     def lower_bound_(self) -> float:
         """The mean log-likelihood of the last E-step (with batches: its part's)."""
         self._fitted()
-        return self.lower_bounds_[-1]
+        return self._likelihood
 
     def _fitted(self) -> PDG:
         if not hasattr(self, "fitted_"):

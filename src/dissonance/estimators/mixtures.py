@@ -91,7 +91,7 @@ class GaussianMixture(Mixture):
 
     def _about(self, x: Array) -> PDG:
         old = self._cpd
-        return mixture(self.weights_, ObservedGaussian(x, old.means, old.covariances, self.covariance_type, self.floor))
+        return mixture(self.weights_, ObservedGaussian(x, old.means, old.covariances, self.covariance_type))
 
     @property
     def _cpd(self) -> ObservedGaussian:

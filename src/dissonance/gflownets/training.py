@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from dissonance.gflownets.dag import Dag
 from dissonance.gflownets.trained import Trained
 from dissonance.gflownets.trainer import Trainer, TrainingPlan, TrainingRun, filled
 from dissonance.io import sealed
+from dissonance.io.locked import alone
 
 
 @dataclass
@@ -60,29 +62,35 @@ def train(
     end = trainer.plan.iterations
     record = TrainingRecord(torch.full((len(runs), end), float("nan"), device=trainer.device))
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and path.exists():
-        _restore(path, trainer, record)
-    while trainer.iteration < end:
-        at = trainer.iteration
-        record.losses[:, at] = trainer.step()
-        if trainer.iteration == end or (every and trainer.iteration % every == 0):
-            record.iterations.append(trainer.iteration)
-            record.fits.append(trainer.fit())
-        if path is not None and (trainer.iteration % keep_every == 0 or trainer.iteration == end):
-            _keep(path, trainer, record)
-        if progress is not None:
-            progress(trainer.iteration, end)
+    with nullcontext() if path is None else _alone(path):
+        if path is not None and path.exists():
+            _restore(path, trainer, record)
+        while trainer.iteration < end:
+            at = trainer.iteration
+            record.losses[:, at] = trainer.step()
+            if trainer.iteration == end or (every and trainer.iteration % every == 0):
+                record.iterations.append(trainer.iteration)
+                record.fits.append(trainer.fit())
+            if path is not None and (trainer.iteration % keep_every == 0 or trainer.iteration == end):
+                _keep(path, trainer, record)
+            if progress is not None:
+                progress(trainer.iteration, end)
     record.losses = record.losses.cpu()
     return Trained(trainer, record)
+
+
+def _alone(path: Path) -> AbstractContextManager[None]:
+    """Hold a checkpoint for this training alone; its folder is made if need be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DissonanceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
+    return alone(path)
 
 
 def _keep(path: Path, trainer: Trainer, record: TrainingRecord) -> None:
     """Write the checkpoint, all or nothing: a kill leaves the former one whole."""
     state = trainer.state() | {"losses": record.losses.cpu(), "at": record.iterations, "fits": record.fits}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DissonanceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}.") from None
     sealed.write_state(path, state)
 
 

@@ -111,7 +111,8 @@ def decision(problem: DecisionProblem, *, confidence: float = inf, faith: float 
         <<M + A=a>> = -beta_p log sum_s p(s) exp( (beta_b/beta_p) (EU(s,a) + log k) ),   EU(s,a) = E_tau[u | s,a]
 
     `confidence` is beta_p, how firmly the belief is held; `faith` is beta_b, how much one insists on good outcomes.
-    Exact at the limits: confidence = inf maximises expected utility; faith = inf is the limit of the inconsistency
+    The understanding tau is hard: a soft one may be bent, so that a gamble is thought to turn out well. Exact at the
+    limits: confidence = inf maximises expected utility; faith = inf is the limit of the inconsistency
     divided by beta_b and maximises the best case among the states with p(s) > 0; confidence = 0 among all states.
     """
     if not (confidence >= 0 and faith > 0) or confidence == faith == inf:
@@ -213,7 +214,10 @@ def _resolution(
     problem: DecisionProblem, action: Hashable, moved: str, confidence: float, faith: float, control: float
 ) -> Instance[Mind]:
     if not faith < inf:
-        raise DissonanceError("at faith = inf the inconsistency is infinite whatever is believed: give a finite faith.")
+        raise DissonanceError(
+            "at faith = inf the inconsistency is infinite unless the action reaches the best outcome for certain: "
+            "give a finite faith."
+        )
     s, a, _ = problem.variables
     belief = Arc("p", (), s, SoftmaxTable(problem.belief))
     pdg = PDG(Arc("policy", (), a, PointMass(action)), belief, *problem.arcs())

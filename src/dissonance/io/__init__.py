@@ -81,14 +81,25 @@ def load(source: files.Source, *, learnable: bool = False, format: str | None = 
     >>> print(f"{inconsistency(pdg, focus.attention).upper:.4f}")
     0.3816
     """
-    chosen = None if format is None else _named(format)
+    return _loaded(source, learnable, None if format is None else _named(format))[:2]
+
+
+def load_with_alphas(source: files.Source, *, learnable: bool = False) -> tuple[PDG, Focus, frozenset[str]]:
+    """The PDG and the focus that a file describes, and the arcs whose alpha it writes, be it 1 or another number."""
+    pdg, focus, found, content = _loaded(source, learnable, None)
+    alphas = getattr(import_module(f"dissonance.io.{found.module}"), "alphas", None)
+    return pdg, focus, frozenset() if alphas is None else frozenset(alphas(content, pdg))
+
+
+def _loaded(source: files.Source, learnable: bool, chosen: Format | None) -> tuple[PDG, Focus, Format, bytes]:
+    """The PDG and the focus of a file, its format and its content."""
     content, where = files.read(source)
     try:
         found = chosen or _format_of(source, content)
         if found.text:
             limits.check_parts(content)
         with uncollected():
-            return found.read(content, learnable, source_name(where))
+            return *found.read(content, learnable, source_name(where)), found, content
     except DissonanceError as error:
         raise _placed(error, where) from None
 

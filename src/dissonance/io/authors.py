@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from dissonance.arc import Arc
 from dissonance.errors import FormatError, suggest
@@ -30,7 +31,7 @@ class EdgeRecord(msgspec.Struct):
     label: str
     src_atoms: list[str]
     tgt_atoms: list[str]
-    alpha: float = 1.0
+    alpha: float | UnsetType = UNSET
     beta: float = 1.0
 
 
@@ -71,7 +72,13 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
             arcs.append(strict.arc(e.label, e.src_atoms, e.tgt_atoms, tables[e.label], known, learnable))
     pdg = PDG(*arcs, variables=known.values())
     edges = replicate.graph.edges
-    return pdg, Focus(Attention.only({e.label: e.beta for e in edges}, {e.label: e.alpha for e in edges}))
+    alpha = {e.label: 1.0 if e.alpha is UNSET else e.alpha for e in edges}
+    return pdg, Focus(Attention.only({e.label: e.beta for e in edges}, alpha))
+
+
+def alphas(content: bytes) -> list[str]:
+    """The arcs whose alpha a replicate writes."""
+    return [e.label for e in strict.decode(content, Replicate).graph.edges if e.alpha is not UNSET]
 
 
 def _keys(part: object) -> int:

@@ -21,6 +21,7 @@ import io
 import json
 import zipfile
 import zlib
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,15 @@ def _column(held: dict[str, Any], k: int) -> Column:
         )
     except (DissonanceError, ValueError) as error:
         raise FormatError(f"column {k}: {error}") from None
+
+
+def alphas(content: bytes, pdg: PDG) -> list[str]:
+    """The arcs whose alpha a file writes."""
+    held, names, found = _arrays(content), iter(pdg.arc_names), list[str]()
+    for k in range(len(held)):
+        mine = list(islice(names, len(held.get(f"sources.{k}", ()))))
+        found += mine if f"alpha.{k}" in held else ()
+    return found
 
 
 def _variables(held: dict[str, Any], sizes: Any) -> Any:

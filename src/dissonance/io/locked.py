@@ -1,4 +1,4 @@
-"""One command at a time: a lock on what is being written, which ends with its process, however that ends."""
+"""One writer at a time: a lock on what is being written, which ends with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ try:
     import fcntl
 except ImportError:  # not on this system: nothing is locked
     fcntl = None
+
+
+def alone(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
+    """While this lasts, no other process writes this file or folder; its lock is a hidden file beside it."""
+    whole = Path(path).resolve()
+    return locked(whole.with_name(f".{whole.name}.lock"), str(path))
 
 
 @contextlib.contextmanager
@@ -40,11 +46,13 @@ def _taken(path: Path, what: str) -> int:
             raise DissonanceError(f"{what}: cannot be written: {reason}.") from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except (BlockingIOError, PermissionError):
             os.close(fd)
             raise DissonanceError(
                 f"{what}: another command is at work on it; wait for its end, or name another."
             ) from None
+        except OSError:  # a file system without locks
+            return fd
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(fd), path.stat()):
                 return fd

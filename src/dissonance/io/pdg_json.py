@@ -50,7 +50,7 @@ class ArcRecord(msgspec.Struct, forbid_unknown_fields=True):
     factor: msgspec.Raw = msgspec.Raw()
     linear_gaussian: GaussianRecord | UnsetType = UNSET
     sources: list[str] = []
-    alpha: float = 1.0
+    alpha: float | UnsetType = UNSET
     beta: float | str = 1.0
     control: float | str | UnsetType = UNSET
 
@@ -115,7 +115,7 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         with at(content, "arcs", i):
             if a.name in beta:
                 raise FormatError(f"two arcs are named {a.name!r}.")
-            beta[a.name], alpha[a.name] = _weight(a, "beta", a.beta), a.alpha
+            beta[a.name], alpha[a.name] = _weight(a, "beta", a.beta), 1.0 if a.alpha is UNSET else a.alpha
             if a.control is not UNSET:
                 chi[a.name] = _weight(a, "control", a.control)
             movable = learnable or chi.get(a.name, 0.0) > 0 or a.name in moved
@@ -129,6 +129,18 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
         except DissonanceError as error:
             raise FormatError(f"focus {name!r}: {error}") from None
     return pdg, focus
+
+
+def alphas(content: bytes, pdg: PDG) -> list[str]:
+    """The arcs whose alpha a file writes."""
+    content = strict.text(content)
+    try:
+        document = strict.decode(content, Document)
+    except FormatError:
+        from dissonance.io import authors
+
+        return authors.alphas(content)
+    return [a.name for a in document.arcs if a.alpha is not UNSET]
 
 
 def _schedules(document: Document) -> Schedules:
@@ -347,9 +359,10 @@ def _arc_record(a: Arc, attention: Attention, control: Control) -> dict[str, obj
         "name": a.name,
         "sources": [v.name for v in a.sources],
         "targets": [v.name for v in a.targets],
-        "alpha": attention.alpha.get(a.name, 0.0),
-        "beta": _written(attention.beta.get(a.name, 0.0)),
     }
+    if (alpha := attention.alpha.get(a.name, 0.0)) != 1:  # a file that writes it says how often the mechanism counts
+        record["alpha"] = alpha
+    record["beta"] = _written(attention.beta.get(a.name, 0.0))
     if a.name in control.chi:
         chi = control[a.name]
         if not isinstance(chi, float | int):

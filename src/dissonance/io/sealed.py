@@ -1,7 +1,8 @@
-"""Sealed files: content under a line with its checksum, so that what was damaged is noticed before it is used.
+"""Sealed files: records under a line with their checksum, so that a damaged file is noticed before it is used.
 
-More may be appended, each under a line of its own. If a program is killed while it appends, what is half-written at the
-end is left out when the file is read: it holds what it held before.
+The checksum of a record covers the checksum of the record before it: a record that was removed, doubled or moved breaks
+the chain. If a program is killed while it appends a record, the half-written record is left out when the file is read:
+the file holds what it held before.
 """
 
 from __future__ import annotations
@@ -9,37 +10,44 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from dissonance.errors import FormatError
 from dissonance.io import files
 
-MAGIC = b"dissonance.sealed 2 "
+MAGIC = b"dissonance.sealed 3 "
 LINE = len(MAGIC) + 64 + 1 + 16 + 1
-"""Bytes of the line above a content: its checksum and its length, sixteen digits."""
+"""Bytes of the line above a record: its checksum and its length, sixteen digits."""
 
 
-def seal(path: str | os.PathLike[str], content: bytes) -> int:
-    """Write the content under its checksum, all of the file or nothing; how many bytes that are."""
-    held = _sealed(content)
+class Seal(NamedTuple):
+    """The checksum of a record that was written, which the next record continues, and the bytes it takes."""
+
+    sum: bytes
+    size: int
+
+
+def seal(path: str | os.PathLike[str], content: bytes) -> Seal:
+    """Write a file of one record, all of the file or nothing."""
+    held, made = _sealed(b"", content)
     files.write(path, held)
-    return len(held)
+    return made
 
 
-def extend(path: str | os.PathLike[str], content: bytes) -> int:
-    """Add more to a file that `write` wrote; how many bytes that are."""
-    held = _sealed(content)
+def extend(path: str | os.PathLike[str], content: bytes, after: Seal) -> Seal:
+    """Append a record to a file, after the last one that was written."""
+    held, made = _sealed(after.sum, content)
     files.append(path, held)
-    return len(held)
+    return made
 
 
 def unseal(path: str | os.PathLike[str], what: str) -> list[bytes]:
-    """What was written, and all that was appended; `what` it should be, in words, for the message if it is not."""
+    """Return the records that were written and appended; `what` the file should be, in words, for the message."""
     held, where = files.read(path, limit=None)
     if not held.startswith(MAGIC):
         raise FormatError(f"{where}: is not {what} of this version of dissonance. Delete it, or name another file.")
     found: list[bytes] = []
-    at = 0
+    at, before = 0, b""
     while at < len(held):
         known, _, length = held[at + len(MAGIC) : at + LINE - 1].partition(b" ")
         whole = held[at : at + LINE].startswith(MAGIC) and length.isdigit()
@@ -47,21 +55,22 @@ def unseal(path: str | os.PathLike[str], what: str) -> list[bytes]:
         short = at + LINE > len(held) or (whole and len(content) < int(length))
         if short and found:  # killed while it was appended
             break
-        if not whole or known != _sum(content):
+        if not whole or known != _sum(before, content):
             raise FormatError(f"{where}: is damaged: it is not what was written. Delete it to start anew.")
         found.append(content)
+        before = known
         at += LINE + len(content)
     return found
 
 
-def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> int:
-    """Write plain values and tensors; how many bytes that are."""
+def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> Seal:
+    """Write a file of one record: plain values and tensors."""
     return seal(path, _saved(state))
 
 
-def append_state(path: str | os.PathLike[str], state: dict[str, Any]) -> int:
-    """Add more of them to a file that `write_state` wrote; how many bytes that are."""
-    return extend(path, _saved(state))
+def append_state(path: str | os.PathLike[str], state: dict[str, Any], after: Seal) -> Seal:
+    """Append a record of plain values and tensors, after the last one that was written."""
+    return extend(path, _saved(state), after)
 
 
 def read_states(path: str | os.PathLike[str], what: str) -> list[dict[str, Any]]:
@@ -93,9 +102,13 @@ def _saved(state: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def _sealed(content: bytes) -> bytes:
-    return b"%s%s %016d\n%s" % (MAGIC, _sum(content), len(content), content)
+def _sealed(before: bytes, content: bytes) -> tuple[bytes, Seal]:
+    """A record as it is written, and its seal."""
+    known = _sum(before, content)
+    held = b"%s%s %016d\n%s" % (MAGIC, known, len(content), content)
+    return held, Seal(known, len(held))
 
 
-def _sum(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
+def _sum(before: bytes, content: bytes) -> bytes:
+    """The checksum of a record: of the checksum before it and of its content."""
+    return hashlib.sha256(before + content).hexdigest().encode()

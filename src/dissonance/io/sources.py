@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dissonance.arc import Arc
-from dissonance.cpds import Table
+from dissonance.cpds import Factor, Table
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Control, Focus
-from dissonance.io import files, load, source_name
+from dissonance.io import files, load, load_with_alphas, source_name
 from dissonance.io.merging import merged
 from dissonance.pdg import PDG
 from dissonance.variables import cells
@@ -51,17 +51,50 @@ class Sources:
         return replace(self, focus=replace(self.focus, attention=attention))
 
 
+class _ArcsOfSources(dict[str, tuple[str, ...]]):
+    """The arcs of each of several sources, and which of all arcs share the alpha of their mechanism."""
+
+    def __init__(self, arcs: Mapping[str, tuple[str, ...]], sharing: frozenset[str]) -> None:
+        super().__init__(arcs)
+        self.sharing = sharing
+
+
+def attending(sources: Sources, attention: Attention) -> Sources:
+    """The sources under this attention, in which a mechanism that n of them state counts once.
+
+    alpha_a = 1/n for its arcs, but those whose alpha is written in a file, and those that are out of attention.
+    """
+    sharing = sources.arcs.sharing if isinstance(sources.arcs, _ArcsOfSources) else ()
+    of = {n: sources.pdg[n].mechanism for n in sharing if attention.alpha.get(n)}
+    stated = Counter(m for names in sources.arcs.values() for m in {of[n] for n in names if n in of})
+    attention = attention.replace(alpha={n: 1 / stated[m] for n, m in of.items()})
+    return replace(sources, focus=replace(sources.focus, attention=attention))
+
+
+def own_alpha(sources: Sources, arc: str) -> float:
+    """The alpha that an arc has in the file of its source."""
+    alpha = sources.focus.attention.alpha.get(arc, 0.0)
+    shared = isinstance(sources.arcs, _ArcsOfSources) and arc in sources.arcs.sharing
+    return 1.0 if alpha and shared else alpha
+
+
 def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, learnable: bool = False) -> Sources:
     """Every file is a source, named as the file without folder and suffix; values are merged by their labels.
 
     Arcs keep their names; those that two sources share are called `source/arc`. A table is named after its file.
+
+    A mechanism (the same targets given the same sources) that n sources state counts once: its arcs have alpha = 1/n,
+    but those whose alpha is written in their file. Arcs side by side in one file have alpha = 1 each, as in the paper.
+    A factor states no mechanism.
     """
-    read = [(source_name(str(p)), *load(p, learnable=learnable)) for p in paths]
-    if len(read) == 1:
-        ((name, pdg, focus),) = read
+    if len(paths) == 1:
+        pdg, focus = load(paths[0], learnable=learnable)
         if gamma is not None:
             focus = replace(focus, attention=replace(focus.attention, gamma=gamma))
-        return Sources(pdg, focus, {name: tuple(pdg.arc_names)})
+        return Sources(pdg, focus, {source_name(str(paths[0])): tuple(pdg.arc_names)})
+    found = [load_with_alphas(p, learnable=learnable) for p in paths]
+    written = [alphas for _, _, alphas in found]
+    read = [(source_name(str(p)), pdg, focus) for p, (pdg, focus, _) in zip(paths, found, strict=True)]
     names = [name for name, _, _ in read]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
@@ -83,7 +116,14 @@ def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, l
     together = Focus(Attention.only(beta, alpha, gammas.pop()), Control(chi))
     if scheduled := [name for name, _, focus in read if focus.schedules.foci]:
         _log.warning("the foci and schedules of %s are left out: they are about one file.", ", ".join(scheduled))
-    return Sources(merged(pdgs), together, {n: tuple(to.values()) for n, to in zip(names, renamed, strict=True)})
+    sharing = frozenset(
+        to[a.name]
+        for (_, pdg, _), to, alphas in zip(read, renamed, written, strict=True)
+        for a in pdg.arcs
+        if a.name not in alphas and not isinstance(a.cpd, Factor)
+    )
+    arcs = {n: tuple(to.values()) for n, to in zip(names, renamed, strict=True)}
+    return attending(Sources(merged(pdgs), together, _ArcsOfSources(arcs, sharing)), together.attention)
 
 
 def with_pseudocount(arc: Arc, pseudocount: float) -> Arc:

@@ -7,18 +7,24 @@ is refused.
 
 After a step that moved all of theta the file is written anew. After one that moved a part, that part and the new rows
 are appended, until what was appended is as much as the file began with: a step costs what its focus costs.
+
+A checkpoint belongs to one run at a time, which holds its lock. Its records continue each other: each is sealed with
+the record before it, and the traces have the row of every step.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dissonance.errors import FormatError
 from dissonance.io import sealed
 from dissonance.io.fingerprint import Fingerprint
+from dissonance.io.locked import alone
+from dissonance.io.sealed import Seal
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.trace import rows_of_lines
 
@@ -37,23 +43,31 @@ class Checkpoint:
         self.runs, self.path = runs, path
         of = runs.setting
         self.of = Fingerprint(of.parameters.pdgs, of.refocus, of.seeds, of.base, of.flow, of.solver, of.record, of.tol)
+        self.last: Seal | None = None  # of the record that this run wrote last
         self.room = 0  # how many bytes may still be appended
         self.written = 0  # the rows that the file has
 
     @classmethod
-    def resumed(cls, runs: Algorithm, path: str, steps: int) -> Checkpoint:
-        """The checkpoint at a path, after the runs have been restored from it if the file exists."""
-        kept = cls(runs, path)
-        kept.resume(steps)
-        return kept
+    @contextmanager
+    def resumed(cls, runs: Algorithm, path: str | None, steps: int) -> Generator[Checkpoint | None, None, None]:
+        """Hold the checkpoint at a path, after the runs have been restored from it if the file exists."""
+        if path is None:
+            yield None
+            return
+        with alone(path):
+            kept = cls(runs, path)
+            kept.resume(steps)
+            yield kept
 
     def write(self) -> None:
         """Write the state after the last step."""
         runs = self.runs
-        if self.room > 0 and len(runs.moved) < len(runs.theta):
-            self.room -= sealed.append_state(self.path, self._state(runs.moved, self.written))
+        if self.last is not None and self.room > 0 and len(runs.moved) < len(runs.theta):
+            self.last = sealed.append_state(self.path, self._state(runs.moved, self.written), self.last)
+            self.room -= self.last.size
         else:
-            self.room = sealed.write_state(self.path, self._state(runs.theta, 0))
+            self.last = sealed.write_state(self.path, self._state(runs.theta, 0))
+            self.room = self.last.size
         self.written = len(runs.traces[0])
 
     def _state(self, keys: Collection[str], first: int) -> dict[str, Any]:
@@ -131,4 +145,6 @@ class Checkpoint:
         runs.observer.start = None if state["start"] is None else Compromise(*state["start"])
         for trace, lines, snapshots in zip(runs.traces, state["rows"], state["snapshots"], strict=True):
             trace.rows[:] = rows_of_lines(lines)
+            if trace.column("step") != [*range(runs.step)]:
+                raise FormatError(f"{self.path}: has not the row of every step. Delete it to start anew.")
             trace.snapshots |= snapshots

@@ -46,25 +46,29 @@ class Algorithm:
 
     def run(self, steps: int, checkpoint: str | None = None, callbacks: Sequence[Callback] = ()) -> None:
         """Up to so many steps, from the checkpoint if there is one; Ctrl-C ends it at the last finished step."""
-        kept = Checkpoint.resumed(self, checkpoint, steps) if checkpoint is not None else None
-        guards.refuse_nonfinite(self)
-        try:
-            with whole_steps(self.flow) as whole, torch.enable_grad():
-                while self.step < steps:
-                    self.look()
-                    with whole:
-                        self.advance()
-                    guards.refuse_nonfinite(self, self.moved, written=kept is not None)
-                    if kept is not None:
-                        kept.write()
-                    if True in [callback(self.step, self.traces) for callback in callbacks]:
-                        break
-        except KeyboardInterrupt:
-            self.interrupted, self.whole = True, None  # it may hold half a solution
+        with Checkpoint.resumed(self, checkpoint, steps) as kept:
+            guards.refuse_nonfinite(self)
+            try:
+                self._until(steps, kept, callbacks)
+            except KeyboardInterrupt:
+                self.interrupted, self.whole = True, None  # it may hold half a solution
         guards.refuse_nonfinite(self)
         self.look(last=True)
         for trace in self.traces:
             trace.rows.append(trace.now)
+
+    def _until(self, steps: int, kept: Checkpoint | None, callbacks: Sequence[Callback]) -> None:
+        """Take steps until so many are done, or a callback ends the run."""
+        with whole_steps(self.flow) as whole, torch.enable_grad():
+            while self.step < steps:
+                self.look()
+                with whole:
+                    self.advance()
+                guards.refuse_nonfinite(self, self.moved, written=kept is not None)
+                if kept is not None:
+                    kept.write()
+                if True in [callback(self.step, self.traces) for callback in callbacks]:
+                    break
 
     def look(self, last: bool = False) -> None:
         """Begin the row of this theta: how inconsistent the whole is, and how far it has moved."""

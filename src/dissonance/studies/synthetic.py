@@ -163,8 +163,8 @@ class SyntheticFolder(StudyFolder):
             found = msgspec.convert(json.loads(sealed.unseal(path, "a batch")[0]), list[StrategyOutcome])
         except (FormatError, ValueError):
             found = []
-        wanted = {(s, r) for s in self.study.strategies for r in batch.replicates}
-        if len(found) == len(wanted) and {(o.strategy, o.replicate) for o in found} == wanted:
+        wanted = {(batch.structure, s, r) for s in self.study.strategies for r in batch.replicates}
+        if len(found) == len(wanted) and {(o.structure, o.strategy, o.replicate) for o in found} == wanted:
             return found
         log.warning("%s: is damaged, or not all of a batch: it is computed again.", path)
         return None

@@ -215,6 +215,17 @@ def test_a_trainer_that_is_restored_has_the_state_it_was_given():
     assert second.adam.steps == 3 and 0 < int(known["visited"].sum()) < known["visited"].numel()
 
 
+def test_a_training_is_refused_the_checkpoint_of_one_that_is_at_work(tmp_path: Path):
+    plan = replace(SMALL, iterations=2)
+
+    def meanwhile(_: int, __: int) -> None:
+        with pytest.raises(DissonanceError, match=r"c\.pt: another command is at work on it"):
+            train([TrainingRun()], GRID, plan, checkpoint=tmp_path / "c.pt")
+
+    train([TrainingRun()], GRID, plan, checkpoint=tmp_path / "c.pt", keep_every=1, progress=meanwhile)
+    assert [p.name for p in tmp_path.iterdir()] == ["c.pt"]
+
+
 def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DissonanceError, match=r"c.pt: cannot be written: \w.*\.$") as said:

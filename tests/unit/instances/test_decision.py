@@ -189,7 +189,7 @@ def test_wrong_weights_are_refused():
         wishful_thinking(problem, "stay")
 
 
-def test_hard_faith_taken_literally_is_infinite():
+def test_hard_faith_taken_literally_is_infinite_where_no_outcome_is_certain():
     problem = draw(2)
     made = decision(problem, confidence=1.0)
     hard = Attention.only({**made.attention.beta, "b": inf})

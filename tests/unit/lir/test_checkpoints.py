@@ -1,21 +1,29 @@
-"""Checkpoints: of another run, or damaged, they are refused in one line; nothing that decides a run is left out."""
+"""Checkpoints: of another run, or damaged, they are refused in one line; nothing that decides a run is left out.
+
+Their records continue each other, and one run at a time writes them.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from dissonance import PDG, Arc, Attention, Control, Focus, SoftmaxTable, Table, Variable, lir, lirs
+from dissonance import PDG, Arc, Attention, Control, Focus, Record, SoftmaxTable, Table, Variable, lir, lirs
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.flows import Descent
 from dissonance.io import sealed
 from dissonance.io.fingerprint import Fingerprint
 from dissonance.refocus import Cycle, Hub, Partial, Smooth
+from dissonance.runs import Run
 
 X, Y = Variable("X", 2), Variable("Y", 2)
 BIG = Variable("B", 1200)
@@ -137,3 +145,116 @@ def test_a_fingerprint_tells_values_apart_and_knows_equal_ones():
     assert len({Fingerprint(x).hex() for x in values}) == len(values)
     shared = [torch.ones(2)]
     assert Fingerprint([shared, shared]).hex() != Fingerprint([shared, [torch.ones(2)]]).hex()
+
+
+# -- records that continue each other, and one run at a time -----------------------------------------------------------
+
+PAIRS = 60
+
+
+def pairs() -> PDG:
+    """Two beliefs about each of many variables: a focus on one variable is a small part, which is appended."""
+    given = [(k, Variable(f"V{k}", 2), 0.2 + 0.01 * k) for k in range(PAIRS)]
+    return PDG(
+        *(Arc(f"{n}{k}", (), v, SoftmaxTable([q, 1 - q])) for k, v, p in given for n, q in (("a", p), ("b", 0.9)))
+    )
+
+
+def one_by_one(steps: int, path: Path | None = None, **options: Any) -> Run:
+    """A run that looks at one variable after another."""
+    names = [(f"a{k}", f"b{k}") for k in (0, 1, 0, 2, 1, 3, 2, 4)]
+    foci = [Focus(Attention.only(dict.fromkeys(n, 1.0)), Control(dict.fromkeys(n, 0.5))) for n in names]
+    return lir(pairs(), Cycle(*foci), steps=steps, trace=Record(globally=False), checkpoint=path, **options)
+
+
+def records(path: Path) -> list[bytes]:
+    """The records of a checkpoint, as they lie in the file."""
+    whole = path.read_bytes()
+    starts = [m.start() for m in re.finditer(re.escape(sealed.MAGIC), whole)]
+    return [whole[a:b] for a, b in pairwise([*starts, len(whole)])]
+
+
+def assert_same(one: Run, other: Run) -> None:
+    assert one.trace.column("step") == other.trace.column("step")
+    assert one.trace.column("local_upper")[:-1] == other.trace.column("local_upper")[:-1]
+    assert all(torch.equal(x, other.theta[key]) for key, x in one.theta.items())
+
+
+def test_records_that_were_removed_doubled_or_swapped_are_refused(tmp_path: Path):
+    path = tmp_path / "run"
+    one_by_one(5, path)
+    held = records(path)
+    assert len(held) == 5
+    orders: Sequence[Sequence[int]]
+    orders = [
+        (0, 1, 3, 4),
+        (1, 2, 3, 4),
+        (0, 1, 2, 3, 4, 4),
+        (0, 0, 1, 2, 3, 4),
+        (0, 2, 1, 3, 4),
+        (0, 4),
+        (4, 3, 2, 1, 0),
+    ]
+    for order in orders:
+        path.write_bytes(b"".join(held[k] for k in order))
+        with pytest.raises(FormatError, match="run: is damaged"):
+            one_by_one(8, path)
+    for count in (1, 3, 5):  # killed after fewer steps
+        path.write_bytes(b"".join(held[:count]))
+        assert_same(one_by_one(8, path), one_by_one(8))
+
+
+def test_records_that_lack_a_row_are_refused_though_they_are_sealed(tmp_path: Path):
+    path = tmp_path / "run"
+    one_by_one(5, path)
+    first, *states = sealed.read_states(path, "a checkpoint")
+    for order in ((0, 2, 3), (0, 1, 1, 2, 3), (1, 0, 2, 3)):
+        seal = sealed.write_state(path, first)
+        for k in order:
+            seal = sealed.append_state(path, states[k], seal)
+        with pytest.raises(FormatError, match="row of every step"):
+            one_by_one(8, path)
+
+
+@pytest.mark.parametrize("refocus", ["uniform", "sweep"])
+def test_a_run_is_refused_the_checkpoint_of_one_that_is_at_work(refocus: str, tmp_path: Path):
+    path, options = tmp_path / "run", {"refocus": refocus, ("sweeps" if refocus == "sweep" else "steps"): 4}
+
+    def meanwhile(step: int, _: object) -> None:
+        with pytest.raises(DissonanceError, match="run: another command is at work on it"):
+            lir(pdg(), checkpoint=path, **options)
+
+    run = lir(pdg(), checkpoint=path, callbacks=[meanwhile], **options)
+    assert run.steps == 4 and len(run.trace) == 5
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+    again = lir(pdg(), checkpoint=path, **options)
+    assert all(torch.equal(x, run.theta[key]) for key, x in again.theta.items())
+
+
+OTHER_PROCESS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_checkpoints import one_by_one
+
+def wait(step, traces):
+    if step == 3:
+        print("here", flush=True)
+        sys.stdin.readline()
+
+print(one_by_one(8, Path(sys.argv[2]), callbacks=[wait]).steps)
+"""
+
+
+def test_two_processes_do_not_write_one_checkpoint_and_a_killed_one_holds_nothing(tmp_path: Path):
+    path = tmp_path / "run"
+    command = [sys.executable, "-c", OTHER_PROCESS, str(Path(__file__).parent), str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == "here\n"  # and waits in the middle of its run
+        before = path.read_bytes()
+        with pytest.raises(DissonanceError, match="at work on it"):
+            one_by_one(8, path)
+        assert path.read_bytes() == before
+        other.kill()
+    assert_same(one_by_one(8, path), one_by_one(8))

@@ -15,6 +15,7 @@ from dissonance.columns import Column, ColumnarPDG
 from dissonance.compiled import engage
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.lir.sweep import partition, spread
+from dissonance.lir.sweep.block import plan
 from dissonance.lir.sweep.neighbourhoods import NEIGHBOURHOODS
 from dissonance.lir.sweep.partition import Partition
 from dissonance.lir.sweep.run import Sweeping, SweepRun
@@ -195,6 +196,24 @@ def test_a_damaged_or_foreign_file_of_a_block_is_noticed(tmp_path: Path):
     state.write_bytes(state.read_bytes()[:-9] + b"123456789")
     with pytest.raises(FormatError, match="is damaged"):
         run(graph(), AtOnce(), path, 4)
+
+
+def test_files_of_blocks_or_sweeps_that_changed_places_are_noticed(tmp_path: Path):
+    path = tmp_path / "run"
+    run(graph(), AtOnce(), path, 2)
+    kept = {x.name: x.read_bytes() for x in path.iterdir()}
+
+    def refused(changed: dict[str, bytes]) -> None:
+        for name, content in (kept | changed).items():
+            (path / name).write_bytes(content)
+        plan.cache_clear()
+        with pytest.raises(FormatError, match="of another run"):
+            run(graph(), AtOnce(), path, 4)
+
+    for name in ("state-2", "plan"):
+        refused({f"{name}-0": kept[f"{name}-1"], f"{name}-1": kept[f"{name}-0"]})
+    run(graph(), AtOnce(), tmp_path / "longer", 3)
+    refused({"state-2-0": (tmp_path / "longer" / "state-3-0").read_bytes()})
 
 
 def test_an_interrupt_keeps_the_last_finished_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

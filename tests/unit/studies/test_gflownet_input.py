@@ -128,3 +128,18 @@ def test_a_journal_with_another_number_in_it_is_noticed(tmp_path: Path):
     (tmp_path / "journal").write_text(lines.replace("0.", "1.", 1))
     with pytest.raises(DissonanceError, match="journal: is damaged"):
         Search.at(settings, tmp_path / "journal").found()
+
+
+def test_a_journal_with_a_line_removed_doubled_or_moved_is_noticed(tmp_path: Path):
+    settings, journal = replace(SETTINGS, losses=("TB",), search_iterations=1), tmp_path / "journal"
+    Search.at(settings, journal)()
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = next(k for k, line in enumerate(lines) if b"param_name" in line)
+    removed, swapped = lines[:at] + lines[at + 1 :], [*lines]
+    swapped[at : at + 2] = lines[at + 1], lines[at]
+    for changed in (removed, swapped, lines[: at + 1] + lines[at:], lines[1:]):
+        journal.write_bytes(b"".join(changed))
+        with pytest.raises(DissonanceError, match="journal: is damaged"):
+            Search.at(settings, journal).found()
+    journal.write_bytes(b"".join(lines))
+    assert len(Search.at(settings, journal).found()) == settings.trials

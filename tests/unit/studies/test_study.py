@@ -221,6 +221,9 @@ def test_a_batch_that_is_not_all_there_is_noticed_and_computed_again(
         assert "it is computed again" in caplog.messages[-1]
     sealed.seal(folder.batches / first.name, b"[]\n")  # emptied by hand, and sealed
     assert folder.kept(first) is None
+    other = next(b for b in others if b.replicates == first.replicates)
+    (folder.batches / first.name).write_bytes((done.batches / other.name).read_bytes())
+    assert folder.kept(first) is None  # a batch of another structure
     with pytest.raises(FormatError, match="not there, or not whole"):
         folder.outcomes()
     compute(folder)

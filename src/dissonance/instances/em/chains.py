@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ from dissonance.instances.base import Instance
 from dissonance.instances.em.fitted import Fitted
 from dissonance.instances.em.instance import em
 from dissonance.instances.em.latent import ROW
+from dissonance.instances.em.likelihood import density
 from dissonance.lir import Run
 from dissonance.pdg import PDG
 
@@ -77,24 +78,27 @@ class Chains:
 
     def fit(self, iterations: int, tol: float, about: Callable[[Chains], PDG]) -> FittedChains:
         """So many iterations of EM, or until one gains less than `tol` nats a sequence; `about` makes the PDG."""
-        before = copy.deepcopy(self)
+        before = last = copy.deepcopy(self)
         bounds: list[float] = []
         for _ in range(iterations):
+            last = replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in ("start", "move", "emission")})
             found = self.smooth()
             bounds.append(float(self.shares @ found.evidence))
             self.maximise(found)
             if len(bounds) > 1 and abs(bounds[-1] - bounds[-2]) < tol:
                 break
         settled = len(bounds) > 1 and abs(bounds[-1] - bounds[-2]) < tol
-        return FittedChains(self, before, bounds, settled, about)
+        return FittedChains(self, before, last, bounds, settled, about)
 
 
 @dataclass(frozen=True)
 class FittedChains:
-    """What EM has learned, what it began with, and the mean log-likelihood of a sequence at every E-step."""
+    """What EM has learned, what it began with, where its last E-step was, and what every E-step found of the objective:
+    the mean log-likelihood of a sequence, less the term of a floor."""
 
     chains: Chains
     before: Chains
+    last: Chains
     bounds: list[float]
     settled: bool
     about: Callable[[Chains], PDG] = field(repr=False)
@@ -103,6 +107,14 @@ class FittedChains:
     def pdg(self) -> PDG:
         """The beliefs that were learned, with a variable for every time."""
         return self.about(self.chains)
+
+    @property
+    def likelihood(self) -> float:
+        """The mean log-likelihood of a sequence at the last E-step."""
+        plain = replace(self.last, emission=density(self.last.emission))
+        return (
+            self.bounds[-1] if plain.emission is self.last.emission else float(plain.shares @ plain.smooth().evidence)
+        )
 
     @property
     def instance(self) -> Instance[Fitted]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,9 @@ from dissonance.pdg import PDG
 from dissonance.solvers.direct import GivenSolution
 from dissonance.variables import Variable
 
+DATA = "d"
+"""The arc of the data; with batches d@0, d@1, ..."""
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -32,8 +35,25 @@ class Fitted:
 
     @property
     def bounds(self) -> list[float]:
-        """The mean ELBO before every step of LIR, as its focus shows it; after an E-step it is the log-likelihood."""
-        return [-(r.local_upper + self.entropy) for r in self.run.trace.rows[:-1]]
+        """The mean ELBO of the rows in focus before every step of LIR; after an E-step it is their log-likelihood."""
+        known: dict[frozenset[str], tuple[float, int]] = {}
+        found: list[float] = []
+        for row in self.run.trace.rows[:-1]:
+            attended = frozenset(row.beta)
+            if attended not in known:
+                known[attended] = (self.entropy, 1) if DATA in attended else self._parts(attended)
+            apart, count = known[attended]
+            found.append(-(row.local_upper + apart) / count)
+        return found
+
+    def _parts(self, attended: Collection[str]) -> tuple[float, int]:
+        """What the inconsistency of several parts leaves out, sum H(d), beside what it has of other parts, -sum log|V|
+        over their variables; and how many parts are in focus."""
+        arcs = [a for a in self.run.pdg if a.name in attended]
+        data = [a.cpd.table() for a in arcs if a.name.startswith(f"{DATA}@")]
+        seen = {v.name for a in arcs for v in a.scope}
+        others = sum(math.log(v.size) for v in self.run.pdg.variables if v.name not in seen)
+        return others + sum(float(numerics.entropy(d)) for d in data), len(data)
 
     @cached_property
     def result(self) -> Inconsistency:
@@ -42,8 +62,11 @@ class Fitted:
 
     @property
     def evidence(self) -> Tensor:
-        """log p(x_n) of every row."""
-        return evidence(self.result)
+        """log p(x_n) of every row, as a density: without what a floor adds to the objective."""
+        from dissonance.instances.em.likelihood import densities
+
+        plain = densities(self.pdg)
+        return evidence(self.result if plain is self.pdg else believed(plain, self.row))
 
     def posterior(self, *names: str) -> Tensor:
         """p(hidden | x_n) of these variables, (rows, sizes...)."""

@@ -16,7 +16,7 @@ from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.instances.base import Instance
-from dissonance.instances.em.fitted import Fitted
+from dissonance.instances.em.fitted import DATA, Fitted
 from dissonance.lir import Run, Trace
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
@@ -71,16 +71,22 @@ class Alternate:
     def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
         """The focus of a step: even ones are E-steps."""
         iteration, maximise = divmod(step, 2)
-        chi = self.chi if isinstance(self.chi, float | int) else self.chi(iteration)
-        incremental = chi == math.inf and len(self.parts) > 1
-        if incremental and iteration == 0:
-            chosen = self.parts
-        else:
-            chosen = (self.parts[(iteration - incremental) % len(self.parts)],)
+        chosen = self.expected(iteration)
         if maximise:
+            chi = self._rate(iteration)
             seen = self.parts if chi == math.inf else chosen
             return Focus(attention(seen), Control(dict.fromkeys(self.controlled, chi)))
         return Focus(attention(chosen), full_control(*(a.name for part in chosen for a in part.q)))
+
+    def expected(self, iteration: int) -> tuple[DataPart, ...]:
+        """The parts that the E-step of an iteration looks at."""
+        incremental = self._rate(iteration) == math.inf and len(self.parts) > 1
+        if incremental and iteration == 0:
+            return self.parts
+        return (self.parts[(iteration - incremental) % len(self.parts)],)
+
+    def _rate(self, iteration: int) -> float:
+        return self.chi if isinstance(self.chi, float | int) else self.chi(iteration)
 
 
 def em(
@@ -134,7 +140,7 @@ def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple
     if not 1 <= batches <= row.size:
         raise DissonanceError(f"batches: 1 to {row.size} (the number of rows), found {batches}.")
     if batches == 1:
-        return (DataPart(p.arcs, Arc("d", (), row, Table(d)), _posterior(p, row, "")),)
+        return (DataPart(p.arcs, Arc(DATA, (), row, Table(d)), _posterior(p, row, "")),)
     if equal and (row.size % batches or not torch.allclose(d, d[:1], rtol=1e-12, atol=0)):
         raise DissonanceError(
             f"{row.size} rows in {batches} batches: incremental EM (chi = inf) needs batches of one size and rows of "
@@ -156,7 +162,7 @@ def _parts(p: PDG, row: Variable, d: Tensor, batches: int, equal: bool) -> tuple
         share = d[rows].sum()
         if share <= 0:
             raise DissonanceError(f"batch {b} has no row of positive weight.")
-        data = Arc("d" + tag, (), own[row.name], Table(d[rows] / share))
+        data = Arc(DATA + tag, (), own[row.name], Table(d[rows] / share))
         found.append(DataPart(tuple(arcs), data, _posterior(PDG(*arcs), own[row.name], tag)))
     return tuple(found)
 

@@ -49,6 +49,10 @@ class BlockPlace:
         """A file of this block."""
         return Path(self.folder) / f"{name}-{self.block}"
 
+    def marks(self, *step: int) -> list[str | int]:
+        """What a file of this block says that it is of: files that changed places are told apart."""
+        return [self.of, self.block, *step]
+
 
 @dataclass(frozen=True, eq=False)
 class BlockState:
@@ -72,8 +76,8 @@ class Told(NamedTuple):
 def plan(place: BlockPlace) -> BlockPlan:
     """The plan of a block."""
     state = sealed.read_state(place.file("plan"), WHAT)
-    if state.get("of") != place.of:
-        raise FormatError(f"{place.file('plan')}: is of another run. Delete the folder, or name another.")
+    if state.get("of") != place.marks():
+        raise FormatError(f"{place.file('plan')}: is of another run or block. Delete the folder, or name another.")
     return BlockPlan.of(state["plan"])
 
 
@@ -140,15 +144,17 @@ def seen(place: BlockPlace) -> bool:
 def keep_block(place: BlockPlace, step: int, state: BlockState) -> None:
     """Write the state after so many sweeps."""
     near = {k: [tuple(map(torch.from_numpy, x)) for x in colour] for k, colour in state.near.items()}
-    held = {"of": place.of, "log_p": [*map(torch.from_numpy, state.log_p)], "near": near}
+    held = {"of": place.marks(step), "log_p": [*map(torch.from_numpy, state.log_p)], "near": near}
     sealed.write_state(place.file(f"state-{step}"), held)
 
 
 def reopen(place: BlockPlace, step: int) -> BlockState:
     """Read the state after so many sweeps."""
     state = sealed.read_state(place.file(f"state-{step}"), WHAT)
-    if state["of"] != place.of:
-        raise FormatError(f"{place.file(f'state-{step}')}: is of another run. Delete the folder, or name another.")
+    if state["of"] != place.marks(step):
+        raise FormatError(
+            f"{place.file(f'state-{step}')}: is of another run, block or sweep. Delete the folder, or name another."
+        )
     near = {k: [(at.numpy(), known.numpy()) for at, known in colour] for k, colour in state["near"].items()}
     return BlockState([x.numpy() for x in state["log_p"]], near, {}, [])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from dissonance.errors import CapabilityError, DissonanceError, FormatError, sug
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.io.fingerprint import Fingerprint
+from dissonance.io.locked import alone
 from dissonance.lir.flows import Natural, flow_named
 from dissonance.lir.setting import solver_for
 from dissonance.lir.sweep.neighbourhoods import batches
@@ -82,19 +83,23 @@ class Sweeping:
 
     @contextmanager
     def placed(self, cluster: Any, checkpoint: str | None) -> Generator[tuple[SweepRun, str | None], None, None]:
-        """A run of it, here or on a cluster, and where its checkpoint is; on a cluster there is always one."""
-        if cluster is None:
-            yield SweepRun(self), checkpoint
-            return
-        if self.order == "asynchronous":
-            raise CapabilityError('the order "asynchronous" is for the threads of one machine, not for a cluster.')
-        if self.record.globally:
-            raise CapabilityError("on a cluster no process has the whole: leave out Record(globally=True).")
-        then = "Nothing of the run is kept: it had no checkpoint."
-        if checkpoint is not None:
-            then = f"The run goes on from its last checkpoint in {checkpoint}."
-        with to_cluster(cluster, then=then) as workers, TemporaryDirectory(prefix="dissonance-") as own:
-            yield SweepRun(self, workers), checkpoint or own
+        """A run of it, here or on a cluster, and where its checkpoint is; on a cluster there is always one.
+
+        A checkpoint belongs to one run at a time, which holds its lock.
+        """
+        with nullcontext() if checkpoint is None else alone(checkpoint):
+            if cluster is None:
+                yield SweepRun(self), checkpoint
+                return
+            if self.order == "asynchronous":
+                raise CapabilityError('the order "asynchronous" is for the threads of one machine, not for a cluster.')
+            if self.record.globally:
+                raise CapabilityError("on a cluster no process has the whole: leave out Record(globally=True).")
+            then = "Nothing of the run is kept: it had no checkpoint."
+            if checkpoint is not None:
+                then = f"The run goes on from its last checkpoint in {checkpoint}."
+            with to_cluster(cluster, then=then) as workers, TemporaryDirectory(prefix="dissonance-") as own:
+                yield SweepRun(self, workers), checkpoint or own
 
     def tables_for(self, foci: int) -> SweepTables:
         """The tables to be moved: on a GPU, if the solver is to be there for so many foci."""

@@ -173,9 +173,9 @@ class SpreadSweeps:
             raise FormatError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}.") from None
         self.own: list[Any] = []
         for b in range(self.partition.blocks):
-            plan = self.partition.plan(b)
-            sealed.write_state(self._place(b).file("plan"), {"of": of, "plan": plan.state})
-            block.keep_block(self._place(b), 0, BlockState(self.tables.take(plan.held).log_p, {}, {}, []))
+            plan, at = self.partition.plan(b), self._place(b)
+            sealed.write_state(at.file("plan"), {"of": at.marks(), "plan": plan.state})
+            block.keep_block(at, 0, BlockState(self.tables.take(plan.held).log_p, {}, {}, []))
             self.own.append(plan.held[plan.own])
         self._share()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -28,6 +29,8 @@ STARTUP = 10
 """Trials of a pair that are drawn at random before the sampler learns from them."""
 PATIENCE = 5
 """Seconds until the lock of a process that was killed is taken from it."""
+LINE = 1 << 16
+"""Bytes that a line of the journal has at most."""
 IDENTITY = (
     "dimensions", "height", "base", "asked", "search_iterations", "search_seed", "batch", "capacity", "width", "depth"
 )  # fmt: skip
@@ -243,26 +246,62 @@ def _storage(where: str | Path) -> Any:
 
 
 def _journal(optuna: ModuleType, path: Path, lock: Any) -> Any:
-    """A journal whose every line has a checksum."""
+    """Return a journal whose every line has a checksum, which covers the checksum of the line before it."""
 
     class Journal(optuna.storages.journal.JournalFileBackend):
+        def __init__(self) -> None:
+            super().__init__(str(path), _NoLock())
+            self.sums = [0]  # of the line before line 0, 1, ... as far as they were read
+
         def append_logs(self, logs: list[dict[str, Any]]) -> None:
-            super().append_logs([log | {"crc": _crc(log)} for log in logs])
+            lock.acquire()
+            try:
+                known, chained = _last_sum(path), list[dict[str, Any]]()
+                for log in logs:
+                    known = _crc(log, known)
+                    chained.append(log | {"crc": known})
+                super().append_logs(chained)
+            finally:
+                lock.release()
 
         def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+            first = min(log_number_from, len(self.sums) - 1)
             try:
-                for log in super().read_logs(log_number_from):
-                    if log.pop("crc", None) != _crc(log):
+                for number, log in enumerate(super().read_logs(first), first):
+                    known = log.pop("crc", None)
+                    if known != _crc(log, self.sums[number]):
                         raise ValueError
-                    yield log
+                    self.sums[number + 1 :] = [known]
+                    if number >= log_number_from:
+                        yield log
             except (ValueError, AttributeError):
                 raise FormatError(f"{path}: is damaged. Delete it to search anew.") from None
 
-    return Journal(str(path), lock)
+    return Journal()
 
 
-def _crc(log: dict[str, Any]) -> int:
-    return crc32(json.dumps(log, sort_keys=True).encode())
+class _NoLock:
+    """The lock of a journal file that is locked already."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None: ...
+
+
+def _last_sum(journal: Path) -> int:
+    """The checksum of the last line, 0 if there is none."""
+    with journal.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LINE))
+        lines = file.read().splitlines()
+    try:
+        return json.loads(lines[-1])["crc"] if lines else 0
+    except (ValueError, KeyError, TypeError):
+        raise FormatError(f"{journal}: is damaged. Delete it to search anew.") from None
+
+
+def _crc(log: dict[str, Any], before: int) -> int:
+    return crc32(json.dumps(log, sort_keys=True).encode(), before)
 
 
 @contextmanager
