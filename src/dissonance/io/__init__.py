@@ -61,7 +61,7 @@ FORMATS = {
     "bif": Format("bif", (".bif",), re.compile(rb"(?:network|variable|probability)\b|//|/\*")),
     "xmlbif": Format("xmlbif", (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
     "uai": Format("uai", (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
-    "csv": Format("csv_table", (".csv",), re.compile(rb"[^\r\n{<]*,"), named=True),
+    "csv": Format("csv_table", (".csv",), re.compile(rb"[^\r\n{<]*[,;\t]"), named=True),
     "npz": Format("columns_npz", (".npz",), re.compile(rb"PK\x03\x04"), text=False),
     "replicate": Format("authors", (), re.compile(rb"(?!)")),
 }
