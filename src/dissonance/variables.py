@@ -167,6 +167,11 @@ def shape(variables: Iterable[Variable]) -> tuple[int, ...]:
     return tuple([v.size for v in variables])
 
 
+def are_numbers(labels: Sequence[Hashable]) -> bool:
+    """Whether labels are the numbers 0, 1, 2, ...; False and 0.0 are equal to 0, and are not that number."""
+    return all(isinstance(x, Integral) and not isinstance(x, bool) and x == i for i, x in enumerate(labels))
+
+
 def label_texts(variable: Variable) -> list[str]:
     """The labels as texts, no two alike: as they read, or as Python writes them where two read alike (1 and "1")."""
     labels = variable.finite.labels
