@@ -1,7 +1,7 @@
 """Delimited text: rows of cells between commas, semicolons or tabs, whichever of them every line agrees on.
 
-A delimiter fits a text if it divides the heading into several cells and every other row into as many. The only one that
-fits is taken; where several fit, or none does, the text is refused, since a row would be read as another one.
+A delimiter fits a text if it divides the heading into several cells and every other row into as many. It is taken if no
+other fits and no other divides the heading as often; else the text is refused, which could be read as another table.
 """
 
 from __future__ import annotations
@@ -67,26 +67,28 @@ class Delimited:
 
 def delimited(text: str, *, short: bool = False) -> Delimited:
     """Take a text apart by the delimiter that fits it; `short`: rows may lack cells at their ends."""
-    heading = next((line for line in text.splitlines() if line.strip()), "")
-    found = [_divided(text, d, short) for d in DELIMITERS if d in heading]
-    wide = [x for x in found if x.width > 1]
-    fitting = [x for x in wide if x.broken is None]
-    if len(fitting) > 1:
-        these = " or ".join(f"{DELIMITERS[x.delimiter]} ({x.width} columns)" for x in fitting)
+    wide = [x for x in (_divided(text, d, short) for d in DELIMITERS if d in text) if x.width > 1]
+    if len(wide) > 1:  # a delimiter that parts a cell in quotes is none
+        wide = [x for x in wide if _is_quoted_well(text, x.delimiter)] or wide
+    best, *others = sorted(wide, key=lambda x: -x.width) or [_divided(text, ",", short)]
+    if rivals := [x for x in others if x.width == best.width or x.broken is best.broken is None]:
+        these = " or ".join(f"{DELIMITERS[x.delimiter]} ({x.width} columns)" for x in (best, *rivals))
         raise FormatError(f"may be separated by {these}: put the cells that hold one of them in quotes.", 1)
-    if fitting:
-        return fitting[0]
-    if found:
-        best = max(wide or found, key=lambda x: x.width)
-        if best.broken is not None:
-            raise best.broken
-    single = _divided(text, ",", short)
-    if single.broken is not None:
-        raise single.broken
-    for line, row in zip(single.lines, single.rows, strict=True):
-        if odd := next((d for d in ";\t" if not found and d in row[0]), None):
-            raise FormatError(f"found {DELIMITERS[odd]} where the heading has none.", line)
-    return single
+    if best.broken is not None:
+        raise best.broken
+    if best.width == 1:
+        for line, row in zip(best.lines, best.rows, strict=True):
+            if odd := next((d for d in ";\t" if d in row[0] and d not in best.rows[0][0]), None):
+                raise FormatError(f"found {DELIMITERS[odd]} where the heading has none.", line)
+    return best
+
+
+def _is_quoted_well(text: str, delimiter: str) -> bool:
+    """Whether the quotes of the heading are around whole cells."""
+    start = len(text) - len(text.lstrip())
+    start = max(text.rfind(end, 0, start) for end in "\r\n") + 1
+    cell = rf' *+(?:"(?:[^"]|"")*+" *+|[^"{delimiter}\r\n]*+)'
+    return re.compile(rf"{cell}(?:{delimiter}{cell})*+(?:[\r\n]|$)").match(text, start) is not None
 
 
 def _divided(text: str, delimiter: str, short: bool) -> Delimited:

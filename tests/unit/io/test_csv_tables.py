@@ -79,6 +79,7 @@ APART = "S;T;p\na;x;0,4\na;y;0,1\nb;x;0,25\nb;y;0,25\n"
         ("S;T\na;x\nb;y\n", [[0.5, 0.0], [0.0, 0.5]], 2.0),
         ('"S, T";p\na;0,5\nb;0,5\n', [0.5, 0.5], 1.0),
         ('"S;T",p\na;b,0.5\nc;d,0.5\n', [0.5, 0.5], 1.0),
+        ('S\t"T,U"\tp\na\tx\t0,4\na\ty\t0,1\nb\tx\t0,25\nb\ty\t0,25\n', [[0.4, 0.1], [0.25, 0.25]], 1.0),
     ],
 )
 def test_the_delimiter_that_every_line_agrees_on_is_read(tmp_path: Path, text: str, table: list[object], beta: float):
@@ -91,6 +92,8 @@ def test_the_delimiter_that_every_line_agrees_on_is_read(tmp_path: Path, text: s
     [
         (APART.replace("b;x;", "b;"), 4),
         ("S,x;T;p\na;x;0,4\na;y;0,6\n", 1),
+        ("S,x;T;p\na;x;0,4\na;y\n", 3),
+        ("S,x;p\na;0,4\nb;0.6\n", 1),
         ("S;p\na;0,4\nb;0.6\n", 2),
         ("S;count\na;1.540\nb;460\n", 2),
         ("S;count\na;460\nb;1,540\n", 3),
