@@ -17,6 +17,7 @@ from dissonance.above import ask
 from dissonance.cpds import CPD, Table
 from dissonance.cpds.held import Held, HeldByOne
 from dissonance.errors import CapabilityError, DissonanceError, visible
+from dissonance.numerics import check_unlabelled
 from dissonance.variables import Euclidean, Variable, as_tuple, shape
 
 Theta = Mapping[str, Tensor]
@@ -144,6 +145,7 @@ class Arc:
         if isinstance(beta, bool) or not isinstance(beta, Real) or math.isnan(beta) or beta == -math.inf:
             raise DissonanceError(f"{self}: beta must be a number or inf, found {beta!r}.{bottomless(beta)}")
         self.__dict__["beta"] = float(beta)
+        check_unlabelled(counts)
         if counts is not None and tuple(counts.shape) != shape(self.scope):
             found, wanted = tuple(counts.shape), shape(self.scope)
             raise DissonanceError(f"{self}: the counts have shape {found}, the table has {wanted}.")

@@ -18,8 +18,18 @@ from dissonance.tolerances import UNSEEN
 DTYPE = torch.float64
 
 
+def check_unlabelled(values: object) -> None:
+    """Refuse a data frame or a Series where an array is read by position: its labels would be passed over."""
+    if hasattr(values, "iloc"):
+        raise DissonanceError(
+            f"a {type(values).__name__} has labels, and an array is read by position: Arc.from_table(name, table, ...) "
+            "goes by the labels; to_numpy() gives the numbers in their order."
+        )
+
+
 def real(values: object) -> Tensor:
     """The values as a float64 tensor, sharing memory and graph where possible; what would lose something is refused."""
+    check_unlabelled(values[0] if isinstance(values, list | tuple) and values else values)
     if isinstance(values, Tensor):
         if values.is_complex() or values.layout is not torch.strided or values.is_quantized or values.is_meta:
             kind = f"{'complex, ' * values.is_complex()}{values.layout}".removesuffix(", torch.strided")

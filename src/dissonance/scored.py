@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from dissonance.jsonable import json_number
 from dissonance.pdg import PDG
 from dissonance.scores import CellRow
 from dissonance.solvers import ColumnBracket, Solver, bracket
-from dissonance.variables import Variable
+from dissonance.variables import Variable, label_texts
 from dissonance.verdict import MOST_ARCS, verdict
 
 Marginals = dict[str, dict[str, Any]]
@@ -58,7 +58,7 @@ class Scored:
             "marginals": self.marginals,
             "seconds": self.seconds,
             "verdict": self.verdict,
-            "cells": [_cell(c, size) for c in self.cells],
+            "cells": _cells(self.cells, self.result.pdg, size),
             **tested,
         }
 
@@ -164,7 +164,7 @@ def marginals(result: Inconsistency) -> Marginals | None:
 
 
 def _labelled(v: Variable, marginal: Any) -> dict[str, Any]:
-    return dict(zip(map(str, v.finite.labels), marginal.tolist(), strict=True))
+    return dict(zip(label_texts(v), marginal.tolist(), strict=True))
 
 
 def _moments(marginal: Any) -> dict[str, Any]:
@@ -181,15 +181,20 @@ def _blame(r: BlameRow, size: float) -> dict[str, object]:
     }
 
 
-def _cell(c: CellRow, size: float) -> dict[str, object]:
-    return {
-        "arc": c.arc,
-        "given": {n: str(x) for n, x in c.given.items()},
-        "value": {n: str(x) for n, x in c.value.items()},
-        "claimed": c.claimed,
-        "reconciled": c.reconciled,
-        "contribution": json_number(c.contribution / size),
-    }
+def _cells(rows: Sequence[CellRow], pdg: PDG, size: float) -> list[dict[str, object]]:
+    named = {n for c in rows for n in (*c.given, *c.value)}
+    texts = {v.name: dict(zip(v.finite.labels, label_texts(v), strict=True)) for v in pdg.variables if v.name in named}
+    return [
+        {
+            "arc": c.arc,
+            "given": {n: texts[n][x] for n, x in c.given.items()},
+            "value": {n: texts[n][x] for n, x in c.value.items()},
+            "claimed": c.claimed,
+            "reconciled": c.reconciled,
+            "contribution": json_number(c.contribution / size),
+        }
+        for c in rows
+    ]
 
 
 def _chance(found: Chance, size: float) -> dict[str, object]:

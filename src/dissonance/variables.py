@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from math import prod
 from numbers import Integral
 
@@ -164,6 +165,29 @@ def as_tuple(variables: Variable | Iterable[Variable]) -> tuple[Variable, ...]:
 def shape(variables: Iterable[Variable]) -> tuple[int, ...]:
     """The sizes of finite variables, in order."""
     return tuple([v.size for v in variables])
+
+
+def are_numbers(labels: Sequence[Hashable]) -> bool:
+    """Whether labels are the numbers 0, 1, 2, ...; False and 0.0 are equal to 0, and are not that number."""
+    return all(isinstance(x, Integral) and not isinstance(x, bool) and x == i for i, x in enumerate(labels))
+
+
+def label_texts(variable: Variable) -> list[str]:
+    """The labels as texts, no two alike: as they read, or as Python writes them where two read alike (1 and "1")."""
+    labels = variable.finite.labels
+    for texts in ([str(x) for x in labels], [repr(x) for x in labels]):
+        if len(set(texts)) == len(texts):
+            return texts
+    return [f"{x!r} ({i})" for i, x in enumerate(labels, 1)]
+
+
+def setting_texts(variables: Sequence[Variable]) -> Iterator[str]:
+    """The joint settings as texts, no two alike: labels with commas between them, quoted where one has such a mark."""
+    for texts in product(*map(label_texts, variables)):
+        if len(texts) == 1:
+            yield texts[0]
+        else:
+            yield ", ".join(['"' + x.replace('"', '""') + '"' if "," in x or '"' in x else x for x in texts])
 
 
 def cells(variables: Iterable[Variable]) -> int:

@@ -22,6 +22,7 @@ SHORT = {
     "flips": 8,
     "trials": 4,
     "files": 100,
+    "tables": 256,
     "forms": 10,
     "problems": 20,
     "solvers": 15,

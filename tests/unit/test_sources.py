@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dissonance import inconsistency, load
+from dissonance import PDG, Arc, Variable, inconsistency, load, save
 from dissonance.cli import output
 from dissonance.cli.app import run
 from dissonance.io import load_sources
@@ -123,6 +123,102 @@ def test_resolve_keeps_and_moves_by_pattern(models: list[str], tmp_path: Path, r
     only = record("resolve", *models, "--out", f"{tmp_path / 'only'}/", "--move", "ph*ne")
     assert {m["arc"] for m in only["moved"]} == {"phone"}
     assert only["final"]["upper"] > found["final"]["upper"]
+
+
+POLL = {
+    "format": "dissonance.pdg",
+    "version": 1,
+    "variables": [
+        {"name": "Buys", "values": ["yes", "no"]},
+        {"name": "Free", "values": ["a", "b"]},
+    ],
+    "arcs": [
+        {"name": "poll.csv/a", "targets": ["Buys"], "table": [0.9, 0.1], "beta": 7.5, "alpha": 0.5, "control": 1},
+        {"name": "b", "targets": ["Buys"], "table": [0.3, 0.7], "control": 0.5},
+    ],
+    "foci": {"first": {"beta": {"poll.csv/a": 1}, "control": {"b": 1}}},
+    "schedules": {"all": ["first"]},
+}
+
+
+@pytest.mark.parametrize("name", ["poll.csv.json", "m.json", "poll.json"])
+def test_a_file_in_a_folder_keeps_all_but_the_beliefs_that_moved(
+    tmp_path: Path, record: Callable[..., dict[str, Any]], name: str
+):
+    model, till = tmp_path / name, tmp_path / "till.csv"
+    model.write_text(json.dumps(POLL))
+    till.write_text("Buys,count\nno,31\nyes,70\n")
+    moved = record("resolve", str(till), str(model), "--out", f"{tmp_path / 'out'}/")["moved"]
+    assert {m["arc"] for m in moved} == {"poll.csv/a", "b"}
+    (before, focus), (after, again) = load(model), load(tmp_path / "out" / name)
+    assert (after.variables, after.arc_names) == (before.variables, before.arc_names)
+    assert again == focus and again.schedules.orders == {"all": ("first",)}
+    for m in moved:
+        assert after[m["arc"]].cpd.table().tolist() == pytest.approx([m["is"]["yes"], m["is"]["no"]])
+
+
+def test_a_file_in_a_folder_keeps_names_that_another_file_has_too(
+    tmp_path: Path, record: Callable[..., dict[str, Any]]
+):
+    arcs = {"m": {"a": 0.2, "n/b": 0.3}, "n": {"a": 0.6, "n/b": 0.5, "n/c": 0.1}}
+    for file, tables in arcs.items():
+        X = Variable("X", ["u", "v"])
+        save(tmp_path / f"{file}.json", PDG(*(Arc(n, (), X, [p, 1 - p]) for n, p in tables.items())))
+    record("resolve", str(tmp_path / "m.json"), str(tmp_path / "n.json"), "--out", f"{tmp_path / 'out'}/")
+    for file, tables in arcs.items():
+        assert load(tmp_path / "out" / f"{file}.json")[0].arc_names == list(tables)
+
+
+def test_a_table_whose_weight_a_file_cannot_hold_is_named(
+    models: list[str], tmp_path: Path, said: Callable[..., str], caplog: pytest.LogCaptureFixture
+):
+    said("resolve", *models, "--out", f"{tmp_path / 'out'}/", "--keep", "till", "--keep", "panel")
+    assert "phone.csv" in caplog.text and "phone=400" in caplog.text
+    assert "till" not in caplog.text and "census" not in caplog.text
+
+
+def test_a_file_whose_suffix_says_nothing_is_written_as_it_was_read(tmp_path: Path, said: Callable[..., str]):
+    for name, text in (("a.txt", "X;p\nu;0,2\nv;0,8\n"), ("b", "X,p\nu,0.4\nv,0.6\n")):
+        (tmp_path / name).write_text(text)
+    said("resolve", str(tmp_path / "a.txt"), str(tmp_path / "b"), "--out", f"{tmp_path / 'out'}/")
+    for name in ("a.txt", "b"):
+        assert (tmp_path / "out" / name).read_text().startswith("X,p\nu,")
+
+
+@pytest.fixture
+def alike(tmp_path: Path) -> str:
+    """A file with labels that read alike, or have commas, and with names that mean something else in JSON."""
+    X, P = Variable("X=1", [1, "1"]), Variable("p", ["a, b", "a"])
+    Q = Variable("q", ["c", "b, c"])
+    both = [[0.1, 0.2], [0.3, 0.4]]
+    arcs = (
+        Arc("a", X, (P, Q), [both, [[0.4, 0.3], [0.2, 0.1]]]),
+        Arc("b", (), X, [0.25, 0.75]),
+        Arc("c", (), X, [0.5, 0.5]),
+    )
+    save(tmp_path / "alike.npz", PDG(*arcs, Arc("d", (), (P, Q), [[0.25, 0.25], [0.25, 0.25]])))
+    return str(tmp_path / "alike.npz")
+
+
+def test_labels_that_read_alike_are_told_apart(
+    alike: str, tmp_path: Path, record: Callable[..., dict[str, Any]], said: Callable[..., str]
+):
+    mu = inconsistency(load(alike)[0]).mu
+    for found in (record("score", alike)["marginals"], record("query", alike)["marginals"]):
+        assert found["X=1"] == pytest.approx({"1": float(mu["X=1"][1]), "'1'": float(mu["X=1"]["1"])}, abs=1e-6)
+    found = record("query", alike, "--given", "X=1='1'")
+    assert found["given"] == {"X=1": "'1'"} and found["probability"] == pytest.approx(float(mu["X=1"]["1"]), abs=1e-6)
+    moved = {m["arc"]: m for m in record("resolve", alike, "--out", str(tmp_path / "r.npz"))["moved"]}
+    was = {'"a, b", c': 0.25, '"a, b", "b, c"': 0.25, "a, c": 0.25, 'a, "b, c"': 0.25}
+    assert moved["d"]["was"] == was and sum(moved["d"]["is"].values()) == pytest.approx(1)
+    assert moved["b"]["was"] == {"1": 0.25, "'1'": 0.75}
+
+
+def test_a_variable_named_p_keeps_its_labels(alike: str, record: Callable[..., dict[str, Any]]):
+    cells = record("query", alike, "--joint", "--of", "p", "--of", "q")["joint"]
+    mu = inconsistency(load(alike)[0]).mu
+    expected = {(p, q): float(mu.probability({"p": p, "q": q})) for p in ("a, b", "a") for q in ("c", "b, c")}
+    assert {(c["p"], c["q"]): c["p_"] for c in cells} == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(

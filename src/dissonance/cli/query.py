@@ -14,7 +14,7 @@ from dissonance.cli.output import TableColumn, as_text, as_texts, console, fitte
 from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read_models
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Container, Hashable, Mapping, Sequence
 
     from dissonance.inconsistency import Inconsistency
     from dissonance.pdg import PDG
@@ -48,6 +48,7 @@ def ask_compromise(
 
     from dissonance.errors import DissonanceError
     from dissonance.inconsistency import inconsistency
+    from dissonance.variables import label_texts
 
     began = time.perf_counter()
     sources = read_models(models, gamma, pseudocount, trust, attend, without)
@@ -60,17 +61,32 @@ def ask_compromise(
         posterior = result.query(evidence)
     if posterior.log_partition == -math.inf:
         raise DissonanceError(f"{', '.join(given or ())} has probability 0 under the best compromise.")
-    found = {n: {str(label): p for label, p in posterior[n].items()} for n in asked}
+    found = {n: dict(zip(label_texts(sources.pdg.variable(n)), posterior[n].values(), strict=True)) for n in asked}
     cells = _joint(result, evidence, asked) if joint else []
     if as_json:
-        head = {"given": {n: str(x) for n, x in evidence.items()}, "probability": math.exp(posterior.log_partition)}
+        head = {"given": _told(sources.pdg, evidence), "probability": math.exp(posterior.log_partition)}
         bounds = {"inconsistency": result.upper, "lower": result.lower, "upper": result.upper}
-        more = {"joint": [{**labels, "p": p} for labels, p in cells]} if joint else {}
+        more = {"joint": [{**labels, _key("p", labels): p} for labels, p in cells]} if joint else {}
         write_json({**head, "marginals": found, **more, **bounds, "seconds": time.perf_counter() - began})
     else:
-        _show(found, evidence, math.exp(posterior.log_partition))
+        _show(found, _told(sources.pdg, evidence), math.exp(posterior.log_partition))
         if joint:
             _show_joint(cells)
+
+
+def _key(key: str, taken: Container[str]) -> str:
+    """The key, with underscores behind it as long as a variable is so called."""
+    while key in taken:
+        key += "_"
+    return key
+
+
+def _told(pdg: PDG, evidence: Mapping[str, Hashable]) -> dict[str, str]:
+    """What was observed, by the texts of its labels."""
+    from dissonance.variables import label_texts
+
+    variables = [pdg.variable(n) for n in evidence]
+    return {v.name: label_texts(v)[v.finite.index(evidence[v.name])] for v in variables}
 
 
 MOST_CELLS = 10_000
@@ -82,12 +98,13 @@ def _joint(result: Inconsistency, given: dict[str, Hashable], asked: list[str]) 
     from itertools import product
 
     from dissonance.errors import SizeError
+    from dissonance.variables import label_texts
 
     free = [result.pdg.variable(n) for n in asked if n not in given]
     if math.prod(v.size for v in free) > MOST_CELLS:
         raise SizeError(f"--joint would have more than {MOST_CELLS:,} cells: ask about fewer variables with --of.")
     table = result.mu.conditional([v.name for v in free], given=given)
-    labels = product(*(map(str, v.finite.labels) for v in free))
+    labels = product(*map(label_texts, free))
     names = [v.name for v in free]
     return [(dict(zip(names, cell, strict=True)), p) for cell, p in zip(labels, table.ravel().tolist(), strict=True)]
 
@@ -101,13 +118,21 @@ def _show_joint(cells: list[tuple[dict[str, str], float]]) -> None:
 def parsed_evidence(pdg: PDG, words: Sequence[str]) -> dict[str, Hashable]:
     """VARIABLE=VALUE as evidence; values are told by how they read."""
     from dissonance.errors import DissonanceError, suggest
+    from dissonance.variables import label_texts
 
     found: dict[str, Hashable] = {}
+    known = {v.name for v in pdg.variables}
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
+        places = [i for i, c in enumerate(word) if c == "="]
+        if not places:
             raise DissonanceError(f"--given {word}: expected VARIABLE=VALUE.")
-        by_text = {str(x): x for x in pdg.variable(name).finite.labels}
+        named = [i for i in places if word[:i] in known]
+        if len(named) > 1:
+            raise DissonanceError(f"--given {word}: may be about {word[: named[0]]!r} or {word[: named[1]]!r}.")
+        at = (named or places)[0]
+        name, value = word[:at], word[at + 1 :]
+        v = pdg.variable(name)
+        by_text = dict(zip(label_texts(v), v.finite.labels, strict=True))
         if value not in by_text:
             raise DissonanceError(f"--given {word}: {name!r} has no value {value!r}.{suggest(value, by_text)}")
         if name in found:
@@ -116,7 +141,7 @@ def parsed_evidence(pdg: PDG, words: Sequence[str]) -> dict[str, Hashable]:
     return found
 
 
-def _show(found: dict[str, dict[str, float]], evidence: dict[str, Hashable], probability: float) -> None:
+def _show(found: dict[str, dict[str, float]], evidence: dict[str, str], probability: float) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
-
 from dissonance.arc import Arc
+from dissonance.cli.output import log
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Control, Focus
-from dissonance.io import encode, files, source_name
-from dissonance.io.sources import Sources, own_alpha
+from dissonance.focus import Attention, Focus
+from dissonance.io import encode, files, format_of, load, source_name
+from dissonance.io.merging import relabelled
+from dissonance.io.sources import Sources
 from dissonance.pdg import PDG
 
 
@@ -56,9 +56,15 @@ class Destination:
             return {self.out: encode(self.out, pdg, given.focus)}
         found: dict[Path, bytes] = {}
         for source, origin in self.origins.items():
-            path = self.out / origin.name
-            still = all(pdg[n] is given.pdg[n] for n in given.arcs[source])
-            found[path] = files.read(origin)[0] if still else encode(path, *_part(given, pdg, source, path))
+            path, content = self.out / origin.name, files.read(origin)[0]
+            if not _moved(given, pdg, source):
+                found[path] = content
+                continue
+            form = format_of(origin, content)
+            part, focus = _part(given, pdg, source, load(origin, format=form))
+            if form == "csv":  # what moved is no sample any more, and a file of probabilities has no weight
+                focus = replace(focus, attention=Attention(gamma=focus.attention.gamma))
+            found[path] = encode(path, part, focus, format=form)
         return found
 
     def save(self, given: Sources, pdg: PDG) -> None:
@@ -68,22 +74,39 @@ class Destination:
             self.out.mkdir(parents=True, exist_ok=True)
         for path, data in content.items():
             files.write(path, data)
+        for path, name, beta in self._unweighted(given, pdg):
+            log.warning(
+                "%s holds probabilities, believed with beta = 1, in the place of counts: --attend %s=%g, where it is "
+                "read, believes them as before.",
+                path,
+                name,
+                beta,
+            )
+
+    def _unweighted(self, given: Sources, pdg: PDG) -> Iterator[tuple[Path, str, float]]:
+        """The CSV files whose beliefs moved and had another weight than a table of probabilities has."""
+        for source, origin in (self.origins or {}).items():
+            if _moved(given, pdg, source) and format_of(origin, files.read(origin)[0]) == "csv":
+                (name,) = given.arcs[source]
+                if (beta := given.focus.attention.beta.get(name, 0.0)) != 1:
+                    yield self.out / origin.name, source, beta
 
 
-def _part(given: Sources, pdg: PDG, source: str, path: Path) -> tuple[PDG, Focus]:
-    """The beliefs of one source, under the names and weights of its own file; a table alone has no weights."""
+def _moved(given: Sources, pdg: PDG, source: str) -> bool:
+    return any(pdg[n] is not given.pdg[n] for n in given.arcs[source])
+
+
+def _part(given: Sources, pdg: PDG, source: str, own: tuple[PDG, Focus]) -> tuple[PDG, Focus]:
+    """What the file of a source says, with the beliefs of the PDG in the place of its own.
+
+    Names, variables, weights, control and schedules stay; values keep their order, unless other files know more.
+    """
+    before, focus = own
+    merged = {v.name: v for v in pdg.variables}
+    known = {v.name: v if v.is_finite and v.size == merged[v.name].size else merged[v.name] for v in before.variables}
     arcs: list[Arc] = []
-    beta: dict[str, float] = {}
-    alpha: dict[str, float] = {}
-    chi: dict[str, float | Tensor] = {}
-    attention, control = given.focus.attention, given.focus.control
-    for name in given.arcs[source]:
-        own, arc = name.removeprefix(f"{source}/"), pdg[name]
-        arcs.append(Arc(own, arc.sources, arc.targets, arc.cpd))
-        beta[own] = 1.0 if ".csv" in path.name.lower() else attention.beta.get(name, 0.0)
-        alpha[own] = own_alpha(given, name)
-        if name in control.chi:
-            chi[own] = control.chi[name]
-    mine = {v.name for a in arcs for v in a.scope}
-    part = PDG(*arcs, variables=[v for v in pdg.variables if v.name in mine])
-    return part, Focus(Attention.only(beta, alpha, attention.gamma), Control(chi))
+    for name, a in zip(given.arcs[source], before.arcs, strict=True):
+        now = relabelled(known, pdg[name])
+        arcs.append(Arc(a.name, now.sources, now.targets, now.cpd))
+    attention = focus.attention.replace(gamma=given.focus.attention.gamma)
+    return PDG(*arcs, variables=known.values()), replace(focus, attention=attention)

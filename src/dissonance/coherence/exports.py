@@ -6,8 +6,6 @@ joined by the question's id once all files are read.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dissonance.errors import FormatError
+from dissonance.io.delimited import Delimited
 
 _log = logging.getLogger(__name__)
 
@@ -105,25 +104,25 @@ class Exports:
     forecasts: list[tuple[str, ExportParts, tuple[str, ...], Cells, int]] = field(default_factory=list)
     parts: dict[ExportParts, str] = field(default_factory=dict)
 
-    def read_csv(self, words: str, where: str) -> bool:
+    def read_csv(self, table: Delimited, where: str) -> bool:
         """Whether a CSV file is one of an export, which is then kept."""
-        names = {x.strip() for x in next(csv.reader(words.splitlines()[:1]), [])}
+        names = {x.strip() for x in table.rows[0]}
         if "Question ID" in names and names & {"Question Title", "Probability Yes"}:
             self.parts.setdefault(METACULUS, where)
             if "Question Title" in names:
-                for r, _ in _rows(words):
+                for r, _ in _rows(table):
                     key = METACULUS.platform, _plain(r["Question ID"])
                     self.questions[key], self.outcomes[key] = r, _plain(r.get("Resolution")).lower()
             else:
-                self._metaculus(words, where)
+                self._metaculus(table, where)
             return True
-        return self._market(names, _rows(words), where)
+        return self._market(names, _rows(table), where)
 
-    def _metaculus(self, words: str, where: str) -> None:
+    def _metaculus(self, table: Delimited, where: str) -> None:
         """The last forecast of every forecaster about every question."""
         last: dict[tuple[str, str], tuple[str, Cells, int]] = {}
         other = 0
-        for r, line in _rows(words):
+        for r, line in _rows(table):
             p, question, began = (_plain(r.get(k)) for k in ("Probability Yes", "Question ID", "Start Time"))
             who = _plain(r.get("Forecaster Username") or r.get("Forecaster (Anonymized)"))
             other += not p
@@ -192,14 +191,11 @@ class Exports:
                 raise FormatError(f"{where}: {part.platform}: there are no forecasts here: give {part.forecasts} too.")
 
 
-def _rows(words: str) -> Iterator[tuple[dict[str, str], int]]:
+def _rows(table: Delimited) -> Iterator[tuple[dict[str, str], int]]:
     """The rows of CSV, and their lines."""
-    reader = csv.DictReader(io.StringIO(words, newline=None))
-    try:
-        for row in reader:
-            yield {k.strip(): v or "" for k, v in row.items() if isinstance(k, str)}, reader.line_num
-    except csv.Error as error:
-        raise FormatError(f"is no CSV: {error}.", reader.line_num + 1) from None
+    names = [x.strip() for x in table.rows[0]]
+    for line, row in zip(table.lines[1:], table.rows[1:], strict=True):
+        yield dict.fromkeys(names, "") | dict(zip(names, row, strict=False)), line
 
 
 def _left_out(where: str, count: int, why: str) -> None:

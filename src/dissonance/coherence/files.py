@@ -18,6 +18,7 @@ from dissonance.coherence.exports import Exports
 from dissonance.coherence.tuples import is_tuples, tuple_lines
 from dissonance.errors import ClusterError, DissonanceError, FormatError, one_line, suggest
 from dissonance.io import files
+from dissonance.io.delimited import Delimited, delimited
 from dissonance.io.lines import line_of
 from dissonance.io.strict import decode, text
 from dissonance.solvers import Bounds
@@ -43,6 +44,9 @@ ALSO = {
 
 COLUMNS = ("set", "belief", "given", "p", "low", "high", "beta", "outcome", "name", "question")
 """The columns that are read. A `question` is a yes/no event by whatever text it has, a `belief` is an expression."""
+
+NUMBERS = ("p", "low", "high", "beta")
+"""The columns that hold numbers."""
 
 _OUTCOMES = {
     **dict.fromkeys(("true", "yes", "1", "1.0"), True),
@@ -152,9 +156,8 @@ def _lines(content: bytes, name: str, group: str, exports: Exports, where: str) 
     words = content.decode()
     first = next((x for x in words.splitlines() if x.strip()), "")
     if suffix in (".csv", ".tsv") or _is_header(first):
-        if exports.read_csv(words, where):
-            return []
-        return _from_csv(words, "\t" if "\t" in first else ";" if ";" in first else ",", group)
+        table = delimited(words, short=True)
+        return [] if exports.read_csv(table, where) else _from_csv(table, group)
     return [("", b, i) for i, b in read_lines(words)]
 
 
@@ -178,27 +181,13 @@ def _keys(header: Sequence[str], group: str) -> list[str]:
     return keys
 
 
-def _from_csv(words: str, delimiter: str, group: str) -> list[Line]:
-    reader = csv.reader(io.StringIO(words, newline=None), delimiter=delimiter, skipinitialspace=True)
+def _from_csv(table: Delimited, group: str) -> list[Line]:
+    keys = _keys(table.rows[0], group)
+    table = table.with_points([i for i, key in enumerate(keys) if key in NUMBERS])
     found: list[Line] = []
-    keys: list[str] = []
-    line = 1
-    try:
-        for row in reader:
-            here, line = line, reader.line_num + 1
-            if not any(x.strip() for x in row):
-                continue
-            if not keys:
-                keys = _keys(row, group)
-                continue
-            if len(row) > len(keys):
-                raise FormatError(
-                    f"has {len(row)} cells, the header {len(keys)}: is an expression without quotes?", here
-                )
-            cells = dict(zip(keys, row, strict=False))
-            found.append((cells.get("set", "").strip(), _at(here, cells), here))
-    except csv.Error as error:
-        raise FormatError(f"is no CSV: {error}.", line) from None
+    for line, row in zip(table.lines[1:], table.rows[1:], strict=True):
+        cells = dict(zip(keys, row, strict=False))
+        found.append((cells.get("set", "").strip(), _at(line, cells), line))
     return found
 
 

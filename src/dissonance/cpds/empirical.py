@@ -20,6 +20,8 @@ class Empirical(CPD):
 
     def __init__(self, data: Iterable[object], weights: Iterable[float] | None = None) -> None:
         super().__init__()
+        if hasattr(data, "columns"):  # its elements are the names of the columns, not the rows
+            numerics.check_unlabelled(data)
         self.data = list(data)
         self.weights = [1.0] * len(self.data) if weights is None else [float(w) for w in weights]
         if not self.data:

@@ -16,6 +16,7 @@ from dissonance.focus import Attention, Control, Focus, full_control
 from dissonance.inconsistency import inconsistencies
 from dissonance.instances.base import Instance
 from dissonance.lir import Cycle, Run, Value
+from dissonance.numerics import check_unlabelled
 from dissonance.pdg import PDG
 from dissonance.variables import Variable
 
@@ -42,6 +43,8 @@ class DecisionProblem:
     variables: tuple[Variable, Variable, Variable] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for values in (self.belief, self.outcome, self.utility):
+            check_unlabelled(values)
         tau = np.asarray(self.outcome, dtype=np.float64)
         u = np.asarray(self.utility, dtype=np.float64)
         wanted = (len(self.belief), tau.shape[1] if tau.ndim == 3 else 0, len(u))

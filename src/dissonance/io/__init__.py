@@ -61,7 +61,7 @@ FORMATS = {
     "bif": Format("bif", (".bif",), re.compile(rb"(?:network|variable|probability)\b|//|/\*")),
     "xmlbif": Format("xmlbif", (".xmlbif", ".bifxml", ".xml"), re.compile(rb"<")),
     "uai": Format("uai", (".uai",), re.compile(rb"(?i:BAYES|MARKOV)\b")),
-    "csv": Format("csv_table", (".csv",), re.compile(rb"[^\r\n{<]*,"), named=True),
+    "csv": Format("csv_table", (".csv",), re.compile(rb"[^\r\n{<]*[,;\t]"), named=True),
     "npz": Format("columns_npz", (".npz",), re.compile(rb"PK\x03\x04"), text=False),
     "replicate": Format("authors", (), re.compile(rb"(?!)")),
 }
@@ -204,6 +204,12 @@ def _without_suffix(path: str | os.PathLike[str]) -> Format:
         f"{inner.suffix!r} is the suffix of no format of models. Known: {known}, each also with .gz; a name without a "
         f"suffix is JSON.{hint}"
     )
+
+
+def format_of(source: files.Source, content: bytes) -> str:
+    """The name of the format that a file of this content is read in."""
+    found = _format_of(source, content)
+    return next(name for name, form in FORMATS.items() if form is found)
 
 
 def _format_of(source: files.Source, content: bytes) -> Format:

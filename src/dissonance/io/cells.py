@@ -56,6 +56,16 @@ class CellError(DissonanceError):
         self.row = row
 
 
+def is_number(heading: str) -> bool:
+    """Return whether a column with this heading holds the numbers of a table."""
+    return heading.lower() in NUMBERS
+
+
+def has_label(heading: str) -> bool:
+    """Return whether a heading is `Variable=label`."""
+    return "=" in heading.strip("=")
+
+
 def as_numbers(name: str, given: Iterable[object], heading: str | None = None) -> Floats:
     """Numbers from 0 on, or an error that shows what is none."""
     found: list[float] = []
@@ -87,10 +97,10 @@ def of_columns(
     if len(set(headings)) < len(headings):
         twice = next(h for h in headings if list(headings).count(h) > 1)
         raise DissonanceError(f"arc {name!r}: two columns are headed {twice!r}.")
-    numbers = [values] if values is not None else [h for h in headings if h.lower() in NUMBERS]
+    numbers = [values] if values is not None else [h for h in headings if is_number(h)]
     if values is not None and values not in headings:
         raise DissonanceError(f"arc {name!r}: no column headed {values!r}.{suggest(values, headings)}")
-    wide = [h for h in headings if "=" in h.strip("=")]
+    wide = [h for h in headings if has_label(h)]
     if wide:
         return _of_wide(name, headings, columns, wide, numbers)
     if len(numbers) > 1:

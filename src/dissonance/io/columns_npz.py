@@ -21,10 +21,11 @@ import io
 import json
 import zipfile
 import zlib
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from dissonance.columns import Column, ColumnarPDG
@@ -32,7 +33,7 @@ from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import limits
 from dissonance.pdg import PDG
-from dissonance.variables import Variable
+from dissonance.variables import Variable, are_numbers
 
 WHOLE = ("sizes", "gamma", "variables", "labels")
 OF_COLUMNS = ("sources", "targets", "tables", "logits", "beta", "alpha", "chi", "names")
@@ -146,8 +147,8 @@ def to_bytes(pdg: PDG, focus: Focus) -> bytes:
         arrays["gamma"] = np.float64(spelled.gamma)
     by_number, arcs_by_number = made.implicit_names
     if not by_number:
-        arrays["variables"] = np.array([v.name for v in made.variables], dtype=str)
-        labels = [None if v.finite.labels == tuple(range(v.size)) else list(v.finite.labels) for v in made.variables]
+        arrays["variables"] = _texts([v.name for v in made.variables])
+        labels = [None if are_numbers(v.finite.labels) else list(v.finite.labels) for v in made.variables]
         if any(x is not None for x in labels):
             arrays["labels"] = np.array(_json(labels))
     first = 0
@@ -162,7 +163,7 @@ def to_bytes(pdg: PDG, focus: Focus) -> bytes:
         if (alpha != 1).any():
             arrays[f"alpha.{k}"] = alpha
         if not arcs_by_number:
-            arrays[f"names.{k}"] = np.array(mine, dtype=str)
+            arrays[f"names.{k}"] = _texts(mine)
         if focus.control.chi:
             arrays[f"chi.{k}"] = np.array([_number(focus.control, n) for n in mine])
     buffer = io.BytesIO()
@@ -177,8 +178,17 @@ def _number(control: Control, name: str) -> float:
     return float(chi)
 
 
-def _json(labels: list[Any]) -> str:
-    try:
-        return json.dumps(labels)
-    except TypeError as error:
-        raise DissonanceError(f"the values of a variable cannot be written: {error}.") from None
+def _texts(names: list[str]) -> npt.NDArray[np.str_]:
+    """Names as an array, which does not know of zeros at their ends."""
+    made = np.array(names, dtype=str)
+    if odd := next((n for n, kept in zip(names, made.tolist(), strict=True) if n != kept), None):
+        raise FormatError(f"a .npz file cannot hold the name {odd!r}, which ends in a zero: use .json.")
+    return made
+
+
+def _json(labels: list[list[Any] | None]) -> str:
+    """The values of all variables; texts, numbers, True, False and None come back as they are."""
+    for x in chain.from_iterable(x for x in labels if x is not None):
+        if not isinstance(x, str | int | float | None) or x != x:
+            raise FormatError(f"a .npz file cannot hold the value {x!r}: it holds texts and numbers.")
+    return json.dumps(labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from difflib import get_close_matches
 
 import torch
@@ -30,7 +30,7 @@ def merged(pdgs: Sequence[PDG]) -> PDG:
     for pdg in pdgs:
         for v in pdg.variables:
             known[v.name] = _union(known[v.name], v, pdg) if v.name in known else v
-    return PDG(*(_on(known, a) for pdg in pdgs for a in pdg.arcs), variables=known.values())
+    return PDG(*(relabelled(known, a) for pdg in pdgs for a in pdg.arcs), variables=known.values())
 
 
 def _union(old: Variable, new: Variable, pdg: PDG) -> Variable:
@@ -86,8 +86,8 @@ def _places(v: Variable) -> dict[Hashable, int]:
     return {str(x): i for i, x in enumerate(v.finite.labels)} | {x: i for i, x in enumerate(v.finite.labels)}
 
 
-def _on(known: dict[str, Variable], arc: Arc) -> Arc:
-    """The arc over the merged variables."""
+def relabelled(known: Mapping[str, Variable], arc: Arc) -> Arc:
+    """The arc over the variables of these names, which have its values and perhaps others, in any order."""
     scope = [known[v.name] for v in arc.scope]
     if all(v == w for v, w in zip(arc.scope, scope, strict=True)):
         return arc

@@ -15,7 +15,7 @@ from dissonance.errors import FormatError, suggest
 from dissonance.focus import Attention, Focus
 from dissonance.io.strict import MAX_AXES
 from dissonance.pdg import PDG
-from dissonance.variables import Variable, cells
+from dissonance.variables import Variable, are_numbers, cells
 
 
 @dataclass(frozen=True)
@@ -172,14 +172,13 @@ def value_names(v: Variable) -> tuple[list[str], bool]:
     written = [str(x) for x in given]
     if len(set(written)) < len(written):
         raise FormatError(f"variable {v.name!r} has two values that are written the same.")
-    return written, all(type(x) is int for x in given) and given == tuple(range(v.size))
+    return written, are_numbers(given)
 
 
 def labelled(name: str, values: Iterable[Hashable]) -> Variable:
     """The variable of those values; 0, 1, 2, ... are so many numbers."""
     found = list(values)
-    plain = all(type(x) is int for x in found) and found == list(range(len(found)))
-    return Variable(name, len(found) if plain else found)
+    return Variable(name, len(found) if are_numbers(found) and found else found)
 
 
 def counted(written: Sequence[str]) -> bool:

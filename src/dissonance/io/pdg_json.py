@@ -17,7 +17,7 @@ from dissonance.io import strict
 from dissonance.io.limits import MAX_LABELS, MAX_VALUES, check_count
 from dissonance.io.lines import at
 from dissonance.pdg import PDG
-from dissonance.variables import Euclidean, Finite, Variable
+from dissonance.variables import Euclidean, Finite, Variable, are_numbers
 
 FORMAT = "dissonance.pdg"
 VERSION = 1
@@ -345,7 +345,7 @@ def _variable_record(v: Variable) -> dict[str, object]:
     if not v.is_finite:
         raise FormatError(f"variable {v.name!r} is {v.domain}; a JSON file holds finite and Euclidean variables only.")
     labels = v.finite.labels
-    if all(type(x) is int for x in labels) and labels == tuple(range(v.size)):
+    if are_numbers(labels):
         return {"name": v.name, "size": v.size}
     values = [str(x) for x in labels]
     if len(set(values)) != len(values):

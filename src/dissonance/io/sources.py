@@ -71,13 +71,6 @@ def attending(sources: Sources, attention: Attention) -> Sources:
     return replace(sources, focus=replace(sources.focus, attention=attention))
 
 
-def own_alpha(sources: Sources, arc: str) -> float:
-    """The alpha that an arc has in the file of its source."""
-    alpha = sources.focus.attention.alpha.get(arc, 0.0)
-    shared = isinstance(sources.arcs, _ArcsOfSources) and arc in sources.arcs.sharing
-    return 1.0 if alpha and shared else alpha
-
-
 def load_sources(paths: Sequence[files.Source], *, gamma: float | None = None, learnable: bool = False) -> Sources:
     """Every file is a source, named as the file without folder and suffix; values are merged by their labels.
 

@@ -16,7 +16,7 @@ from dissonance.columns import Column, ColumnarPDG
 from dissonance.cpds import Table
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
-from dissonance.variables import cells
+from dissonance.variables import cells, label_texts, setting_texts
 
 SAME = 1e-8
 """Probabilities that moved by less have not moved: mu* is not known better than that."""
@@ -73,10 +73,9 @@ def _by_row(a: Arc) -> Tensor:
 def _moved_row(a: Arc, after: Arc, k: int) -> MovedRow:
     """Row k of an arc, before and after."""
     old, new = _by_row(a)[k], _by_row(after)[k]
-    setting = next(islice(product(*(v.finite.labels for v in a.sources)), k, None))
-    values = [", ".join(map(str, setting)) for setting in product(*(v.finite.labels for v in a.targets))]
-    given = dict(zip(a.source_names, map(str, setting), strict=True))
-    changes = tuple(zip(values, old.tolist(), new.tolist(), strict=True))
+    setting = next(islice(product(*map(label_texts, a.sources)), k, None))
+    given = dict(zip(a.source_names, setting, strict=True))
+    changes = tuple(zip(setting_texts(a.targets), old.tolist(), new.tolist(), strict=True))
     return MovedRow(a.name, given, changes, float((old - new).abs().sum() / 2))
 
 

@@ -20,6 +20,7 @@ from dissonance.lir import Run, lir
 from dissonance.lir.moved import moved_rows, restored
 from dissonance.pdg import PDG
 from dissonance.reporting.blocks import Block, Code, Figure, Grid, Heading, Paragraph, as_html, as_markdown
+from dissonance.variables import label_texts
 from dissonance.verdict import MOST_ARCS, verdict
 
 __all__ = ["ConflictReport", "report"]
@@ -205,9 +206,9 @@ def _compromise(result: Inconsistency) -> Iterator[Block]:
     yield Heading("The best compromise")
     marginals = result.mu.marginals([(v.name,) for v in shown])
     rows = [
-        (v.name, str(label), f"{p:.4f}")
+        (v.name, label, f"{p:.4f}")
         for v, marginal in zip(shown, marginals, strict=True)
-        for label, p in zip(v.finite.labels, marginal.tolist(), strict=True)
+        for label, p in zip(label_texts(v), marginal.tolist(), strict=True)
     ]
     yield from _grid(("variable", "value", "probability"), rows, 2)
 

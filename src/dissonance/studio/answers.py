@@ -32,6 +32,7 @@ from dissonance.studio.documents import (
     with_observations,
 )
 from dissonance.studio.place import StudioPlace
+from dissonance.variables import label_texts
 
 SOLVER = Auto(seconds=2.0)
 """Where no junction tree fits there is a bracket, and somebody waits for it."""
@@ -123,7 +124,11 @@ def query(place: StudioPlace, params: Query) -> dict[str, Any]:
     with_evidence, attended = with_observations(pdg, focus, params.evidence)
     together = inconsistency(with_evidence, attended.attention, solver=SOLVER)
     return {
-        "marginals": {v.name: {str(x): p for x, p in posterior[v.name].items()} for v in pdg.variables if v.is_finite},
+        "marginals": {
+            v.name: dict(zip(label_texts(v), posterior[v.name].values(), strict=True))
+            for v in pdg.variables
+            if v.is_finite
+        },
         "probability": math.exp(posterior.log_partition) * math.prod(map(sum, seen.values())),
         "inconsistency": json_number(together.upper),
         "lower": json_number(together.lower),

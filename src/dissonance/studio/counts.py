@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-from itertools import product
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from dissonance.io.cells import Cells, of_columns
 from dissonance.io.tables import from_table
 from dissonance.studio.documents import Model, pdg_of
 from dissonance.studio.place import StudioPlace
-from dissonance.variables import cells, shape
+from dissonance.variables import cells, setting_texts, shape
 
 Rows = list[list[str]]
 
@@ -90,8 +89,7 @@ def _cells(arc: Arc, rows: Rows) -> Cells:
         raise DissonanceError("counts: there are no numbers.")
     if all(_is_number(x) for row in rows for x in row):
         return _bare(arc, rows)
-    above = [_joined(t) for t in product(*(map(str, v.finite.labels) for v in arc.targets))]
-    beside = [_joined(s) for s in product(*(map(str, v.finite.labels) for v in arc.sources))]
+    above, beside = list(setting_texts(arc.targets)), list(setting_texts(arc.sources))
     heading, body = rows[0], rows[1:]
     if set(heading[-len(above) :]) == set(above) and len(heading) <= len(above) + 1:
         return _crosstab(arc, heading[-len(above) :], body, above, beside)
@@ -128,10 +126,6 @@ def _bare(arc: Arc, rows: Rows) -> Cells:
     codes = np.indices(shape(arc.scope)).reshape(len(arc.scope), -1)
     columns = tuple([v.finite.labels[i] for i in code] for v, code in zip(arc.scope, codes, strict=True))
     return Cells(arc.names, columns, numbers.reshape(-1), given=arc.source_names)
-
-
-def _joined(labels: tuple[str, ...]) -> str:
-    return ", ".join(labels)
 
 
 def _is_number(x: str) -> bool:

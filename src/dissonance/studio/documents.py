@@ -13,7 +13,7 @@ from dissonance.errors import DissonanceError, FormatError, SizeError, suggest
 from dissonance.focus import Focus
 from dissonance.io import limits, pdg_json
 from dissonance.pdg import PDG
-from dissonance.variables import Variable, cells
+from dissonance.variables import Variable, cells, label_texts
 
 MAX_CELLS = 1 << 22
 """Numbers in all tables of a model."""
@@ -165,7 +165,8 @@ def confidence(variable: str, observation: Observation) -> float:
 
 
 def _label(pdg: PDG, variable: str, observation: Observation) -> Hashable:
-    known = {str(label): label for label in pdg.variable(variable).finite.labels}
+    v = pdg.variable(variable)
+    known = dict(zip(label_texts(v), v.finite.labels, strict=True))
     if observation.value not in known:
         raise DissonanceError(f"{variable!r} has no value {observation.value!r}.{suggest(observation.value, known)}")
     return known[observation.value]

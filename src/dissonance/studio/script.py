@@ -10,7 +10,7 @@ from dissonance.cpds import Factor
 from dissonance.errors import visible
 from dissonance.focus import Focus
 from dissonance.pdg import PDG
-from dissonance.variables import Euclidean, Variable
+from dissonance.variables import Euclidean, Variable, are_numbers
 
 
 def script(name: str, pdg: PDG, focus: Focus) -> str:
@@ -52,7 +52,7 @@ def _domain(v: Variable) -> str:
     if isinstance(v.domain, Euclidean):
         return f"Euclidean({v.domain.dim})"
     labels = v.finite.labels
-    return str(v.size) if labels == tuple(range(v.size)) else repr(list(labels))
+    return str(v.size) if are_numbers(labels) else repr(list(labels))
 
 
 def _arc(a: Arc) -> str:

@@ -72,6 +72,13 @@ def test_percent_and_the_line_ends_of_other_systems_are_read(tmp_path: Path):
         assert load_books([tmp_path / "a.csv"])[0].beliefs == said
 
 
+@pytest.mark.parametrize("apart", [";", "\t"])
+def test_numbers_may_have_decimal_commas_where_no_comma_delimits(tmp_path: Path, apart: str):
+    content = "belief;p;low;high;beta\nA;0,5;;;1,5\nA;;0,1;0,2;\nA;30,5%;;;2".replace(";", apart)
+    said = [Belief("A", 0.5, beta=1.5), Belief("A", (0.1, 0.2)), Belief("A", 0.305, beta=2.0)]
+    assert one(tmp_path / "a.csv", content).beliefs == said
+
+
 def test_sets_are_apart_and_facts_without_a_set_hold_in_all(tmp_path: Path):
     table = written(tmp_path / "a.csv", "who,belief,p\nx,A,0.9\ny,A,0.3\nx,B,0.2\ny,B,0.2\n")
     facts = written(tmp_path / "facts.txt", "A -> B")
@@ -94,7 +101,7 @@ def test_questions_of_platforms_are_events_by_whatever_text_they_have(tmp_path: 
         ("a.csv", "belief,p\nA,0.5\n\nA,1.2\n", "a.csv:4: the probability of 'A' is 1.2"),
         ("a.csv", "belief,p\nA,half\n", "a.csv:2: 'half' is not a number"),
         ("a.csv", "belief,p\nA,nan\n", "a.csv:2: 'nan' is not a number"),
-        ("a.csv", "belief,p\nA in {x, y},0.5\n", "a.csv:2: has 3 cells, the header 2"),
+        ("a.csv", "belief,p\nA in {x, y},0.5\n", "a.csv:2: found 3 columns where the heading has 2"),
         ("a.csv", "belief,p,outcome\nA,0.2,perhaps\n", "a.csv:2: the outcome is 'perhaps'"),
         ("a.csv", "belief,p,low\nA,0.2,0.1\n", "a.csv:2: has both p and a range"),
         ("a.csv", "belief,p\n,0.5\n", "a.csv:2: the belief is missing"),
@@ -105,7 +112,10 @@ def test_questions_of_platforms_are_events_by_whatever_text_they_have(tmp_path: 
         ("a.csv", "set,belief,p\nx,W=a,0.5\nx,\"W in {b, c}\",\n", "a.csv:2: no value W=a. Known: b, c."),
         ("a.csv", "", "a.csv: is empty"),
         ("a.csv", "belief,p\n", "a.csv: no forecasts are in there"),
-        ("a.csv", "belief;p\nA;0,3\n", "a.csv:2: '0,3' is not a number; the decimal point is a point"),
+        ("a.csv", 'belief,p\nA,"0,3"\n', "a.csv:2: '0,3' is not a number; the decimal point is a point"),
+        ("a.csv", "belief;p\nA;0,3\nB;0.4\n", "a.csv:2: '0,3' has a comma where '0.4' has a point"),
+        ("a.csv", "belief;p;beta\nA;1;1.500\n", "a.csv:2: '1.500' may be 1500 or a decimal number"),
+        ("a.csv", "a;belief,p\nA;B,0.3\n", "a.csv:1: may be separated by commas (2 columns) or semicolons (2 columns)"),
         ("a.csv", "belief,p,p\nA,0.3,0.4\n", "a.csv:1: two columns mean 'p'"),
         ("a.csv", "belief,p,beta\nA,0.3,-1\n", "a.csv:2: the confidence in 'A' is -1; it must not be negative"),
         ("a.txt", f"P({'A and ' * 10**5}B) = 0.3", "a.txt:1: a belief has 600010 characters; 100000 are the most"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,120 @@ def test_a_file_that_is_not_understood_is_refused_with_its_line(tmp_path: Path, 
     with pytest.raises(FormatError) as error:
         load(written(tmp_path, "survey.csv", text))
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+APART = "S;T;p\na;x;0,4\na;y;0,1\nb;x;0,25\nb;y;0,25\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "beta"),
+    [
+        (APART, [[0.4, 0.1], [0.25, 0.25]], 1.0),
+        (APART.replace(",", "."), [[0.4, 0.1], [0.25, 0.25]], 1.0),
+        (APART.replace(";", "\t"), [[0.4, 0.1], [0.25, 0.25]], 1.0),
+        ("S;T=x;T=y\na;0,4;0,6\nb;1,5E-05;0,999985\n", [[0.4, 0.6], [1.5e-05, 0.999985]], 1.0),
+        ("S;count\na, b;1\nc;3\n", [0.25, 0.75], 4.0),
+        ("S;T\na;x\nb;y\n", [[0.5, 0.0], [0.0, 0.5]], 2.0),
+        ('"S, T";p\na;0,5\nb;0,5\n', [0.5, 0.5], 1.0),
+        ('"S;T",p\na;b,0.5\nc;d,0.5\n', [0.5, 0.5], 1.0),
+        ('S\t"T,U"\tp\na\tx\t0,4\na\ty\t0,1\nb\tx\t0,25\nb\ty\t0,25\n', [[0.4, 0.1], [0.25, 0.25]], 1.0),
+    ],
+)
+def test_the_delimiter_that_every_line_agrees_on_is_read(tmp_path: Path, text: str, table: list[object], beta: float):
+    arc = load(written(tmp_path, "survey.csv", text))[0]["survey"]
+    assert arc.cpd.table().tolist() == table and arc.beta == beta
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (APART.replace("b;x;", "b;"), 4),
+        ("S,x;T;p\na;x;0,4\na;y;0,6\n", 1),
+        ("S,x;T;p\na;x;0,4\na;y\n", 3),
+        ("S,x;p\na;0,4\nb;0.6\n", 1),
+        ("S;p\na;0,4\nb;0.6\n", 2),
+        ("S;count\na;1.540\nb;460\n", 2),
+        ("S;count\na;460\nb;1,540\n", 3),
+        ("S;p\na;1\nb;\n", 3),
+        ("X\na;b\n", 2),
+        ("X\na\tb\n", 2),
+        ("sep=;\nS;p\na;1\n", 1),
+    ],
+)
+def test_lines_that_agree_on_no_delimiter_are_refused(tmp_path: Path, text: str, line: int):
+    with pytest.raises(FormatError) as error:
+        load(written(tmp_path, "survey.csv", text))
+    assert error.value.line == line and "\n" not in str(error.value)
+
+
+def test_decimal_commas_are_numbers_without_a_heading_that_says_so(tmp_path: Path):
+    with pytest.raises(FormatError, match="'height'"):
+        load(written(tmp_path, "survey.csv", "Town;height\na;0,25\nb;0,75\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("S,p\na,1\n,0\n", 3), ("S;p\na;1\n ;0\n", 3), ("T,S\nx,a\ny,\n", 3), ("S,T=x,T=y\n,1,0\nb,0,1\n", 2)],
+)
+def test_a_blank_label_is_missing(tmp_path: Path, text: str, line: int):
+    with pytest.raises(FormatError, match="'S' is missing") as error:
+        load(written(tmp_path, "survey.csv", text))
+    assert error.value.line == line
+
+
+ODD = {
+    "a joint table that reads as conditional": (["given X", "T"], [["a", "b"], ["c", "d"]]),
+    "a name with space around it": ([" a", "T"], [["a", "b"], ["c", "d"]]),
+    "a label with space around it": (["S", "T"], [["a", "b "], ["c", "d"]]),
+    "a name that heads numbers": (["p", "T"], [["0.5", "b"], ["c", "d"]]),
+    "another one": (["S", "Count"], [["a", "b"], ["0", "1"]]),
+    "and another": (["weight", "%"], [["a", "b"], ["0", "1"]]),
+    "a name like a value's": (["x=y", "T"], [["0", "1"], ["c", "d"]]),
+    "an empty label": (["S", "T"], [["", "b"], ["c", "d"]]),
+    "labels that read alike": (["S", "T"], [[1, "1"], ["c", "d"]]),
+    "a total": (["S", "T"], [["a", "b", "All"], ["c", "d"]]),
+}
+
+
+@pytest.mark.parametrize(("names", "labels"), ODD.values(), ids=ODD)
+def test_a_table_that_would_be_read_as_another_is_not_written(tmp_path: Path, names: list[str], labels: list[Any]):
+    scope = [Variable(n, x) for n, x in zip(names, labels, strict=True)]
+    table = [[0.1, 0.2], [0.3, 0.4]] if scope[0].size == 2 else [[0.1, 0.15], [0.1, 0.15], [0.2, 0.3]]
+    with pytest.raises(FormatError, match="cannot"):
+        save(tmp_path / "t.csv", PDG(Arc("t", (), scope, table)))
+    assert not list(tmp_path.iterdir())
+
+
+KEPT = {
+    "delimiters": (["a;b", "c,d"], [["x;y", "x,y"], ["1\t2", '"quoted"']]),
+    "line breaks": (["a", "b"], [["x\ny", "x\r\ny"], ["x\ry", "x"]]),
+    "numbers as labels": (["a", "b"], [["0.5", "1"], ["1e3", "-1"]]),
+    "words": (["given", "pp"], [["p", "count"], ["given X", "x=y"]]),
+    "other scripts": (["größe", "年齢"], [["é", "e\u0301"], ["\u200b", "א"]]),
+}
+
+
+@pytest.mark.parametrize(("names", "labels"), KEPT.values(), ids=KEPT)
+def test_odd_names_that_a_file_can_hold_come_back(tmp_path: Path, names: list[str], labels: list[Any]):
+    S, T = (Variable(n, x) for n, x in zip(names, labels, strict=True))
+    for arc in (Arc("t", (), (S, T), [[0.1, 0.2], [0.3, 0.4]]), Arc("t", S, T, [[0.1, 0.9], [0.3, 0.7]])):
+        save(tmp_path / "t.csv", PDG(arc))
+        again = load(tmp_path / "t.csv")[0]["t"]
+        assert (again.sources, again.targets) == (arc.sources, arc.targets)
+        assert again.cpd.table().tolist() == arc.cpd.table().tolist()
+
+
+def test_what_a_table_has_no_place_for_is_not_dropped(tmp_path: Path):
+    X, Y = Variable("X", ["n", "y"]), Variable("Y", ["n", "y"])
+    arc = Arc("t", (), X, [0.5, 0.5])
+    with pytest.raises(FormatError, match="'Y'"):
+        save(tmp_path / "t.csv", PDG(arc, variables=[X, Y]))
+    with pytest.raises(FormatError, match="weights"):
+        save(tmp_path / "t.csv", PDG(arc), Focus(Attention(alpha={"t": 0.0})))
+    smoothed = load_sources([written(tmp_path, "n.csv", "X,count\nn,10\ny,0\n")]).smoothed(0.5)
+    with pytest.raises(FormatError, match="numbers"):
+        save(tmp_path / "t.csv", smoothed.pdg, smoothed.focus)
+    assert [p.name for p in tmp_path.iterdir()] == ["n.csv"]
 
 
 def test_what_is_written_is_read_again_to_the_last_bit(tmp_path: Path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Hashable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -208,3 +210,31 @@ def test_an_unreadable_file_is_one_clear_line(tmp_path: Path):
     path.chmod(0)
     with pytest.raises(FormatError, match="cannot be read: permission denied"):
         load(path)
+
+
+@pytest.mark.parametrize("labels", [[False, True], [0.0], ["0", "1"], [1, "1"], [None, "None"], [2.5, -1]])
+def test_values_of_columns_come_back_with_their_kinds(tmp_path: Path, labels: list[Hashable]):
+    save(tmp_path / "m.npz", PDG(Arc("a", (), Variable("V", labels), [1 / len(labels)] * len(labels))))
+    found = load(tmp_path / "m.npz")[0].variables[0].finite.labels
+    assert [(type(x), x) for x in found] == [(type(x), x) for x in labels]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "json", "bif"])
+def test_numbers_of_arrays_are_numbers(tmp_path: Path, suffix: str):
+    save(tmp_path / f"m.{suffix}", PDG(Arc("V", (), Variable("V", np.arange(2)), [0.5, 0.5])))
+    assert load(tmp_path / f"m.{suffix}")[0].variables == (Variable("V", 2),)
+
+
+@pytest.mark.parametrize(
+    ("arc", "offender"),
+    [
+        (Arc("a", (), Variable("V", [("x", 1), "y"]), [0.5, 0.5]), r"\('x', 1\)"),
+        (Arc("a", (), Variable("V", [math.nan, "y"]), [0.5, 0.5]), "nan"),
+        (Arc("a\0", (), X, [0.5, 0.5]), "a"),
+        (Arc("a", (), Variable("V\0", 2), [0.5, 0.5]), "V"),
+    ],
+)
+def test_what_arrays_would_change_is_not_written(tmp_path: Path, arc: Arc, offender: str):
+    with pytest.raises(FormatError, match=f"cannot hold the .* ?'?{offender}"):
+        save(tmp_path / "m.npz", PDG(arc))
+    assert not list(tmp_path.iterdir())

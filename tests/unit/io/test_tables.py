@@ -10,6 +10,10 @@ import pytest
 import torch
 
 from dissonance import PDG, Arc, DissonanceError, Variable, from_pandas, inconsistency
+from dissonance.bp import belief_propagation
+from dissonance.cpds import Empirical, Factor, SimplexTable, SoftmaxTable, Table
+from dissonance.evidence import Likelihood, Report, condition
+from dissonance.instances import DecisionProblem
 
 pd = pytest.importorskip("pandas")
 
@@ -179,3 +183,33 @@ def test_two_samples_compromise_at_the_geometric_mean_and_not_at_the_pool():
     logs = torch.stack([small.cpd.table().log() * 200, large.cpd.table().log() * 1000]).sum(0) / 1200
     assert mu["yes"] == pytest.approx(float(torch.softmax(logs, 0)[1]), abs=1e-8)
     assert mu["yes"] == pytest.approx(0.017, abs=5e-4)
+
+
+X, TURNED = Variable("X", 2), pd.Series([0.9, 0.1], index=pd.Index([1, 0], name="X"))
+BY_POSITION: dict[str, Callable[[], object]] = {
+    "an arc": lambda: Arc("a", (), X, TURNED),
+    "a conditional arc": lambda: Arc("a", X, Variable("Y", 2), pd.DataFrame({1: [0.9, 0.2], 0: [0.1, 0.8]})),
+    "rows": lambda: Arc("a", X, Variable("Y", 2), [TURNED, TURNED]),
+    "a table": lambda: Table(TURNED),
+    "a softmax table": lambda: SoftmaxTable(TURNED),
+    "logits": lambda: SoftmaxTable(logits=TURNED),
+    "a simplex table": lambda: SimplexTable(TURNED),
+    "a factor": lambda: Factor(TURNED),
+    "rows of data": lambda: Arc("a", (), Variable("Y", ["u", "v"]), Empirical(pd.DataFrame({"u": [0], "v": [1]}))),
+    "counts": lambda: Arc("a", (), X, [0.5, 0.5], counts=TURNED),  # pyright: ignore[reportArgumentType]
+    "a report": lambda: condition(PDG(Arc("a", (), X, [0.5, 0.5])), Report("X", TURNED)),
+    "a likelihood": lambda: condition(PDG(Arc("a", (), X, [0.5, 0.5])), Likelihood("X", TURNED)),
+    "utilities": lambda: DecisionProblem([0.5, 0.5], [[[1.0, 0.0]], [[0.0, 1.0]]], TURNED),  # pyright: ignore
+    "a message": lambda: belief_propagation({"a": (X, TURNED)}),
+}
+
+
+@pytest.mark.parametrize("make", BY_POSITION.values(), ids=BY_POSITION)
+def test_labels_are_not_passed_over_where_arrays_go_by_position(make: Callable[[], object]):
+    with pytest.raises(DissonanceError, match="from_table"):
+        make()
+
+
+def test_a_series_goes_by_its_labels_or_as_an_array():
+    assert Arc.from_table("a", TURNED, variables=[X]).cpd.table().tolist() == [0.1, 0.9]
+    assert Arc("a", (), X, TURNED.to_numpy()).cpd.table().tolist() == [0.9, 0.1]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dissonance.distributions.tree import decompose
 from dissonance.errors import DissonanceError, suggest
-from dissonance.numerics import DTYPE
+from dissonance.numerics import DTYPE, check_unlabelled
 from dissonance.pdg import PDG
 from dissonance.problem import BUDGET, check_bytes
 from dissonance.variables import Variable, cells, shape
@@ -171,6 +171,7 @@ def _factors(factors: PDG | Mapping[str, Scoped] | Iterable[Scoped]) -> tuple[Ph
     found: list[Phi] = []
     for name, (scope, phi) in named:
         scope = (scope,) if isinstance(scope, Variable) else tuple(scope)
+        check_unlabelled(phi)
         try:
             table = torch.as_tensor(phi, dtype=DTYPE).detach().clone()
         except (TypeError, ValueError) as error:
