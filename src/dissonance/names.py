@@ -18,7 +18,7 @@ X = TypeVar("X")
 
 
 @dataclass(frozen=True)
-class Names:
+class ArcNames:
     """The names that stand for arcs of a PDG.
 
     `origins`: the arcs of each file; `facts`: the arcs that patterns of weights pass over.

@@ -19,6 +19,7 @@ SHORT = {
     "flips": 8,
     "trials": 4,
     "files": 100,
+    "names": 10,
     "forms": 10,
     "problems": 20,
     "solvers": 15,

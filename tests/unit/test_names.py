@@ -1,4 +1,4 @@
-"""Names of arcs, origins and patterns, and facts: what moves, on the command line, in Python and in the studio."""
+"""ArcNames of arcs, origins and patterns, and facts: what moves, on the command line, in Python and in the studio."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dissonance.drawing.data import data
 from dissonance.io import load, save
 from dissonance.lir.refocus import weighted
 from dissonance.lir.resolving import movable
-from dissonance.names import Names
+from dissonance.names import ArcNames
 from dissonance.reporting import report
 from dissonance.studio import actions
 from dissonance.studio.place import StudioPlace
@@ -91,7 +91,7 @@ def in_studio(model: object, control: dict[str, float], folder: Path) -> set[str
 
 
 def test_a_name_is_an_arc_before_an_origin_and_both_before_a_pattern():
-    names = Names(beliefs("z", "a*", "ab", "x[1]"), {"z": ("z", "ab"), "y": ("x[1]", "ab")})
+    names = ArcNames(beliefs("z", "a*", "ab", "x[1]"), {"z": ("z", "ab"), "y": ("x[1]", "ab")})
     assert names.arcs("z") == ("z",)
     assert names.arcs("y") == ("x[1]", "ab")
     assert names.arcs("a*") == ("a*",)
@@ -103,7 +103,7 @@ def test_a_name_is_an_arc_before_an_origin_and_both_before_a_pattern():
 
 
 def test_the_more_exact_name_decides_a_weight():
-    names = Names(beliefs("a", "ab", "b"), {"o": ("a", "b")}, facts=("b",))
+    names = ArcNames(beliefs("a", "ab", "b"), {"o": ("a", "b")}, facts=("b",))
     assert names.weights({"a": 1.0, "*": 0.0, "a*": 2.0}) == {"a": 1.0, "ab": 2.0}  # patterns pass over facts
     assert names.weights({"*": 0.0, "o": 3.0}) == {"a": 3.0, "ab": 0.0, "b": 3.0}
     with pytest.raises(DissonanceError, match="'b'"):
@@ -183,7 +183,7 @@ def test_a_control_of_a_parameter_survives_a_file_of_columns(tmp_path: Path):
     for control, moving in (({"a.b.logits": 1.0}, {"a.b"}), ({"a": 1.0, "a.logits": 0.0}, set()), ({"b": 0.0}, set())):
         save(tmp_path / "m.npz", pdg, Focus(Attention().on(pdg), Control(control)))
         again, focus = load(tmp_path / "m.npz", learnable=True)
-        chosen = movable(Names(again), focus)
+        chosen = movable(ArcNames(again), focus)
         assert {n for n, chi in chosen.control.largest(again).items() if chi} == moving
         assert moved(again, lir(again, control=chosen.control, steps=2, progress=False).pdg) == moving
 

@@ -99,13 +99,13 @@ def attended(
 
     from dissonance.errors import DissonanceError, suggest
 
-    factors = numbers("trust", trust or (), "SOURCE")
+    factors = named_numbers("trust", trust or (), "SOURCE")
     for name in factors:
         if name not in found.arcs:
             raise DissonanceError(f"--trust {name}: no source named {name!r}.{suggest(name, found.arcs)}")
     found = found.trusting(factors)
     with of_option("attend"):
-        beta = found.names.weights(numbers("attend", attend or ()))
+        beta = found.names.weights(named_numbers("attend", attend or ()))
     with of_option("without"):
         left_out = found.names.all(without or ())
     attention = found.focus.attention.replace(beta=beta).without(*left_out)
@@ -119,7 +119,7 @@ def controlled(
     from dissonance.lir.resolving import movable
 
     with of_option("control, --keep, --move"):
-        return movable(found.names, found.focus, numbers("control", control or ()), keep or (), move or ())
+        return movable(found.names, found.focus, named_numbers("control", control or ()), keep or (), move or ())
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def of_option(option: str) -> Generator[None, None, None]:
         raise DissonanceError(f"--{option}: {error}") from None
 
 
-def numbers(option: str, words: Sequence[str], what: str = "ARC") -> dict[str, float]:
+def named_numbers(option: str, words: Sequence[str], what: str = "ARC") -> dict[str, float]:
     """NAME=NUMBER of an option that may be given often."""
     from dissonance.errors import DissonanceError
 

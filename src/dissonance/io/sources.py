@@ -14,7 +14,7 @@ from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Control, Focus, facts
 from dissonance.io import files, load, source_name
 from dissonance.io.merging import merged
-from dissonance.names import Names
+from dissonance.names import ArcNames
 from dissonance.pdg import PDG
 from dissonance.variables import cells
 
@@ -30,9 +30,9 @@ class Sources:
     arcs: Mapping[str, tuple[str, ...]]
 
     @property
-    def names(self) -> Names:
+    def names(self) -> ArcNames:
         """What the names of arcs, sources and patterns stand for."""
-        return Names(self.pdg, self.arcs, facts(self.focus.attention.on(self.pdg)))
+        return ArcNames(self.pdg, self.arcs, facts(self.focus.attention.on(self.pdg)))
 
     def smoothed(self, pseudocount: float) -> Sources:
         """The same, with so much added to every count: what was not seen is then not impossible."""

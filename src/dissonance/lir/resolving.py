@@ -21,7 +21,7 @@ from dissonance.lir.run import Callback
 from dissonance.lir.setting import default_control
 from dissonance.lir.start import STEPS, SWEEPS, Run, Value, lir
 from dissonance.lir.trace import Record
-from dissonance.names import Names
+from dissonance.names import ArcNames
 from dissonance.pdg import PDG
 from dissonance.solvers import Auto, Solver
 from dissonance.verdict import contradicting_zeros
@@ -148,7 +148,7 @@ def _value(found: Inconsistency, tol: float) -> Value:
 
 
 def movable(
-    names: Names,
+    names: ArcNames,
     focus: Focus,
     control: Mapping[str, float] | None = None,
     keep: Collection[str] = (),
@@ -157,7 +157,7 @@ def movable(
     """The base focus of a run: the control of the file, then that of `control`; if there is none, all but facts may
     move.
 
-    `move`: these only, with chi = 1 if nothing else is said; `keep`: none of these. All of them name arcs as `Names`
+    `move`: these only, with chi = 1 if nothing else is said; `keep`: none of these. All of them name arcs as `ArcNames`
     has it.
     """
     said = names.weights(control or {})

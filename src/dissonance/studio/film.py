@@ -14,7 +14,7 @@ from dissonance.lir import Record, Row, Trace
 from dissonance.lir.refocus import SWEEP
 from dissonance.lir.resolving import Resolving, movable, moved_to, resolve
 from dissonance.lir.start import Value
-from dissonance.names import Names
+from dissonance.names import ArcNames
 from dissonance.pdg import PDG
 from dissonance.studio.documents import Model, pdg_of, read_weights, written
 from dissonance.studio.place import StudioPlace
@@ -44,7 +44,7 @@ def run_lir(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) 
     """Run LIR. A frame is theta at a step, and the focus it is about to be resolved under; the last has none."""
     pdg, given = pdg_of(params.model)
     _check(pdg, params)
-    names = Names(pdg, facts=facts(given.attention))
+    names = ArcNames(pdg, facts=facts(given.attention))
     focus = movable(names, given, read_weights(params.control))
     film = _Film(pdg, given, emit)
     how = Resolving(params.refocus, params.flow, params.steps, params.seed, params.solver)
