@@ -78,3 +78,11 @@ def test_a_bracket_that_excludes_the_reference_is_told(module: Any):
     assert "no joint has less" in str(said(0.9, 0.9))
     assert "converged" in str(said(0.5, 1.5))
     assert "no bracket" in str(said(1.0, math.nan))
+
+
+def test_arcs_that_move_against_what_was_meant_are_told(module: Any, monkeypatch: pytest.MonkeyPatch):
+    named = module("attacks.named")
+    meant = named.meant
+    monkeypatch.setattr(named, "meant", lambda case: (*meant(case)[:2], {}))
+    told = [odd for _, odd in zip(range(4), named.attack(0), strict=False)]
+    assert any(odd is not None and "moved" in odd for odd in told)

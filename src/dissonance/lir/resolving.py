@@ -50,6 +50,12 @@ class Resolving:
         return self.solver if self.bounds is None else Auto(seconds=self.bounds)
 
     @property
+    def stepper(self) -> Solver | str:
+        """The solver of each step, which does without what only tightens bounds."""
+        scorer = self.scorer
+        return scorer if isinstance(scorer, str) or self.bounds is not None else scorer.unproved()
+
+    @property
     def sweeping(self) -> bool:
         """Whether all local foci are visited, sweep by sweep."""
         return self.refocus == SWEEP
@@ -202,7 +208,7 @@ def resolve(
         seed=how.seed,
         checkpoint=checkpoint,
         callbacks=callbacks,
-        solver=how.scorer,
+        solver=how.stepper,
         trace=record if how.bounds is None else Record(globally=True),
         progress=False,
         cluster=cluster,
