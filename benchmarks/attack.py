@@ -25,6 +25,7 @@ ATTACKS = {
     "trials": ("threads", "trials of two threads", 1.0),
     "files": ("damaged", "damaged files", 2.0),
     "tables": ("tables", "tables written and read back", 1.0),
+    "names": ("named", "facts and controls by odd names", 1.0),
     "forms": ("closed_forms", "closed forms at 60 digits", 1.0),
     "problems": ("brackets", "brackets of random PDGs", 2.0),
     "solvers": ("by_name", "brackets of random PDGs by solvers that are named", 1.0),

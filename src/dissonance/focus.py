@@ -9,18 +9,17 @@ from itertools import chain, filterfalse
 from types import MappingProxyType
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from dissonance.arc import bottomless
 from dissonance.columns.weights import ColumnWeights
+from dissonance.control import Control, belong_to, full_control, number
 from dissonance.errors import DissonanceError, suggest
 from dissonance.pdg import PDG
 
 __all__ = ["Attention", "Control", "Focus", "Schedules", "Varying", "full_control"]
 
 Weights = Mapping[str, float]
-Chi = Mapping[str, float | Tensor]
 
 _ASKED = {
     math.inf: " It asks that the targets be some function of the sources: say which by a hard arc (Deterministic).",
@@ -37,16 +36,7 @@ def _frozen(weights: Mapping[str, float], what: str = "a weight") -> Weights:
         return weights
     if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DissonanceError(f"{what} is given arc by arc, as {{'arc': 1.0}}; found {weights!r}.")
-    return MappingProxyType({str(name): _number(value, f"{what}[{name!r}]") for name, value in weights.items()})
-
-
-def _number(value: object, what: str) -> float:
-    try:
-        if isinstance(value, str):
-            raise TypeError
-        return float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError, RuntimeError):
-        raise DissonanceError(f"{what} must be a number, found {value!r}.") from None
+    return MappingProxyType({str(name): number(value, f"{what}[{name!r}]") for name, value in weights.items()})
 
 
 def _odd(weights: Weights) -> Iterator[tuple[str, float]]:
@@ -71,11 +61,6 @@ def _constant(weights: Weights, weight: float) -> Weights:
 def _changed(weights: Weights, changes: Weights) -> Weights:
     """The same weights with some changed."""
     return weights | changes if isinstance(weights, ColumnWeights) else dict(weights) | dict(changes)
-
-
-def _are_of(weights: Mapping[str, object], pdg: PDG) -> bool:
-    """Whether they are weights of all arcs of the PDG, whose names need no check."""
-    return isinstance(weights, ColumnWeights) and weights.belong_to(pdg)
 
 
 class Seen(Protocol):
@@ -139,7 +124,7 @@ class Attention:
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _frozen(self.beta, "beta"))
         object.__setattr__(self, "alpha", _frozen(self.alpha, "alpha"))
-        object.__setattr__(self, "gamma", _number(self.gamma, "gamma"))
+        object.__setattr__(self, "gamma", number(self.gamma, "gamma"))
         object.__setattr__(self, "varying", MappingProxyType(dict(self.varying)))
         if not (0 <= self.gamma < math.inf):
             raise DissonanceError(f"gamma must be a finite number >= 0, found {self.gamma}.")
@@ -234,90 +219,14 @@ class Attention:
 
     def check(self, pdg: PDG) -> None:
         """Raise if a weight names an arc the PDG does not have."""
-        named = [weights for weights in (self.beta, self.alpha, self.varying) if not _are_of(weights, pdg)]
+        named = [weights for weights in (self.beta, self.alpha, self.varying) if not belong_to(weights, pdg)]
         for name in filterfalse(pdg.__contains__, chain(*named)):
             pdg[name]  # the error suggests the nearest name
 
 
-@dataclass(frozen=True)
-class Control:
-    """chi: how freely each arc's parameters may move. 0 fixed (also if left out), inf to the fixed point.
-
-    A weight is one number, or a tensor of the shape of the parameter, keyed "arc" or "arc.parameter".
-    """
-
-    chi: Chi = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.chi, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DissonanceError(f"control is given arc by arc, as {{'arc': 1.0}}; found {self.chi!r}.")
-        if isinstance(self.chi, ColumnWeights):
-            return
-        object.__setattr__(self, "chi", MappingProxyType(dict(self.chi)))
-        for name, value in self.chi.items():
-            low = min(value.flatten().tolist(), default=0.0) if isinstance(value, Tensor) else value
-            low = _number(low, f"control[{name!r}]")
-            if not low >= 0:
-                raise DissonanceError(f"control[{name!r}] must be >= 0, found {low}.")
-
-    @classmethod
-    def of(cls, given: Control | Chi) -> Control:
-        """What was given for a control: one, or {arc: chi}."""
-        return given if isinstance(given, Control) else cls(given)
-
-    def __repr__(self) -> str:
-        return f"Control({dict(self.chi)})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Control, (dict(self.chi),)
-
-    def __getitem__(self, name: str) -> float | Tensor:
-        return self.chi.get(name, 0.0)
-
-    def check(self, pdg: PDG) -> None:
-        """Raise if a weight names an arc or parameter the PDG does not have, or has not the shape of a parameter."""
-        if _are_of(self.chi, pdg):
-            return
-        for name, value in self.chi.items():
-            if name in pdg and not isinstance(value, Tensor):
-                continue
-            arc = pdg.holder(name)
-            if arc is None and name not in pdg:
-                near = suggest(name, [*pdg.theta, *(a.name for a in pdg.arcs)])
-                raise DissonanceError(f"control: no arc named {name!r}, and no parameter.{near}")
-            if not isinstance(value, Tensor):
-                continue
-            arc = arc or pdg[name]
-            for own, p in arc.cpd.named_parameters():
-                if name in (arc.name, key := f"{arc.name}.{own}"):
-                    _check_shape(name, value, key, p)
-
-    def within(self, names: Iterable[str]) -> Control:
-        """The control of these arcs only."""
-        if isinstance(self.chi, ColumnWeights):  # no single parameters
-            return Control({name: self.chi[name] for name in names if name in self.chi})
-        own: dict[str, list[str]] | None = self.__dict__.get("_own")
-        if own is None:  # by arc, or what may be the name of one: what is given for it
-            own = self.__dict__["_own"] = {}
-            for key in self.chi:
-                for name in (key, *(key[:i] for i, c in enumerate(key) if c == ".")):
-                    own.setdefault(name, []).append(key)
-        return Control({key: self.chi[key] for name in names for key in own.get(name, ())})
-
-
-def _check_shape(name: str, chi: Tensor, key: str, parameter: Tensor) -> None:
-    try:
-        fits = torch.broadcast_shapes(chi.shape, parameter.shape) == parameter.shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        found, wanted = tuple(chi.shape), tuple(parameter.shape)
-        raise DissonanceError(f"control[{name!r}] has the shape {found}; the parameter {key!r} has {wanted}.")
-
-
-def full_control(*names: str) -> Control:
-    """chi = inf on these arcs, 0 on the others."""
-    return Control(dict.fromkeys(names, math.inf))
+def facts(attention: Attention) -> frozenset[str]:
+    """Return the arcs that are facts under a spelled-out attention: those with beta = inf."""
+    return frozenset(name for name, value in _odd(attention.beta) if value == math.inf)
 
 
 @dataclass(frozen=True)

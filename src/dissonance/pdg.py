@@ -76,8 +76,10 @@ class PDG:
         return variables[name]
 
     def holder(self, key: str) -> Arc | None:
-        """The arc that has the parameter "arc.parameter", if there is one."""
+        """The arc of that name, or else the arc that has the parameter "arc.parameter", if there is one."""
         arcs: dict[str, Arc] = self.__dict__["_arc"]
+        if key in arcs:
+            return arcs[key]
         for i, c in enumerate(key):
             arc = arcs.get(key[:i]) if c == "." else None
             if arc is not None and any(key[i + 1 :] == name for name, _ in arc.cpd.named_parameters()):

@@ -9,6 +9,7 @@ import torch
 
 from dissonance.arc import Arc, Theta
 from dissonance.errors import DissonanceError
+from dissonance.focus import Attention
 from dissonance.inconsistency import BlameRow, Inconsistency, inconsistency
 from dissonance.scores import CellRow, cell_rows
 
@@ -74,10 +75,33 @@ def contradicting_zeros(result: Inconsistency, rows: Sequence[BlameRow] | None =
                 more = f" and {len(impossible) - 1} more" if len(impossible) > 1 else ""
                 zeros.append(f"{arc.name} gives {impossible[0]}{more} probability 0")
     listed = "; ".join(zeros[:4]) + (f"; and {len(zeros) - 4} more" if len(zeros) > 4 else "")
+    if at_odds := _facts_at_odds(result):
+        names = f"{', '.join(at_odds[:-1])} and {at_odds[-1]}"
+        return (
+            f"The facts (beta = inf) {names} contradict each other{': ' if listed else ''}{listed}. Give one of them a "
+            "finite beta, or leave it out."
+        )
     return (
         f"Some beliefs contradict each other outright{': ' if listed else ''}{listed}. Where a zero only means that it "
         "was not seen, give counts and a pseudocount; else leave out what is wrong."
     )
+
+
+def _facts_at_odds(result: Inconsistency) -> list[str]:
+    """Facts that contradict each other, none of which can be left out of the contradiction; none if facts agree."""
+    kept = [a.name for a in result.pdg.arcs if result.attention.beta.get(a.name, 0.0) == math.inf]
+    if len(kept) < 2 or len(kept) > MOST_ARCS or not _contradict(result, kept):
+        return []
+    for name in tuple(kept):
+        if len(kept) > 1 and _contradict(result, rest := [n for n in kept if n != name]):
+            kept = rest
+    return kept if len(kept) > 1 else []
+
+
+def _contradict(result: Inconsistency, names: Sequence[str]) -> bool:
+    """Whether no distribution satisfies all of these facts."""
+    attention = Attention.only(dict.fromkeys(names, math.inf))
+    return inconsistency(result.pdg, attention, solver=result.asked, theta=result.theta).upper == math.inf
 
 
 def _blame(row: BlameRow) -> float:

@@ -174,8 +174,9 @@ export function player(store, studio, hello) {
     leave.hidden = store.frame === null;
     keep.disabled = !lanes[leading].done;
     const free = store.model.arcs.filter((a) => number(a.control ?? 0) > 0);
-    const given = store.model.arcs.some((a) => a.control !== undefined && number(a.control) > 0);
-    moving.textContent = given ? `May move: ${free.slice(0, 6).map((a) => a.name).join(", ")}${free.length > 6 ? ` and ${free.length - 6} more` : ""}.` : "Every belief may move; give some a control (χ, in its panel) to say which.";
+    const given = store.model.arcs.some((a) => a.control !== undefined);
+    const named = free.length ? `May move: ${free.slice(0, 6).map((a) => a.name).join(", ")}${free.length > 6 ? ` and ${free.length - 6} more` : ""}.` : "Nothing may move: every control is 0.";
+    moving.textContent = given ? named : "Every belief but facts may move; give some a control (χ, in its panel) to say which.";
   }
 
   const area = h("div", { class: "lanes" }, lanes[0].element);

@@ -23,6 +23,7 @@ SHORT = {
     "trials": 4,
     "files": 100,
     "tables": 256,
+    "names": 10,
     "forms": 10,
     "problems": 20,
     "solvers": 15,
@@ -128,3 +129,11 @@ def test_wrong_books_are_told(module: Any):
     assert books.bets(result, claims, both) is None
     assert "in some world" in str(books.bets(replace(result, lower=result.lower + 1e-6), claims, both))
     assert "too much" in str(books.bets(result, claims[::-1], both))
+
+
+def test_arcs_that_move_against_what_was_meant_are_told(module: Any, monkeypatch: pytest.MonkeyPatch):
+    named = module("attacks.named")
+    meant = named.meant
+    monkeypatch.setattr(named, "meant", lambda case: (*meant(case)[:2], {}))
+    told = [odd for _, odd in zip(range(4), named.attack(0), strict=False)]
+    assert any(odd is not None and "moved" in odd for odd in told)

@@ -67,8 +67,8 @@ def test_score_reads_each_file_as_a_source(models: list[str], record: Callable[.
     ("options", "message"),
     [
         (["--trust", "tell=2"], "no source named 'tell'. Did you mean 'till'?"),
-        (["--attend", "phon=2"], "no arc named 'phon'. Did you mean 'phone'?"),
-        (["--without", "censu"], "no source or arc of that name. Did you mean 'census'?"),
+        (["--attend", "phon=2"], "no arc or source named 'phon'. Did you mean 'phone'?"),
+        (["--without", "censu"], "no arc or source named 'censu'. Did you mean 'census'?"),
         (["--trust", "till"], "expected SOURCE=NUMBER"),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_variable_named_p_keeps_its_labels(alike: str, record: Callable[..., d
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--keep", "tell"], "--keep tell: no arc or source of that name. Did you mean 'till'?"),
+        (["--keep", "tell"], "no arc or source named 'tell'. Did you mean 'till'?"),
         (["--move", "p*", "--keep", "phone"], "'phone' is to move as well"),
         (["--control", "phone=1", "--keep", "phone"], "'phone' is to move as well"),
         (["--control", "till=1", "--move", "phone"], "only phone may move"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
@@ -12,8 +13,20 @@ from typing import Annotated
 import typer
 
 from dissonance.cli.completion import SOLVERS, one_of
-from dissonance.cli.output import as_text, console, write_json
-from dissonance.cli.sources import Attend, Gamma, Models, Pseudocount, Trust, Without, read_models
+from dissonance.cli.output import UnresolvedError, as_text, console, write_json
+from dissonance.cli.sources import (
+    Attend,
+    Control,
+    Gamma,
+    Keep,
+    Models,
+    Move,
+    Pseudocount,
+    Trust,
+    Without,
+    controlled,
+    read_models,
+)
 
 
 def report_on(
@@ -25,6 +38,9 @@ def report_on(
     trust: Trust = None,
     attend: Attend = None,
     without: Without = None,
+    control: Control = None,
+    keep: Keep = None,
+    move: Move = None,
     solver: Annotated[str, typer.Option(help="The solver.", metavar="NAME", autocompletion=one_of(SOLVERS))] = "auto",
     top: Annotated[int, typer.Option(help="How many cells of tables are listed.", metavar="N", min=0)] = 12,
     steps: Annotated[
@@ -46,15 +62,23 @@ def report_on(
     began = time.perf_counter()
     check_suffix(out)
     sources = read_models(models, gamma, pseudocount, trust, attend, without)
+    focus = controlled(sources, control, keep, move)
     with torch.no_grad():
         result = inconsistency(sources.pdg, sources.focus.attention, solver=solver)
     heading = title or f"Do {_listed(list(sources.arcs))} fit together?"
     command = shlex.join(["dissonance", *sys.argv[1:]])
-    made = report(result, title=heading, top=top, steps=steps, reproduce=command)
+    made = report(result, title=heading, top=top, steps=steps, reproduce=command, control=focus.control)
     made.save(out)
+    contradiction = verdict(result) if result.upper == math.inf and not result.is_bracket else ""
+    if steps and (contradiction := contradiction or (made.resolved.contradiction if made.resolved else "")):
+        raise UnresolvedError(f"the report in {out} reconciles nothing: {contradiction}")
     if as_json:
         bounds = {"inconsistency": result.upper, "lower": result.lower, "upper": result.upper}
-        write_json({"out": str(out), "verdict": verdict(result), **bounds, "seconds": time.perf_counter() - began})
+        reconciled = None if made.resolved is None else made.resolved.record["final"]
+        seconds = time.perf_counter() - began
+        write_json(
+            {"out": str(out), "verdict": verdict(result), **bounds, "reconciled": reconciled, "seconds": seconds}
+        )
     else:
         console().print(as_text(verdict(result)))
         console().print(as_text(f"The report is in {out}."))

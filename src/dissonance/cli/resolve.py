@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissonance.cli.cluster import ClusterAddress, ClusterTls, workers
-from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, ORDERS, REFOCUS, SOLVERS, arc_names, arcs, one_of
+from dissonance.cli.completion import FLOWS, NEIGHBOURHOODS, ORDERS, REFOCUS, SOLVERS, one_of
 from dissonance.cli.output import (
     InterruptedRunError,
     TableColumn,
@@ -26,14 +26,16 @@ from dissonance.cli.output import (
 )
 from dissonance.cli.sources import (
     Attend,
+    Control,
     Gamma,
+    Keep,
     Models,
+    Move,
     Pseudocount,
     Trust,
     Without,
     attended,
-    matching,
-    named_weights,
+    controlled,
     read_models,
 )
 from dissonance.errors import DissonanceError
@@ -41,8 +43,9 @@ from dissonance.errors import DissonanceError
 if TYPE_CHECKING:
     from dissonance.focus import Focus
     from dissonance.io.sources import Sources
-    from dissonance.lir import Cycle, Run, Trace
+    from dissonance.lir import Cycle, Trace
     from dissonance.lir.moved import MovedRow
+    from dissonance.lir.resolving import Resolved
 
 STEPS, SWEEPS = 20, 10
 GOES_ON = "--resume goes on from the last checkpoint."
@@ -126,30 +129,9 @@ def resolve(
             autocompletion=one_of(FLOWS),
         ),
     ] = None,
-    control: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="How freely an arc may move: 0 fixed, inf all the way. May be given often.",
-            metavar="ARC=CHI",
-            autocompletion=arcs,
-        ),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Arcs, or sources, that stay as they are: a name or a pattern, as 'census*'. May be given often.",
-            metavar="PATTERN",
-            autocompletion=arc_names,
-        ),
-    ] = None,
-    move: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The only arcs, or sources, that may move: a name or a pattern. May be given often.",
-            metavar="PATTERN",
-            autocompletion=arc_names,
-        ),
-    ] = None,
+    control: Control = None,
+    keep: Keep = None,
+    move: Move = None,
     gamma: Gamma = None,
     pseudocount: Pseudocount = None,
     trust: Trust = None,
@@ -168,15 +150,13 @@ def resolve(
 ) -> None:
     """Resolve the inconsistency of MODEL, one file or several: write it with the beliefs moved, and say what moved.
 
-    The control values of the file say which arcs may move; if it has none and no option says so, all may.
+    The control values of the file say which arcs may move; if it has none and no option says so, all may but facts.
     """
     import_module("numpy")  # before torch, which would swallow an interrupt of this import
     from dissonance.cli.resolved import Destination
-    from dissonance.inconsistency import inconsistency
     from dissonance.io.locked import alone
     from dissonance.lir import resolving
     from dissonance.lir.sweep.spread import discard
-    from dissonance.verdict import contradicting_zeros
 
     began = time.perf_counter()
     if (cluster or cluster_tls) and refocus != "sweep":
@@ -187,7 +167,7 @@ def resolve(
     given = read_models(models, gamma, pseudocount)
     chosen = attended(given, trust, attend, without)
     if schedule is None:
-        chooses, focus = refocus, _focus(chosen, control or (), keep or (), move or ())
+        chooses, focus = refocus, controlled(chosen, control, keep, move)
     else:
         said = {"--refocus": refocus != "uniform", "--control": control, "--keep": keep, "--move": move}
         chooses = _scheduled(schedule, chosen, models, [option for option, there in said.items() if there])
@@ -209,22 +189,21 @@ def resolve(
             raise InterruptedRunError(
                 f"interrupted after {run.steps} of {how.total} {how.unit}; --resume goes on from there."
             )
-        if run.after.upper == math.inf:
+        if found.contradiction:
             discard(checkpoint)
-            still = inconsistency(run.pdg, focus.attention, solver=solver)
-            raise UnresolvedError(f"nothing was written: {contradicting_zeros(still)}")
+            raise UnresolvedError(f"nothing was written: {found.contradiction}")
         place.save(given, found.pdg)
         discard(checkpoint)
     if plot is not None:
         run.trace.plot(plot)
-    _warn(run, focus)
+    _warn(found, focus)
     seconds = time.perf_counter() - began
     moves = found.moves(MAX_RECORDS if as_json else MAX_ROWS)
     if as_json:
         moved = {"moved": [m.record for m in moves], "moved_count": found.moved}
         write_json(found.record | {"out": out, "seconds": seconds} | moved)
     else:
-        _show(run, moves, found.moved, out, seconds)
+        _show(found, moves, out, seconds)
 
 
 def _check_plot(path: Path) -> None:
@@ -256,19 +235,6 @@ def _of_schedule(given: Sources, order: Cycle) -> Focus:
     return Focus(given.focus.attention, Control(dict.fromkeys(moved, 1.0)))
 
 
-def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:
-    """The base focus of the run: the files' with what the command line says."""
-    from dissonance.lir.resolving import movable
-
-    said = named_weights("control", control, given.pdg)
-    kept, moved = matching("keep", keep, given), matching("move", move, given)
-    if both := kept & (moved | {n for n, x in said.items() if x > 0}):
-        raise DissonanceError(f"--keep: {min(both)!r} is to move as well.")
-    if moved and (odd := {n for n, x in said.items() if x > 0} - moved):
-        raise DissonanceError(f"--control {min(odd)}: only {', '.join(move)} may move.")
-    return movable(given.pdg, given.focus, said, kept, moved)
-
-
 def _log_step(done: int, traces: Sequence[Trace]) -> None:
     row = traces[0].rows[-1]
     log.debug(
@@ -281,21 +247,22 @@ def _log_step(done: int, traces: Sequence[Trace]) -> None:
     )
 
 
-def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float) -> None:
+def _show(found: Resolved, moves: list[MovedRow], out: str, seconds: float) -> None:
     """Print what was resolved, and which beliefs moved for it."""
     from rich.text import Text
 
+    run, after, count = found.run, found.final, found.moved
     to = console()
     how = f"refocus {run.refocus}, flow {run.flow}, solver {run.solver}, "
-    if math.isnan(run.after.upper):  # sweeps look at foci only
+    if math.isnan(after.upper):  # sweeps look at foci only
         local = [f"{row.local_upper:.6g}" for row in (run.trace.rows[0], run.trace.rows[max(0, run.steps - 1)])]
         to.print(Text(f"Inconsistency of all foci as they were met: {local[0]} -> {local[1]} nats", style="bold"))
-        proved = f"that of the whole is at least {run.before.lower:.6g} before, {run.after.lower:.6g} after"
+        proved = f"that of the whole is at least {found.initial.lower:.6g} before, {after.lower:.6g} after"
         to.print(Text(f"{proved}; {how}{run.steps} sweeps, {seconds:.3g} s"))
     else:
-        gone = "" if math.isnan(run.resolution_percent) else f" ({run.resolution_percent:.6g} % resolved)"
-        to.print(Text(f"Inconsistency: {run.before} -> {run.after} nats{gone}", style="bold"))
-        certified = f"certified between {run.after.lower:.9g} and {run.after.upper:.9g}"
+        gone = "" if math.isnan(found.resolution_percent) else f" ({found.resolution_percent:.6g} % resolved)"
+        to.print(Text(f"Inconsistency: {found.initial} -> {after} nats{gone}", style="bold"))
+        certified = f"certified between {after.lower:.9g} and {after.upper:.9g}"
         to.print(Text(f"{certified}; {how}{run.steps} steps, {seconds:.3g} s"))
     columns = [TableColumn("arc", number=False), TableColumn("given", number=False, needed=any(m.given for m in moves))]
     columns += [TableColumn("was -> is", number=False), TableColumn("moved by", needed=False)]
@@ -315,9 +282,10 @@ def _show(run: Run, moves: list[MovedRow], count: int, out: str, seconds: float)
     to.print(as_text(f"The resolved beliefs are in {out}."))
 
 
-def _warn(run: Run, focus: Focus) -> None:
-    if not any(chi > 0 for chi in focus.control.chi.values() if isinstance(chi, float)):
-        log.warning("every control is 0, so nothing may move.")
+def _warn(found: Resolved, focus: Focus) -> None:
+    run, after = found.run, found.final
+    if not any(chi > 0 for chi in focus.control.largest(found.before).values()):
+        log.warning("every control is 0, so nothing may move: facts (beta = inf) are kept unless a control names them.")
     projected = sum(run.trace.column("projected"))
     if projected:
         log.warning(
@@ -327,6 +295,6 @@ def _warn(run: Run, focus: Focus) -> None:
             projected,
             run.steps,
         )
-    if not run.after.converged and not math.isnan(run.after.upper):
-        bounds = f"between {run.after.lower:.9g} and {run.after.upper:.9g} nats"
+    if not after.converged and not math.isnan(after.upper):
+        bounds = f"between {after.lower:.9g} and {after.upper:.9g} nats"
         log.warning("the solver stopped early: the final inconsistency is %s.", bounds)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from dissonance.cli.completion import arc_names, arcs
 
 if TYPE_CHECKING:
+    from dissonance.focus import Focus
     from dissonance.io.sources import Sources
 
 Models = Annotated[
@@ -29,6 +31,30 @@ Attend = Annotated[
         help="How much an arc is believed, in place of the file's beta. May be given often.",
         metavar="ARC=BETA",
         autocompletion=arcs,
+    ),
+]
+Control = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How freely an arc may move: 0 fixed, inf all the way. May be given often.",
+        metavar="ARC=CHI",
+        autocompletion=arcs,
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Arcs, or sources, that stay as they are: a name or a pattern, as 'census*'. May be given often.",
+        metavar="PATTERN",
+        autocompletion=arc_names,
+    ),
+]
+Move = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The only arcs, or sources, that may move: a name or a pattern. May be given often.",
+        metavar="PATTERN",
+        autocompletion=arc_names,
     ),
 ]
 Without = Annotated[
@@ -72,45 +98,48 @@ def attended(
     from dissonance.errors import DissonanceError, suggest
     from dissonance.io.sources import attending
 
-    found = found.trusting(named_weights("trust", trust or (), found.arcs, "SOURCE"))
-    attention = found.focus.attention.replace(beta=named_weights("attend", attend or (), found.pdg))
-    for name in without or ():
-        if name not in found.arcs and name not in found.pdg:
-            known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
-            raise DissonanceError(f"--without {name}: no source or arc of that name.{suggest(name, known)}")
-        attention = attention.without(*found.arcs.get(name, (name,)))
-    return attending(found, attention)
+    factors = named_numbers("trust", trust or (), "SOURCE")
+    for name in factors:
+        if name not in found.arcs:
+            raise DissonanceError(f"--trust {name}: no source named {name!r}.{suggest(name, found.arcs)}")
+    found = found.trusting(factors)
+    with of_option("attend"):
+        beta = found.names.weights(named_numbers("attend", attend or ()))
+    with of_option("without"):
+        left_out = found.names.all(without or ())
+    return attending(found, found.focus.attention.replace(beta=beta).without(*left_out))
 
 
-def matching(option: str, patterns: Sequence[str], found: Sources) -> set[str]:
-    """The arcs that are named by patterns, by their own names or by those of their sources."""
-    from fnmatch import fnmatchcase
+def controlled(
+    found: Sources, control: Sequence[str] | None, keep: Sequence[str] | None, move: Sequence[str] | None
+) -> Focus:
+    """The focus on all beliefs: attention and control of the files, with what the command line says."""
+    from dissonance.lir.resolving import movable
 
-    from dissonance.errors import DissonanceError, suggest
-
-    arcs: set[str] = set()
-    for pattern in patterns:
-        mine = {a.name for a in found.pdg.arcs if fnmatchcase(a.name, pattern)}
-        mine |= {n for source, names in found.arcs.items() if fnmatchcase(source, pattern) for n in names}
-        if not mine:
-            known = dict.fromkeys([*found.arcs, *(a.name for a in found.pdg.arcs)])
-            raise DissonanceError(f"--{option} {pattern}: no arc or source of that name.{suggest(pattern, known)}")
-        arcs |= mine
-    return arcs
+    with of_option("control, --keep, --move"):
+        return movable(found.names, found.focus, named_numbers("control", control or ()), keep or (), move or ())
 
 
-def named_weights(option: str, words: Sequence[str], known: Container[str], what: str = "ARC") -> dict[str, float]:
-    """NAME=NUMBER of an option that may be given often; the names must be known."""
-    from dissonance.errors import DissonanceError, suggest
+@contextmanager
+def of_option(option: str) -> Generator[None, None, None]:
+    """Say which option an error is about."""
+    from dissonance.errors import DissonanceError
+
+    try:
+        yield
+    except DissonanceError as error:
+        raise DissonanceError(f"--{option}: {error}") from None
+
+
+def named_numbers(option: str, words: Sequence[str], what: str = "ARC") -> dict[str, float]:
+    """NAME=NUMBER of an option that may be given often."""
+    from dissonance.errors import DissonanceError
 
     found: dict[str, float] = {}
     for word in words:
         name, equals, number = word.rpartition("=")
         if not equals:
             raise DissonanceError(f"--{option} {word}: expected {what}=NUMBER.")
-        if name not in known:
-            names = [str(getattr(x, "name", x)) for x in known]  # pyright: ignore[reportGeneralTypeIssues]
-            raise DissonanceError(f"--{option} {word}: no {what.lower()} named {name!r}.{suggest(name, names)}")
         try:
             found[name] = float(number)
         except ValueError:

@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from dissonance.arc import Arc
 from dissonance.cpds import Table
 from dissonance.drawing import style
 from dissonance.drawing.arrows import ArrowStyle, Beside
-from dissonance.focus import Attention, Control, Focus
+from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import BlameRow, Inconsistency
 from dissonance.pdg import PDG
 
@@ -32,13 +31,18 @@ def arrow_styles(
     pdg: PDG,
     attention: Attention,
     foci: Mapping[str, Focus],
+    chi: Mapping[str, Mapping[str, float]],
     blame: Mapping[str, float] | None,
     named: Collection[str],
 ) -> dict[str, ArrowStyle]:
-    """The style of each arrow; those in `named` have their names written, unless that is their target's name."""
+    """The style of each arrow; those in `named` have their names written, unless that is their target's name.
+
+    `chi`: by focus, how freely it lets each arc move.
+    """
     betas = {a.name: attention.beta.get(a.name, 0.0) for a in pdg.arcs}
     most = max((abs(b) for b in betas.values() if math.isfinite(b)), default=0.0)
-    found = {a.name: _arrow_style(a, betas[a.name], most, foci, blame) for a in pdg.arcs}
+    beside = {a.name: _beside(a.name, list(foci.values()), list(chi.values())) for a in pdg.arcs}
+    found = {a.name: _arrow_style(a, betas[a.name], most, beside[a.name], blame) for a in pdg.arcs}
     for a in pdg.arcs:
         repeated = len(a.targets) == 1 and a.name == a.targets[0].name
         if repeated or a.name not in named:
@@ -47,7 +51,7 @@ def arrow_styles(
 
 
 def _arrow_style(
-    arc: Arc, beta: float, most: float, foci: Mapping[str, Focus], blame: Mapping[str, float] | None
+    arc: Arc, beta: float, most: float, beside: tuple[Beside, ...], blame: Mapping[str, float] | None
 ) -> ArrowStyle:
     colour, note = "muted" if beta == 0 else "ink", ""
     if blame is not None:
@@ -55,28 +59,19 @@ def _arrow_style(
         colour = "muted" if math.isnan(mine) else style.blame_colour(share(mine, blame))
         note = short_number(mine) if mine > SLIGHT * max(largest(blame), 1e-9) else ""
     heads = 2 if is_deterministic(arc) else 1
-    return ArrowStyle(
-        arc.name, beta, style.line_width(beta, most), heads, colour, _beside(arc, list(foci.values())), note
-    )
+    return ArrowStyle(arc.name, beta, style.line_width(beta, most), heads, colour, beside, note)
 
 
-def _beside(arc: Arc, foci: Sequence[Focus]) -> tuple[Beside, ...]:
-    """The foci that control the arc, and those that attend to it if not all do so alike."""
-    betas = [f.attention.beta.get(arc.name, 0.0) for f in foci]
+def _beside(name: str, foci: Sequence[Focus], controls: Sequence[Mapping[str, float]]) -> tuple[Beside, ...]:
+    """The foci that control an arc, and those that attend to it if not all do so alike."""
+    betas = [f.attention.beta.get(name, 0.0) for f in foci]
     told_apart = len(set(betas)) > 1
     found: list[Beside] = []
-    for i, (f, beta) in enumerate(zip(foci, betas, strict=True)):
-        controlled = controls(f.control, arc) > 0
+    for i, (control, beta) in enumerate(zip(controls, betas, strict=True)):
+        controlled = control.get(name, 0.0) > 0
         if controlled or (told_apart and beta != 0):
             found.append(Beside(style.focus_colour(i), controlled))
     return tuple(found)
-
-
-def controls(control: Control, arc: Arc) -> float:
-    """The largest control of an arc or of one of its parameters."""
-    mine = [c for key, c in control.chi.items() if key == arc.name or key.rpartition(".")[0] == arc.name]
-    mine += [control[key] for key in (f"{arc.name}.{n}" for n, _ in arc.cpd.named_parameters()) if key in control.chi]
-    return max((float(c.max()) if isinstance(c, Tensor) else float(c) for c in mine), default=0.0)
 
 
 def is_deterministic(arc: Arc) -> bool:

@@ -16,7 +16,6 @@ from dissonance.drawing.arrow_styles import (
     Foci,
     arrow_styles,
     blames,
-    controls,
     foci_by_name,
     short_number,
     shown_attention,
@@ -32,7 +31,7 @@ from dissonance.drawing.scene import Box, MarkGroup, Scene, Writing, frame_of_ma
 from dissonance.drawing.svg import THEMES, svg
 from dissonance.drawing.text import MAX_TITLE, label, plain
 from dissonance.errors import DissonanceError, SizeError, suggest
-from dissonance.focus import Attention, Focus
+from dissonance.focus import Attention
 from dissonance.io import files
 from dissonance.pdg import PDG, checked_pdg
 from dissonance.variables import Variable
@@ -140,14 +139,15 @@ def draw(
     attention.check(pdg)
     blamed = blames(pdg, blame)
     named = {a.name for a in pdg.arcs} if labels is True else {pdg[n].name for n in labels or ()}
-    found = arrow_styles(pdg, attention, foci, blamed, named)
+    chi = {name: f.control.largest(pdg) for name, f in foci.items()}
+    found = arrow_styles(pdg, attention, foci, chi, blamed, named)
     inner = None if width is None else width - 2 * MARGIN
     where = _arranged(pdg, found, PageFlow(direction, inner), positions or {})
     written = writings(found, where.routes, where.boxes)
     arcs: list[MarkGroup] = []
     for a in pdg.arcs:
         shown = (*marks(found[a.name], where.routes[a.name]), *written[a.name])
-        arcs.append(MarkGroup("arc", a.name, _told(a, attention, foci, blamed), shown))
+        arcs.append(MarkGroup("arc", a.name, _told(a, attention, chi, blamed), shown))
     boxes = [MarkGroup("variable", v.name, repr(v), _box(v, where)) for v in pdg.variables]
     summary = f"PDG with {_count(pdg.variables, 'variable')} and {_count(pdg.arcs, 'arc')}"
     explained = entries(list(found.values()), list(foci), blamed) if legend else []
@@ -182,7 +182,9 @@ def _count(things: Sized, word: str) -> str:
     return f"{len(things)} {word}{'s' * (len(things) != 1)}"
 
 
-def _told(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapping[str, float] | None) -> str:
+def _told(
+    arc: Arc, attention: Attention, chi: Mapping[str, Mapping[str, float]], blame: Mapping[str, float] | None
+) -> str:
     """What a browser says about an arc."""
     left = ", ".join(_names(arc.sources))
     beta, alpha = attention.beta.get(arc.name, 0.0), attention.alpha.get(arc.name, 0.0)
@@ -190,9 +192,9 @@ def _told(arc: Arc, attention: Attention, foci: Mapping[str, Focus], blame: Mapp
     parts.append(
         f"beta {short_number(beta)}, alpha {short_number(alpha)}" if attention.alpha else f"beta {short_number(beta)}"
     )
-    for name, f in foci.items():
-        if (chi := controls(f.control, arc)) > 0:
-            parts.append(f"control {short_number(chi)}{f' ({name})' if len(foci) > 1 else ''}")
+    for name, controls in chi.items():
+        if (free := controls.get(arc.name, 0.0)) > 0:
+            parts.append(f"control {short_number(free)}{f' ({name})' if len(chi) > 1 else ''}")
     if blame is not None and arc.name in blame:
         parts.append(f"blame {short_number(blame[arc.name])} nats")
     return "\n".join(parts)

@@ -21,6 +21,7 @@ import io
 import json
 import zipfile
 import zlib
+from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -29,6 +30,7 @@ import numpy.typing as npt
 import torch
 
 from dissonance.columns import Column, ColumnarPDG
+from dissonance.columns.weights import ColumnWeights
 from dissonance.errors import DissonanceError, FormatError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.io import limits
@@ -133,7 +135,8 @@ def _focus(held: dict[str, Any], pdg: PDG, columns: list[Column]) -> Focus:
     control: dict[str, float] = {}
     if any(x is not None for x in chi):
         every = np.concatenate([np.zeros(len(c)) if x is None else x for c, x in zip(columns, chi, strict=True)])
-        control = {n: x for n, x in zip(names, every.tolist(), strict=True) if x}
+        given = dict(zip(names, every.tolist(), strict=True))
+        control = {n: x for n, x in given.items() if x} or given  # nothing may move, which is not: nothing is said
     return Focus(Attention(alpha=weights, gamma=gamma).on(pdg), Control(control))
 
 
@@ -151,6 +154,7 @@ def to_bytes(pdg: PDG, focus: Focus) -> bytes:
         labels = [None if are_numbers(v.finite.labels) else list(v.finite.labels) for v in made.variables]
         if any(x is not None for x in labels):
             arrays["labels"] = np.array(_json(labels))
+    controls = _numbers(focus.control, pdg)
     first = 0
     for k, column in enumerate(made.columns):
         mine = names[first : first + len(column)]
@@ -164,18 +168,20 @@ def to_bytes(pdg: PDG, focus: Focus) -> bytes:
             arrays[f"alpha.{k}"] = alpha
         if not arcs_by_number:
             arrays[f"names.{k}"] = _texts(mine)
-        if focus.control.chi:
-            arrays[f"chi.{k}"] = np.array([_number(focus.control, n) for n in mine])
+        if controls:
+            arrays[f"chi.{k}"] = np.array([controls.get(n, 0.0) for n in mine])
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
-def _number(control: Control, name: str) -> float:
-    chi = control[name]
-    if isinstance(chi, torch.Tensor):
-        raise DissonanceError(f"control[{name!r}] is a tensor, and columns hold one number for every arc.")
-    return float(chi)
+def _numbers(control: Control, pdg: PDG) -> Mapping[str, float]:
+    """The control of every arc, whose table is its only parameter."""
+    control.check(pdg)
+    for name, chi in () if isinstance(control.chi, ColumnWeights) else control.chi.items():
+        if isinstance(chi, torch.Tensor):
+            raise DissonanceError(f"control[{name!r}] is a tensor, and columns hold one number for every arc.")
+    return control.largest(pdg)
 
 
 def _texts(names: list[str]) -> npt.NDArray[np.str_]:

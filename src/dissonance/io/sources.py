@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from dissonance.arc import Arc
 from dissonance.cpds import Factor, Table
 from dissonance.errors import DissonanceError, suggest
-from dissonance.focus import Attention, Control, Focus
+from dissonance.focus import Attention, Control, Focus, facts
 from dissonance.io import files, load, load_with_alphas, source_name
 from dissonance.io.merging import merged
+from dissonance.names import ArcNames
 from dissonance.pdg import PDG
 from dissonance.variables import cells
 
@@ -27,6 +28,11 @@ class Sources:
     pdg: PDG
     focus: Focus
     arcs: Mapping[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> ArcNames:
+        """What the names of arcs, sources and patterns stand for."""
+        return ArcNames(self.pdg, self.arcs, facts(self.focus.attention.on(self.pdg)))
 
     def smoothed(self, pseudocount: float) -> Sources:
         """The same, with so much added to every count: what was not seen is then not impossible."""

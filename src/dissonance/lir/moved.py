@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
 
@@ -13,13 +13,16 @@ from torch import Tensor
 
 from dissonance.arc import Arc
 from dissonance.columns import Column, ColumnarPDG
+from dissonance.columns.weights import ColumnWeights
 from dissonance.cpds import Table
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
 from dissonance.variables import cells, label_texts, setting_texts
 
 SAME = 1e-8
-"""Probabilities that moved by less have not moved: mu* is not known better than that."""
+"""Probabilities of an arc of beta <= 1 that moved by less have not moved: mu* is not known better than that."""
+ROUNDING = 1e-15
+"""Probabilities that moved by less have not moved, however large beta is."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class MovedRow:
 
 
 def moved_rows(before: PDG, after: PDG, most: int | None = None) -> list[MovedRow]:
-    """The rows of tables that moved, the furthest first; no more than `most` of them."""
+    """The rows of tables that differ, the furthest first; no more than `most` of them."""
     if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
         far, arcs, rows = _far(before, after)
         first = torch.argsort(far, descending=True, stable=True)[:most].tolist()
@@ -53,9 +56,8 @@ def moved_rows(before: PDG, after: PDG, most: int | None = None) -> list[MovedRo
     for a in before.arcs:
         if not a.has_table:
             continue
-        old, new = (_by_row(x) for x in (a, after[a.name]))
-        far = (old - new).abs().sum(-1) / 2
-        found += [_moved_row(a, after[a.name], k) for k in torch.nonzero(far > SAME).flatten().tolist()]
+        differ = (_by_row(a) != _by_row(after[a.name])).any(-1)
+        found += [_moved_row(a, after[a.name], k) for k in torch.nonzero(differ).flatten().tolist()]
     return sorted(found, key=lambda m: -m.distance)[:most]
 
 
@@ -84,7 +86,7 @@ def _far(before: ColumnarPDG, after: ColumnarPDG) -> tuple[Tensor, npt.NDArray[n
     far, arcs, rows, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
     for old, new in zip(before.columns, after.columns, strict=True):
         apart = (old.log_p.exp() - new.log_p.exp()).abs().sum(-1) / 2
-        where = torch.nonzero(apart > SAME)
+        where = torch.nonzero(apart)
         far.append(apart[where[:, 0], where[:, 1]])
         arcs.append(where[:, 0] + first)
         rows.append(where[:, 1])
@@ -93,31 +95,53 @@ def _far(before: ColumnarPDG, after: ColumnarPDG) -> tuple[Tensor, npt.NDArray[n
     return torch.cat([none.to(DTYPE), *far]), torch.cat([none, *arcs]).numpy(), torch.cat([none, *rows]).numpy()
 
 
-def _restored_column(old: Column, new: Column) -> Column:
+def restored(before: PDG, after: PDG, beta: Mapping[str, float] | None = None) -> PDG:
+    """The moved beliefs, with every row that did not move as it was, bit for bit.
+
+    `beta`: by arc; the more a belief counts, the less its rows may have moved for that.
+    """
+    weights: Mapping[str, float] = beta or {}
+    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
+        pairs = zip(before.columns, after.columns, _limits(before, weights), strict=True)
+        return before.with_columns([_restored_column(old, new, limit) for old, new, limit in pairs])
+    arcs = (_restored_arc(a, after[a.name], _limit(weights.get(a.name, 1.0))) for a in before.arcs)
+    return PDG(*arcs, variables=before.variables)
+
+
+def _limit(beta: float) -> float:
+    """How far probabilities may have moved that have not moved."""
+    return max(SAME / max(1.0, abs(beta)), ROUNDING)
+
+
+def _limits(pdg: ColumnarPDG, beta: Mapping[str, float]) -> Iterator[Tensor]:
+    """The limit of every arc of each column, (arcs, 1, 1)."""
+    numbers = beta.numbers if isinstance(beta, ColumnWeights) else np.array([beta.get(n, 1.0) for n in pdg.arc_names])
+    limits = np.maximum(SAME / np.maximum(1.0, np.abs(np.where(np.isnan(numbers), 0.0, numbers))), ROUNDING)
+    first = 0
+    for column in pdg.columns:
+        yield torch.from_numpy(limits[first : first + len(column)])[:, None, None]
+        first += len(column)
+
+
+def _restored_column(old: Column, new: Column, limit: Tensor) -> Column:
     """Rows that did not move as they were; tables that could not move before cannot now."""
-    p, q = old.log_p.exp(), new.log_p.exp()
-    still = ((p - q).abs() <= SAME).all(-1, keepdim=True)
-    kept = old.tables.detach().reshape(p.shape)
+    start, q = old.made_learnable().log_p.exp(), new.log_p.exp()
+    still = ((start - q).abs() <= limit).all(-1, keepdim=True)
+    kept = old.tables.detach().reshape(q.shape)
     moved = new.log_p if old.learnable else q
     return old.with_tables(torch.where(still, kept, moved).reshape(old.tables.shape))
 
 
-def restored(before: PDG, after: PDG) -> PDG:
-    """The moved beliefs, with every row that did not move as it was, bit for bit."""
-    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
-        pairs = zip(before.columns, after.columns, strict=True)
-        return before.with_columns([_restored_column(old, new) for old, new in pairs])
-    arcs: list[Arc] = []
-    for a in before.arcs:
-        now = after[a.name]
-        if not a.has_table:
-            arcs.append(now)
-            continue
-        old, new = (x.cpd.table().detach().reshape(-1, cells(a.targets)) for x in (a, now))
-        still = ((old - new).abs() <= SAME).all(-1)
-        if bool(still.all()):
-            arcs.append(a)
-            continue
-        table = torch.where(still[:, None], old, new)
-        arcs.append(a.with_cpd(Table(table.reshape([v.size for v in a.scope]))))
-    return PDG(*arcs, variables=before.variables)
+def _restored_arc(a: Arc, now: Arc, limit: float) -> Arc:
+    """A moved arc, with every row that did not move as it was."""
+    start = a.learnable()
+    if all(torch.equal(x, y) for x, y in zip(start.cpd.parameters(), now.cpd.parameters(), strict=True)):
+        return a
+    if not a.has_table:
+        return now
+    began, ended = (x.log_table().detach().exp().reshape(-1, cells(a.targets)) for x in (start, now))
+    still = ((began - ended).abs() <= limit).all(-1)
+    if bool(still.all()):
+        return a
+    table = torch.where(still[:, None], _by_row(a), _by_row(now))
+    return a.with_cpd(Table(table.reshape([v.size for v in a.scope])))

@@ -300,13 +300,17 @@ class Parameters:
     # -- control and results ---------------------------------------------------------------------------------------
 
     def control(self, controls: Sequence[Control]) -> Stacked:
-        """chi of every parameter component of every run, (P, ...); "arc.parameter" goes before "arc"."""
+        """chi of every parameter component of every run, (P, ...); "arc.parameter" goes before "arc".
+
+        A key that is the name of an arc is about that arc, and not about a parameter of another one.
+        """
         found: Stacked = {}
         for key, start in self.theta0.items():
-            names = self._names[key]
+            names = [n for n in self._names[key] if n not in self.pdgs[0]]
+            names += [self.arc_of[n] for n in self._names[key]]
             each: list[Tensor] = []
             for chi in controls:
-                given = [n for n in (*names, *(self.arc_of[n] for n in names)) if n in chi.chi]
+                given = [n for n in names if n in chi.chi]
                 weight = chi.chi[given[0]] if given else 0.0
                 each.append(torch.as_tensor(weight, dtype=start.dtype).expand(start.shape[1:]))
             found[key] = torch.stack(each) if len(each) > 1 else each[0][None]

@@ -101,7 +101,8 @@ class FocusParts:
         parameters, most = self.setting.parameters, SHARE * len(self.setting.parameters.pdgs[0])
         weights = [attention.beta] if attention.gamma == 0 else [attention.beta, attention.alpha]
         seen = {n for each in weights for n, w in each.items() if w}
-        seen |= {parameters.arc_of.get(key, key) for key in focus.control.chi}
+        pdg = parameters.pdgs[0]
+        seen |= {key if key in pdg else parameters.arc_of.get(key, key) for key in focus.control.chi}
         if not 0 < len(seen) <= most:
             return None
         names = tuple(sorted(seen, key=parameters.place))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dissonance.columns.weights import ColumnWeights
+from dissonance.control import Chi
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Chi, Control, Focus, Weights
+from dissonance.focus import Attention, Control, Focus, Weights, facts
 from dissonance.lir.flows import Flow
 from dissonance.lir.inner import Inner, inner_for
 from dissonance.lir.parameters import Parameters
@@ -63,17 +66,34 @@ class Setting:
         return inner_for(self.parameters, self.solver, self.base.attention)
 
 
-def base_focus(pdg: PDG, attention: Attention | Weights | None, control: Control | Chi | None) -> Focus:
-    """The focus that refocus procedures choose from: by default their own beta, alpha = chi = 1, gamma = 0."""
+def default_control(free: Mapping[str, float], attention: Attention) -> Control:
+    """What moves if nobody says: all that can, but for facts (beta = inf), which a control has to name."""
+    hard = facts(attention)
+    if isinstance(free, ColumnWeights):
+        return Control(free | dict.fromkeys(hard & free.keys(), math.nan))
+    return Control({name: chi for name, chi in free.items() if name not in hard})
+
+
+def base_focus(
+    pdg: PDG, attention: Attention | Weights | None, control: Control | Chi | None, *, named: bool = False
+) -> Focus:
+    """The focus that refocus procedures choose from: by default their own beta, alpha = 1, gamma = 0, and
+    `default_control`. `named`: one that is known by its name chooses, and controls what the base controls."""
     free = pdg.movable
     if not free:
         raise DissonanceError(
             "no arc has parameters to move: fixed tables have none. Use pdg.learnable(), or learnable=True where the "
             "beliefs are read."
         )
-    focus = Focus(Attention.of(attention, pdg), Control.of(free if control is None else control))
-    focus.check(pdg)
-    return focus
+    attended = Attention.of(attention, pdg)
+    chosen = default_control(free, attended) if control is None else Control.of(control)
+    if control is None and named and not chosen.chi:
+        raise DissonanceError(
+            "every arc that could move is a fact (beta = inf), and facts are kept unless a control names them: "
+            f"control={{{next(iter(free))!r}: 1.0}}."
+        )
+    attended.check(pdg)
+    return Focus(attended, chosen.on(pdg))
 
 
 def solver_for(solver: Solver | str, tol: float | None) -> Solver:

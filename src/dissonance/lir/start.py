@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from dissonance.above import ask
+from dissonance.control import Chi
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Chi, Control, Weights
+from dissonance.focus import Attention, Control, Weights
 from dissonance.lir import flows
 from dissonance.lir import refocus as refocuses
 from dissonance.lir.flows import Flow
@@ -166,9 +167,10 @@ def lir(
 
         phi, chi  <-  REFOCUS();      theta  <-  exp_theta{ -chi . grad <<phi . M(theta)>> }
 
-    `attention` (by default beta = alpha = 1, gamma = 0) and `control` (by default 1 for every parameter) are the base
-    that refocus procedures choose from; the global inconsistency is measured with `attention`. The PDG is not changed:
-    `run.pdg` is the resolved one. With a `checkpoint` file a run that was stopped goes on where it was.
+    `attention` (by default beta = alpha = 1, gamma = 0) and `control` (by default 1 for every parameter, but 0 for
+    facts, beta = inf, which only a control that names them moves) are the base that refocus procedures choose from; the
+    global inconsistency is measured with `attention`. The PDG is not changed: `run.pdg` is the resolved one. With a
+    `checkpoint` file a run that was stopped goes on where it was.
 
     For large PDGs of tables, refocus "sweep" visits all foci of a `neighbourhood` ("edge" by default, "star", "closed",
     "blocks") in each of so many `sweeps` (10 by default), those that have no arc in common together; a row of its trace
@@ -245,16 +247,19 @@ def lirs(
     all_pdgs, all_refocus, all_seeds = in_step(pdgs=all_pdgs, refocus=all_refocus, seeds=all_seeds)
     chosen_flow, called = flows.flow_named(flow), _callbacks(callbacks)
     groups: dict[object, list[int]] = {}
+    told = isinstance(attention, Attention) and not attention.others  # else every PDG has weights of its own
     for i, pdg in enumerate(all_pdgs):
-        groups.setdefault(i if apart(len(pdg), trace or Record()) else alike(pdg), []).append(i)
+        own = i if apart(len(pdg), trace or Record()) else (alike(pdg), told or tuple(pdg.confidence.values()))
+        groups.setdefault(own, []).append(i)
     bar = Bar(progress, steps * len(groups))
     found: dict[int, Run] = {}
     for number, members in enumerate(groups.values()):
+        named = all(isinstance(all_refocus[i], str) for i in members)
         setting = Setting.of(
             parameters_of([all_pdgs[i] for i in members], trace or Record()),
             [refocuses.refocus_named(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
-            base_focus(all_pdgs[members[0]], attention, control),
+            base_focus(all_pdgs[members[0]], attention, control, named=named),
             chosen_flow,
             solver,
             tol=tol,

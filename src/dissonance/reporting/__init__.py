@@ -6,19 +6,20 @@ import math
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dissonance
 from dissonance.arc import Arc
 from dissonance.chance import chance
+from dissonance.control import Chi
 from dissonance.drawing import draw
 from dissonance.errors import DissonanceError
+from dissonance.focus import Control, Focus
 from dissonance.inconsistency import BlameRow, Inconsistency
 from dissonance.io import files
-from dissonance.lir import Run, lir
-from dissonance.lir.moved import moved_rows, restored
-from dissonance.pdg import PDG
+from dissonance.lir.resolving import Resolved, Resolving, resolve, with_theta
+from dissonance.lir.setting import default_control
 from dissonance.reporting.blocks import Block, Code, Figure, Grid, Heading, Paragraph, as_html, as_markdown
 from dissonance.variables import label_texts
 from dissonance.verdict import MOST_ARCS, verdict
@@ -38,6 +39,8 @@ class ConflictReport:
 
     title: str
     blocks: tuple[Block, ...]
+    resolved: Resolved | None = field(default=None, repr=False)
+    """The run that reconciled the tables, if there was one."""
 
     def html(self) -> str:
         """One file with everything in it, printable, light or dark as the reader prefers."""
@@ -78,10 +81,12 @@ def report(
     steps: int = 20,
     replicates: int = 400,
     reproduce: str | None = None,
+    control: Control | Chi | None = None,
 ) -> ConflictReport:
     """A report on a result, for readers who know nothing of it yet.
 
-    `top`: how many cells of tables are listed. `steps`: how many steps of LIR reconcile the tables, 0 for none.
+    `top`: how many cells of tables are listed. `steps`: how many steps of LIR reconcile the tables, 0 for none; they
+    move what `control` lets move, by default everything but facts (beta = inf).
     `replicates`: how many samples are drawn to say whether samples that disagree do so by chance, 0 for none.
     `reproduce`: the command or code that makes this report again, if the reader is to know it.
     """
@@ -90,11 +95,13 @@ def report(
     finite = math.isfinite(result.upper)
     blocks: list[Block] = [Heading(title, 1), Paragraph(verdict(result, rows), stands_out=True)]
     blocks += [Paragraph(_measured(result)), *_sources(result), *_picture(result), *_blame(rows)]
+    resolved: Resolved | None = None
     if finite:
         blocks += [*_chance(result, replicates), *_where(result, top), *_compromise(result)]
         if steps and result.upper > 1e-7 and any(a.has_table for a in result.pdg.arcs):
-            blocks += _reconciled(result, steps)
-    return ConflictReport(title, (*blocks, *_how(reproduce)))
+            resolved = _resolved(result, steps, control)
+            blocks += _reconciled(resolved)
+    return ConflictReport(title, (*blocks, *_how(reproduce)), resolved)
 
 
 def _measured(result: Inconsistency) -> str:
@@ -213,20 +220,29 @@ def _compromise(result: Inconsistency) -> Iterator[Block]:
     yield from _grid(("variable", "value", "probability"), rows, 2)
 
 
-def _reconciled(result: Inconsistency, steps: int) -> Iterator[Block]:
-    before = result.pdg
-    run: Run = lir(before.learnable(), steps=steps, attention=result.attention, progress=False)
-    after: PDG = restored(before, run.pdg)
+def _resolved(result: Inconsistency, steps: int, control: Control | Chi | None) -> Resolved:
+    """What `dissonance resolve` makes of the beliefs as they were scored."""
+    pdg = result.pdg if result.theta is None else with_theta(result.pdg, result.theta)
+    free = dict.fromkeys(pdg.arc_names, 1.0)
+    chosen = default_control(free, result.attention) if control is None else Control.of(control)
+    chosen.check(pdg)
+    return resolve(pdg, Focus(result.attention, chosen), Resolving(steps=steps, solver=result.asked))
+
+
+def _reconciled(found: Resolved) -> Iterator[Block]:
+    run, after = found.run, found.final
     yield Heading("Reconciled tables")
+    if after.upper == math.inf:
+        yield Paragraph(f"The tables were not reconciled: {found.contradiction}")
+        return
+    moved = found.moves()
+    names = list(dict.fromkeys(m.arc for m in moved))
+    who = f"Moving {', '.join(names)}" if 0 < len(names) <= 4 else f"Moving {len(names)} of {len(found.before)} beliefs"
     yield Paragraph(
-        f"Moving every belief a little, in {run.steps} steps of local inconsistency resolution, leaves "
-        f"{run.after.upper:.3g} of {run.before.upper:.6g} nats. Rows that are not listed did not move."
+        f"{who}, in {run.steps} steps of local inconsistency resolution, leaves "
+        f"{after.upper:.3g} of {found.initial.upper:.6g} nats. Rows that are not listed did not move."
     )
-    rows = [
-        (m.arc, m.given_text, label, f"{old:.4f}", f"{new:.4f}")
-        for m in moved_rows(before, after)
-        for label, old, new in m.changes
-    ]
+    rows = [(m.arc, m.given_text, label, f"{old:.4f}", f"{new:.4f}") for m in moved for label, old, new in m.changes]
     yield from _grid(("belief", "given", "value", "was", "is"), rows, 3)
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from dissonance.errors import DissonanceError, SizeError
-from dissonance.focus import Focus
-from dissonance.inconsistency import inconsistency
+from dissonance.focus import Focus, facts
 from dissonance.jsonable import json_number
 from dissonance.lir import Record, Row, Trace
 from dissonance.lir.refocus import SWEEP
 from dissonance.lir.resolving import Resolving, movable, moved_to, resolve
+from dissonance.lir.start import Value
+from dissonance.names import ArcNames
 from dissonance.pdg import PDG
 from dissonance.studio.documents import Model, pdg_of, read_weights, written
 from dissonance.studio.place import StudioPlace
 from dissonance.variables import cells
-from dissonance.verdict import contradicting_zeros
 
 MAX_STEPS = 10_000
 MAX_NUMBERS = 1 << 24
@@ -45,14 +44,15 @@ def run_lir(place: StudioPlace, params: RunParams, emit: Callable[[Any], bool]) 
     """Run LIR. A frame is theta at a step, and the focus it is about to be resolved under; the last has none."""
     pdg, given = pdg_of(params.model)
     _check(pdg, params)
-    focus = movable(pdg, given, {pdg[n].name: x for n, x in read_weights(params.control).items()})
+    names = ArcNames(pdg, facts=facts(given.attention))
+    focus = movable(names, given, read_weights(params.control))
     film = _Film(pdg, given, emit)
     how = Resolving(params.refocus, params.flow, params.steps, params.seed, params.solver)
     followed = Record(distortion=int(len(pdg) <= FOLLOWED and params.refocus != SWEEP))
     found = resolve(pdg, focus, how, callbacks=[film], record=followed)
-    film.show(found.run.trace.rows[-1], found.pdg)
-    if found.run.after.upper == math.inf:
-        raise DissonanceError(contradicting_zeros(inconsistency(found.run.pdg, focus.attention, solver=params.solver)))
+    film.show(found.run.trace.rows[-1], found.pdg, found.final)
+    if found.contradiction:
+        raise DissonanceError(found.contradiction)
     moved = [m.record for m in found.moves()]
     cancelled = found.run.steps < params.steps
     return {"kind": "done", "model": written(found.pdg, given), **found.record, "moved": moved, "cancelled": cancelled}
@@ -80,12 +80,14 @@ class _Film:
 
     def __call__(self, done: int, traces: Sequence[Trace]) -> bool:
         (trace,) = traces
-        return self.show(trace.rows[-1], moved_to(self.pdg, trace.theta))
+        return self.show(trace.rows[-1], moved_to(self.pdg, trace.theta, self.given.attention))
 
-    def show(self, row: Row, pdg: PDG) -> bool:
-        """Emit a frame; returns whether the run is to stop."""
+    def show(self, row: Row, pdg: PDG, score: Value | None = None) -> bool:
+        """Emit a frame, with the score of its tables if it is known better than by the row; returns whether the run is
+        to stop."""
         tables = {a.name: a.cpd.table().tolist() for a in pdg.arcs if a.has_table}
-        lower, upper = json_number(row.global_lower), json_number(row.global_upper)
+        bounds = (row.global_lower, row.global_upper) if score is None else (score.lower, score.upper)
+        lower, upper = map(json_number, bounds)
         frame = {
             "kind": "frame",
             "step": row.step,

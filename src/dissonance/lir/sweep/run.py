@@ -144,7 +144,7 @@ class Sweeping:
         for key, value in given.chi.items():
             if isinstance(value, Tensor) or value == math.inf:
                 raise CapabilityError(f"control[{key!r}]: a sweep needs one finite number for every arc.")
-            holder = None if key in self.pdg else self.pdg.holder(key)
+            holder = self.pdg.holder(key)
             chi[self.columns.number(key if holder is None else holder.name)] = float(value)
         return np.where(moves, chi, 0.0)
 
