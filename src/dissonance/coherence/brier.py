@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.proof import EPS, Bounds, TableRows
+from dissonance.proof import EPS, Accuracy, Bounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
@@ -93,7 +93,7 @@ class Projection:
             off = beta * np.where(mass > 0, (m - p * mass) ** 2 / mass, 0.0)
         soft, none = np.where(hard, 0.0, beta)[None], np.zeros((1, len(beta)))
         rows = np.ones(len(beta), dtype=np.int64)
-        accuracy = TableRows.of(rows, 2 * rows, 0.0).accuracy(None, soft, none, np.zeros(1))
+        accuracy = Accuracy(TableRows(rows, 2 * rows, 0.0), None, soft, none, np.zeros(1))
         bounds = Bounds.proved(
             accuracy, lower, float(off.sum()), 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE
         )
