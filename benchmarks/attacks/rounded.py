@@ -56,25 +56,25 @@ class Beliefs:
     def attention(self) -> Attention:
         """The weights; the first arc is hard, now and then."""
         beta = [math.inf if self.hard and j == 0 else b for j, b in enumerate(self.beta)]
-        named = ({f"a{j}": x for j, x in enumerate(xs)} for xs in (beta, self.alpha))
-        return Attention.only(*named, self.gamma)
+        named = [{f"a{j}": x for j, x in enumerate(xs)} for xs in (beta, self.alpha)]
+        return Attention.only(named[0], named[1], self.gamma)
 
     def exactly(self) -> Any:
         """The inconsistency with 60 digits."""
         gamma, found = mpmath.mpf(self.gamma), mpmath.mpf(0)
         p = [[mpmath.mpf(k) / sum(n) for k in n] for n in self.counts]
         found -= gamma * mpmath.fsum(mpmath.log(n) for n in self.free)
-        W = gamma - gamma * mpmath.fsum(map(mpmath.mpf, self.alpha))
         soft = range(1 if self.hard else 0, len(p))
-        W += mpmath.fsum(mpmath.mpf(self.beta[j]) for j in soft)
+        beta = mpmath.fsum(mpmath.mpf(self.beta[j]) for j in soft)
+        weight = beta + gamma - gamma * mpmath.fsum(map(mpmath.mpf, self.alpha))
         mentioned = [x for x in range(len(p[0])) if not self.hard or p[0][x] > 0]
         cost = {x: -mpmath.fsum(self.beta[j] * _log(p[j][x]) for j in soft) for x in mentioned}
         if self.hard:
-            return found + mpmath.fsum(p[0][x] * (cost[x] + W * mpmath.log(p[0][x])) for x in mentioned)
-        if W <= 0:
+            return found + mpmath.fsum(p[0][x] * (cost[x] + weight * mpmath.log(p[0][x])) for x in mentioned)
+        if weight <= 0:
             return found + min(cost.values())
         least = min(cost.values())
-        return found + least - W * mpmath.log(mpmath.fsum(mpmath.exp((least - c) / W) for c in cost.values()))
+        return found + least - weight * mpmath.log(mpmath.fsum(mpmath.exp((least - c) / weight) for c in cost.values()))
 
     def widest(self, value: float) -> float:
         """How wide a bracket may be."""

@@ -29,7 +29,7 @@ from dissonance.query import Posterior, posterior
 from dissonance.sampling.solver import SampledSolution
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
-from dissonance.solution import Slope, added_up, checked
+from dissonance.solution import Slope, added_up, bounds_of, checked
 from dissonance.solvers import Solution, Solver, solve_together, solver_named
 from dissonance.solvers.peeled import PeeledSolution
 
@@ -358,7 +358,7 @@ def _result(
     asked: Solver,
     seconds: float,
 ) -> Inconsistency:
-    lower, upper, converged = problem.unmentioned.plus(*(s.bounds for s in solutions)).one
+    lower, upper = bounds_of(solutions, problem.unmentioned)
     value = torch.tensor(upper, dtype=numerics.DTYPE)
     if math.isfinite(upper) and torch.is_grad_enabled():
         for s in solutions:
@@ -369,7 +369,7 @@ def _result(
         value=value,
         lower=lower,
         upper=upper,
-        converged=converged,
+        converged=all(s.converged for s in solutions),
         solver=" + ".join(sorted({s.solver for s in solutions})) or asked.name,
         pdg=pdg,
         attention=attention,

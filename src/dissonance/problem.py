@@ -64,13 +64,13 @@ class Shape:
     @cached_property
     def rows(self) -> TableRows:
         """The rows of the tables of all arcs, one after another."""
-        size = np.array(list(self.sizes.values()), dtype=np.int64)
-        at, scope = self.scopes
-        arc = np.repeat(np.arange(len(at) - 1), np.diff(at))
-        target = np.arange(len(scope)) >= (at[:-1] + self.sources)[arc]
-        counts = np.ones((2, len(at) - 1), dtype=np.int64)  # of source and of target settings
-        np.multiply.at(counts, (target.astype(np.int64), arc), size[scope])
-        return TableRows.of(counts[0], counts[1], float(np.log(size).sum()))
+        sizes, (at, scope) = list(self.sizes.values()), self.scopes
+        each, cuts = [sizes[v] for v in scope.tolist()], zip(at.tolist(), self.sources.tolist(), strict=False)
+        ends = [(first, first + count) for first, count in cuts]
+        sources = [math.prod(each[first:cut]) for first, cut in ends]
+        targets = [math.prod(each[cut:end]) for (_, cut), end in zip(ends, at.tolist()[1:], strict=True)]
+        counts = np.array([sources, targets], dtype=np.int64)
+        return TableRows(counts[0], counts[1], sum(map(math.log, sizes)))
 
 
 OF_TABLES = "convex", "_makers", "pinned", "given", "beyond", "accuracy"
@@ -277,9 +277,8 @@ class Component:
         beta, alpha, gamma = self.beta[None], self.alpha[None], np.array([self.gamma], dtype=np.float64)
         if self.kinds:
             ones = np.ones(len(self.arcs), dtype=np.int64)
-            found = TableRows.of(ones, ones, 0.0).accuracy(None, beta, alpha, gamma)
-            return replace(found, floor=np.array([-math.inf]))
-        return self.shape.rows.accuracy(tables_of([self]), beta, alpha, gamma)
+            return Accuracy(TableRows(ones, ones, 0.0), None, beta, alpha, gamma, densities=True)
+        return Accuracy(self.shape.rows, tables_of([self]), beta, alpha, gamma)
 
     def proved(
         self, low: float, high: float, blur: float = 0.0, *, tol: float = math.inf, broken: float = 0.0
@@ -323,14 +322,14 @@ class Problem:
         return cls(tuple([Component(vs, some, gamma, kept(some, theta)) for vs, some in parts]), free, gamma, theta)
 
     @cached_property
-    def unmentioned(self) -> Bounds:
+    def unmentioned(self) -> tuple[float, float]:
         """Bounds of -gamma sum log|V| over the variables that no arc mentions."""
-        return Bounds.entropy(self.free, self.gamma)
+        return Bounds.entropy(self.free, self.gamma).one[:2] if self.gamma and self.free else (0.0, 0.0)
 
     @property
     def constant(self) -> float:
         """-gamma sum log|V| over the variables that no arc mentions, rounded."""
-        return float(self.unmentioned.lower[0] + self.unmentioned.upper[0]) / 2
+        return sum(self.unmentioned) / 2
 
     def at(self, theta: Theta) -> Problem:
         """The same problem at other parameters; itself if it was prepared for these very ones."""

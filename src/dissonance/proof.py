@@ -15,8 +15,9 @@ E_mu|log mu/p| <= KL + sqrt(2 KL).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -38,86 +39,102 @@ CROSSED = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Accuracy:
-    """Rounding of the numbers of P problems, (P,) each, and the value that no mu is below.
+class TableRows:
+    """Rows of the tables of A arcs, one arc after another: numbers of source and of target settings, (A,) each.
 
-    `size`: what is rounded whatever the value, in units of ULPS; `beyond`: how much more than the value the divergences
-    may cost; `weight`: sum of beta over the soft arcs; `hard`: number of hard arcs; `floor`: 0, or -inf.
+    `log_states`: log|V|, summed over all variables.
     """
 
-    size: Floats
-    beyond: Floats
-    weight: Floats
-    hard: Floats
-    floor: Floats
+    sources: Ints
+    targets: Ints
+    log_states: float
 
-    def blur(self, value: Floats) -> Floats:
-        """Return how far rounded numbers may move values near these, (P,)."""
-        cost = np.where(np.isfinite(value), np.abs(value), 0.0) + self.beyond
-        return ULPS * (self.size + cost) + EPS * self.hard * (cost + np.sqrt(2 * cost * self.weight))
+    @cached_property
+    def log_targets(self) -> Floats:
+        """log|T| of each arc."""
+        return np.log(self.targets)
 
-    def take(self, some: Ints | slice) -> Accuracy:
-        """Return the accuracy of some of the problems."""
-        return Accuracy(*(x[some] for x in vars(self).values()))
+    @cached_property
+    def first(self) -> Ints:
+        """The first entry of each arc."""
+        sizes = self.sources * self.targets
+        return np.cumsum(sizes) - sizes
+
+    def distributions(self, log_p: Floats) -> Bools:
+        """Return which arcs have no row with a sum above 1, (P, A)."""
+        width = np.repeat(self.targets, self.sources)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = np.add.reduceat(np.exp(log_p), np.cumsum(width) - width, axis=1)
+            above = sums > 1 + ULPS * width
+        return ~np.logical_or.reduceat(above, np.cumsum(self.sources) - self.sources, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
-class TableRows:
-    """Rows of the tables of A arcs, one arc after another.
+class Accuracy:
+    """How well the numbers of P problems are known: weights beta and alpha (P, A), gamma (P,), tables (P, entries).
 
-    `at` (R,): where each row begins; `width` (R,): its length; `first` (A,): the first row of each arc; `log_targets`
-    (A,): log|T|; `log_states`: log|V|, summed over all variables.
+    `log_p`: None if all rows are known to be distributions; -inf where nothing can be. `densities`: whether there are
+    densities in the place of tables, which round for themselves.
     """
 
-    at: Ints
-    width: Ints
-    first: Ints
-    log_targets: Floats
-    log_states: float
+    rows: TableRows
+    log_p: Floats | None
+    beta: Floats
+    alpha: Floats
+    gamma: Floats
+    densities: bool = False
 
-    @classmethod
-    def of(cls, rows: Ints, widths: Ints, log_states: float) -> TableRows:
-        """Return the rows of tables with so many rows of such widths, (A,) each."""
-        width = np.repeat(widths, rows)
-        return cls(np.cumsum(width) - width, width, np.cumsum(rows) - rows, np.log(widths), log_states)
+    @cached_property
+    def hard(self) -> Bools:
+        """Which arcs are hard, (P, A)."""
+        return self.beta == math.inf
 
-    def accuracy(
-        self, log_p: Floats | None, beta: Floats, alpha: Floats, gamma: Floats, alive: Ints | None = None
-    ) -> Accuracy:
-        """Return the accuracy of problems with tables (P, entries), beta and alpha (P, A), gamma (P,).
+    @cached_property
+    def soft(self) -> Floats:
+        """beta of the soft arcs, (P, A); 0 of hard ones."""
+        return np.where(self.hard, 0.0, self.beta)
 
-        `log_p`: None if all rows are known to be distributions; `alive`: entries that can carry mass, if not all can.
-        """
-        hard = beta == math.inf
-        soft = np.where(hard, 0.0, beta)
-        weight, entropy = np.abs(soft), np.abs(alpha) * gamma[:, None]
-        size = (weight + entropy) @ (1 + self.log_targets) + gamma * (1 + self.log_states)
-        beyond = entropy @ self.log_targets + gamma * self.log_states
-        plain = (gamma == 0) & (soft >= 0).all(1)
-        if log_p is not None and len(self.at):
-            off, normal, gain = self._sums(log_p, soft, alive)
-            size, beyond, plain = size + (weight * off).sum(1) / ULPS, beyond + gain, plain & normal
-        return Accuracy(size, beyond, weight.sum(1), hard.sum(1).astype(np.float64), np.where(plain, 0.0, -math.inf))
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """What is rounded whatever the value, and how much more than the value divergences may cost, (P,) each."""
+        weight, logs = np.abs(self.soft), self.rows.log_targets
+        size, beyond = weight @ (1 + logs), self._beyond
+        if not self.gamma.any():
+            return size, beyond
+        alpha, gamma = np.abs(self.alpha), self.gamma
+        entropy = gamma * (alpha @ logs + self.rows.log_states)
+        return size + gamma * (1 + alpha.sum(1)) + entropy, beyond + entropy
 
-    def _sums(self, log_p: Floats, soft: Floats, alive: Ints | None) -> tuple[Floats, Bools, Floats]:
-        """Return how far rows that are distributions are from a sum of 1, (P, A); whether no soft row has a sum above
-        1, (P,); and how far soft arcs can cost less than 0, or disbelief more than its share, (P,)."""
-        logs = log_p
-        if alive is not None:
-            logs = np.full_like(log_p, -math.inf)
-            logs[:, alive] = log_p[:, alive]
-        with np.errstate(over="ignore", invalid="ignore"):
-            off = np.add.reduceat(np.exp(logs), self.at, axis=1) - 1
-            near = np.where(np.abs(off) <= ULPS * self.width, np.abs(off), 0.0)
-            above = np.maximum.reduceat(off > ULPS * self.width, self.first, axis=1)
-        gain = np.zeros(len(soft))
-        entry = self.at[self.first]
-        if logs.max() > 0:  # densities: -log p may be negative
-            gain += 2 * (np.abs(soft) * np.maximum(np.maximum.reduceat(logs, entry, axis=1), 0.0)).sum(1)
-        if soft.min() < 0:  # nothing bounds the cross-entropy of disbelief but its largest entry
-            largest = np.maximum.reduceat(np.where(np.isfinite(logs), np.abs(logs), 0.0), entry, axis=1)
-            gain += 2 * (np.where(soft < 0, -soft, 0.0) * largest).sum(1)
-        return np.maximum.reduceat(near, self.first, axis=1), ~(above & (soft != 0)).any(1), gain
+    @cached_property
+    def _beyond(self) -> Floats:
+        """How far -log p is below 0 (of densities), and the cross-entropies of disbelief, which no value bounds."""
+        found = np.zeros(len(self.gamma))
+        if self.log_p is None or not self.log_p.size:
+            return found
+        if self.log_p.max() > 0:
+            most = np.maximum.reduceat(self.log_p, self.rows.first, axis=1)
+            found += 2 * (np.abs(self.soft) * np.maximum(most, 0.0)).sum(1)
+        if self.soft.min() < 0:
+            least = np.minimum.reduceat(np.where(np.isneginf(self.log_p), 0.0, self.log_p), self.rows.first, axis=1)
+            found += 2 * (np.maximum(-self.soft, 0.0) * np.abs(least)).sum(1)
+        return found
+
+    @cached_property
+    def floor(self) -> Floats:
+        """What no mu costs less than, (P,): 0, or -inf where entropies, disbelief or densities may cost less."""
+        plain = (self.gamma == 0) & (self.soft >= 0).all(1) & (not self.densities)
+        if self.log_p is not None and self.log_p.size:
+            plain &= ((self.soft == 0) | self.rows.distributions(self.log_p)).all(1)
+        return np.where(plain, 0.0, -math.inf)
+
+    def blur(self, value: Floats) -> Floats:
+        """Return how far rounded numbers may move values near these, (P,)."""
+        size, beyond = self.sizes
+        cost = np.abs(np.where(np.isfinite(value), value, 0.0)) + beyond
+        found = ULPS * (size + cost)
+        if self.hard.any():
+            found += EPS * self.hard.sum(1) * (cost + np.sqrt(2 * cost * np.abs(self.soft).sum(1)))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +155,12 @@ class Bounds:
         accuracy: Accuracy,
         low: npt.ArrayLike,
         high: npt.ArrayLike,
-        blur: npt.ArrayLike = 0.0,
+        blur: float | Floats = 0.0,
         *,
         tol: float,
-        broken: npt.ArrayLike = 0.0,
+        broken: float | Floats = 0.0,
         within: float = ROUNDING,
-        contradicted: npt.ArrayLike = False,
+        contradicted: Bools | None = None,
     ) -> Bounds:
         """Return the bounds that a solver's numbers `low` and `high` prove.
 
@@ -151,11 +168,17 @@ class Bounds:
         max(1, |upper|); `broken`: how far mu is from hard arcs, which must hold `within` this for an upper bound;
         `contradicted`: whether hard arcs exclude each other, which makes both bounds infinite.
         """
-        low, high = (np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (low, high))
+        low, high = (np.asarray(x, dtype=np.float64).reshape(-1) for x in (low, high))
         high = np.where(np.less_equal(broken, within), high, math.inf)
         rounding = accuracy.blur(np.where(np.isfinite(high), high, low))
-        lower, upper = ordered(np.maximum(low - blur - rounding, accuracy.floor), high + blur + rounding)
-        lower, upper = (np.where(contradicted | (low == math.inf), math.inf, x) for x in (lower, upper))
+        lower, upper = low - (blur + rounding), high + (blur + rounding)
+        if (lower < 0).any():
+            lower = np.maximum(lower, accuracy.floor)
+        if not (lower <= upper).all():
+            lower, upper = ordered(lower, upper)
+        infinite = low == math.inf if contradicted is None else contradicted | (low == math.inf)
+        if infinite.any():
+            lower, upper = (np.where(infinite, math.inf, x) for x in (lower, upper))
         return cls(lower, upper, rounding, close(lower, upper, tol, rounding))
 
     @classmethod
@@ -169,22 +192,12 @@ class Bounds:
         return cls(value - blur, value + blur, blur, np.ones(len(gamma), dtype=np.bool_))
 
     def plus(self, *others: Bounds) -> Bounds:
-        """Return bounds of the sum of components: they add up, and the sum is rounded; +inf anywhere is +inf."""
-        parts = [self, *(x for x in others if x.lower.any() or x.upper.any())]
-        if len(parts) == 1:
-            return self
-        lower, upper = _added([x.lower for x in parts], -1.0), _added([x.upper for x in parts], 1.0)
-        blur, met = (np.stack([getattr(x, name) for x in parts]) for name in ("blur", "met"))
-        return Bounds(lower, upper, blur.sum(0), met.all(0))
-
-    def take(self, some: Ints | slice) -> Bounds:
-        """Return the bounds of some of the problems."""
-        return Bounds(*(x[some] for x in vars(self).values()))
-
-    @classmethod
-    def of(cls, lower: float, upper: float, met: bool) -> Bounds:
-        """Return the bounds of one problem that were proved before."""
-        return cls(*(np.array([x]) for x in (lower, upper, 0.0)), np.array([met]))
+        """Return bounds of the sum; where one of two is 0, nothing is rounded."""
+        lower, upper, blur, met = self.lower, self.upper, self.blur, self.met
+        for x in others:
+            lower, upper = added(lower, x.lower, -math.inf), added(upper, x.upper, math.inf)
+            blur, met = blur + x.blur, met & x.met
+        return Bounds(lower, upper, blur, met)
 
     @property
     def one(self) -> tuple[float, float, bool]:
@@ -192,10 +205,10 @@ class Bounds:
         return float(self.lower[0]), float(self.upper[0]), bool(self.met[0])
 
 
-def close(lower: Floats, upper: Floats, tol: float, blur: npt.ArrayLike = 0.0) -> Bools:
+def close(lower: Floats, upper: Floats, tol: float, blur: Floats) -> Bools:
     """Return where bounds meet: within `tol` max(1, |upper|) of each other, beside `blur` on both sides."""
     with np.errstate(invalid="ignore"):
-        near = upper - lower - 2 * np.asarray(blur) <= tol * np.maximum(1.0, np.abs(upper))
+        near = upper - lower <= tol * np.maximum(1.0, np.abs(upper)) + 2 * blur
     return (lower == upper) | (near & np.isfinite(upper))
 
 
@@ -206,9 +219,20 @@ def ordered(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     return np.minimum(lower, upper), np.where(crossed, math.inf, np.maximum(lower, upper))
 
 
-def _added(parts: Sequence[Floats], outwards: float) -> Floats:
-    each = np.stack(parts)  # (components, P)
+def added(one: Floats, other: Floats, outwards: float) -> Floats:
+    """Return the sum of bounds of two components, rounded outwards; +inf is a contradiction, whatever the other is."""
     with np.errstate(invalid="ignore"):
-        total = np.where((each == math.inf).any(0), math.inf, each.sum(0))
-        rounded = EPS * np.maximum((each != 0).sum(0) - 1, 0) * np.abs(each).sum(0)
-        return np.where(np.isfinite(total), total + outwards * rounded, total)
+        total = one + other
+        exact = (one == 0) | (other == 0) | ~np.isfinite(total)
+        total = np.where(exact, total, np.nextafter(total, outwards))
+    return np.where((one == math.inf) | (other == math.inf), math.inf, total)
+
+
+def summed(bounds: Iterable[float], outwards: float) -> float:
+    """Return the sum of bounds of many components, as `added` does for two."""
+    held = [x for x in bounds if x]
+    if math.inf in held:
+        return math.inf
+    if len(held) < 2 or -math.inf in held:
+        return sum(held)
+    return math.nextafter(math.fsum(held), outwards)

@@ -19,7 +19,7 @@ from dissonance.distributions import CliqueTree, Tree
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.options import check_options
 from dissonance.problem import Component
-from dissonance.proof import Bounds
+from dissonance.proof import summed
 from dissonance.variables import cells
 
 DEFAULT_TOL = 1e-7
@@ -61,11 +61,6 @@ class Solution:
 
     exact: ClassVar[bool] = False
     """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
-
-    @property
-    def bounds(self) -> Bounds:
-        """Both bounds, to be added to those of other components."""
-        return Bounds.of(self.lower, self.upper, self.converged)
 
     @property
     def parts(self) -> Sequence[Solution]:
@@ -153,6 +148,12 @@ def added_up(parts: Sequence[Solution]) -> dict[str, Any]:
         "memory": max((s.memory for s in parts), default=0),
         "method": " + ".join(sorted({s.method for s in parts if s.method})),
     }
+
+
+def bounds_of(parts: Sequence[Solution], beside: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds of the sum of parts and of what is beside them."""
+    lower = summed((beside[0], *(s.lower for s in parts)), -math.inf)
+    return lower, summed((beside[1], *(s.upper for s in parts)), math.inf)
 
 
 def infinite(component: Component, solver: str, value: float = math.inf) -> Solution:

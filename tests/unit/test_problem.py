@@ -282,8 +282,10 @@ def seen(x: object) -> object:
         return x.key
     if isinstance(x, Tree):
         return x.clusters
-    if isinstance(x, Accuracy | TableRows):
-        return [seen(y) for y in vars(x).values()]
+    if isinstance(x, Accuracy):
+        return [seen(y) for y in (*x.sizes, x.floor, x.hard, x.soft)]
+    if isinstance(x, TableRows):
+        return [seen(x.sources), seen(x.targets), x.log_states]
     if isinstance(x, tuple | list):
         return [seen(y) for y in x]
     if isinstance(x, PDG):

@@ -15,7 +15,7 @@ import torch
 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistency, lir, lirs
 from dissonance.cli.app import run as command
-from dissonance.proof import Accuracy, Bounds, TableRows, close
+from dissonance.proof import Accuracy, Bounds, TableRows, close, summed
 from dissonance.solvers import Newton, Pooled, Solver
 
 X, Y = Variable("X", 2), Variable("Y", 4)
@@ -181,10 +181,10 @@ def test_nothing_is_below_0_unless_rows_are_densities():
 
 def _accuracy(tables: Sequence[Sequence[float]], beta: float = 1.0, gamma: float = 0.0) -> Accuracy:
     ones = np.ones(len(tables), dtype=np.int64)
-    rows = TableRows.of(ones, np.array([len(t) for t in tables]), math.log(2))
+    rows = TableRows(ones, np.array([len(t) for t in tables]), math.log(2))
     logs = np.log(np.concatenate([np.asarray(t) for t in tables]))[None]
     weights = np.full((1, len(tables)), beta)
-    return rows.accuracy(logs, weights, np.ones_like(weights), np.array([gamma]))
+    return Accuracy(rows, logs, weights, np.ones_like(weights), np.array([gamma]))
 
 
 def test_bounds_that_cross_by_rounding_are_ordered_and_by_more_prove_no_upper_one():
@@ -194,21 +194,28 @@ def test_bounds_that_cross_by_rounding_are_ordered_and_by_more_prove_no_upper_on
     assert far.lower == pytest.approx(1.0, abs=1e-12) and far.upper == math.inf and not far.met
     broken = Bounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, broken=1e-9)
     assert broken.upper == math.inf and not broken.met
-    against = Bounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, contradicted=True)
+    against = Bounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, contradicted=np.array([True]))
     assert against.lower == against.upper == math.inf and against.met
 
 
 def test_a_sum_is_rounded_outwards_and_a_contradiction_anywhere_is_one():
     rng = np.random.default_rng(0)
     for _ in range(50):
-        numbers = rng.normal(size=9) * 10 ** rng.uniform(-8, 8, 9)
-        found = Bounds.of(0.0, 0.0, True).plus(*(Bounds.of(x, x, True) for x in numbers.tolist()))
+        numbers = (rng.normal(size=9) * 10 ** rng.uniform(-8, 8, 9)).tolist()
+        first, *others = (known(x, x) for x in numbers)
+        both = first.plus(*others)
         with mpmath.workdps(DIGITS):
-            assert found.lower[0] < mpmath.fsum(map(mpmath.mpf, numbers.tolist())) < found.upper[0]
-    alone = Bounds.of(0.25, 0.5, True)
-    assert alone.plus(Bounds.of(0.0, 0.0, True)).one == Bounds.of(0.0, 0.0, True).plus(alone).one == (0.25, 0.5, True)
-    assert alone.plus(Bounds.of(math.inf, math.inf, True), Bounds.of(-math.inf, -math.inf, True)).one[0] == math.inf
-    assert not alone.plus(Bounds.of(1.0, 2.0, False)).met
+            exactly = mpmath.fsum(map(mpmath.mpf, numbers))
+            assert both.lower[0] < exactly < both.upper[0]
+            assert summed(numbers, -math.inf) < exactly < summed(numbers, math.inf)
+    assert known(0.25, 0.5).plus(known(0.0, 0.0)).one == (0.25, 0.5, True)
+    assert summed([0.0, 0.25, 0.0], math.inf) == 0.25 and summed([], math.inf) == 0
+    assert known(0.25, 0.5).plus(known(math.inf, math.inf), known(-math.inf, -math.inf)).lower[0] == math.inf
+    assert summed([math.inf, -math.inf], -math.inf) == math.inf and summed([-math.inf, 1.0], math.inf) == -math.inf
+
+
+def known(lower: float, upper: float) -> Bounds:
+    return Bounds(*(np.array([x]) for x in (lower, upper, 0.0)), np.array([True]))
 
 
 def test_what_rounding_leaves_open_is_no_gap_that_a_solver_left():

@@ -103,7 +103,7 @@ def _accuracy(tables: Sequence[Floats], beta: Floats) -> Accuracy:
     """Return how well tables (arcs, source settings, target settings), column by column, and weights are known."""
     rows, widths = (np.repeat([x.shape[k] for x in tables], [len(x) for x in tables]) for k in (1, 2))
     flat = np.concatenate([x.ravel() for x in tables] or [np.zeros(0)])[None]
-    return TableRows.of(rows, widths, 0.0).accuracy(flat, beta[None], np.zeros((1, len(beta))), np.zeros(1))
+    return Accuracy(TableRows(rows, widths, 0.0), flat, beta[None], np.zeros((1, len(beta))), np.zeros(1))
 
 
 class _Narrowing(TimedBounds):

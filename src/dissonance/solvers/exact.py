@@ -160,7 +160,7 @@ class Newton(Solver):
     ) -> list[Solution]:
         program = convex.program.Program(s, s.numbers(arcs))
         outcome = self.run(program, *self._targets(s), *_starts(s, near))
-        accuracy = components[0].shape.rows.accuracy(arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)
+        accuracy = Accuracy(components[0].shape.rows, arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)
         found, bounds = self._solutions(components, accuracy, outcome, s)
         enough = close(bounds.lower, bounds.upper, 1e-2 * self.tol, bounds.blur).tolist()
         return [x if enough[k] else self._insist(x, program.take(slice(k, k + 1))) for k, x in enumerate(found)]

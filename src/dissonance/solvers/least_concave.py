@@ -20,7 +20,7 @@ import numpy as np
 
 from dissonance.arc import Arc
 from dissonance.attended import Attended, Mechanism
-from dissonance.problem import Component
+from dissonance.problem import EVEN, Component
 
 MOST_VARIABLES = 6
 """A cluster may have so many variables, else the incompatibility stays as it is: S and T are 3^n - 2^n pairs."""
@@ -93,10 +93,15 @@ def unlike(component: Component, eased: Component) -> float:
     of entropies are sums, and those that cancel are dropped."""
     if eased is component:
         return 0.0
-    soft = float(np.abs(component.beta[~component.hard]).sum())
-    scale = max(1.0, soft + component.gamma * (1 + float(np.abs(component.alpha).sum())))
-    each = (math.log(component.sizes[v]) for names in {*component.entropies, *eased.entropies} for v in names)
-    return UNLIKE * scale * math.fsum(each)
+    logs = {v: math.log(n) for v, n in component.sizes.items()}
+    here, there = _weights(component), _weights(eased)
+    found = sum(abs(here.get(x, 0.0) - there.get(x, 0.0)) * sum(map(logs.__getitem__, x)) for x in {*here, *there})
+    dropped = (
+        ((0.0 if a.hard else abs(a.beta)) + c.gamma * abs(a.alpha)) * sum(map(logs.__getitem__, a.scope))
+        for c in (component, eased)
+        for a in c.arcs
+    )
+    return found + EVEN * math.fsum(dropped)
 
 
 def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component:

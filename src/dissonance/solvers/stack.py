@@ -22,7 +22,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.numerics import DTYPE
 from dissonance.problem import EVEN, Bools, Shape
-from dissonance.proof import Bounds, TableRows, close
+from dissonance.proof import Accuracy, Bounds, TableRows, close
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Floats, Program, Structure, structure
 from dissonance.solvers.convex.solve import Outcome, Work
@@ -220,10 +220,13 @@ class Stack:
 
     def proved(self, s: Structure, a: Arcs, low: Floats, high: Floats, **how: Any) -> Bounds:
         """Return what the numbers (P,) that a solver found prove of problems of a structure: see `Bounds.proved`."""
-        possible = s.layout.table[s.layout.table >= 0]
-        accuracy = self.rows.accuracy(a.log_p, a.beta, a.alpha, a.gamma, possible)
+        logs, possible = a.log_p, s.layout.table[s.layout.table >= 0]
+        if len(possible) < logs.shape[1]:
+            logs = np.full_like(logs, -math.inf)
+            logs[:, possible] = a.log_p[:, possible]
+        accuracy = Accuracy(self.rows, logs, a.beta, a.alpha, a.gamma)
         bounds = Bounds.proved(accuracy, low, high, tol=math.inf, **how)
-        return bounds.plus(Bounds.entropy(self.unmentioned, a.gamma))
+        return bounds.plus(Bounds.entropy(self.unmentioned, a.gamma)) if self.unmentioned else bounds
 
     def read(self, s: Structure, a: Arcs, outcome: Outcome) -> Answers:
         """Bounds, mu(s,t) and derivatives of what was solved."""
