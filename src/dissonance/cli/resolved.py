@@ -10,7 +10,7 @@ from dissonance.arc import Arc
 from dissonance.cli.output import log
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
-from dissonance.io import encode, files, format_of, load, source_name
+from dissonance.io import encode, files, format_name, load, source_name
 from dissonance.io.merging import relabelled
 from dissonance.io.sources import Sources
 from dissonance.pdg import PDG
@@ -60,7 +60,7 @@ class Destination:
             if not _moved(given, pdg, source):
                 found[path] = content
                 continue
-            form = format_of(origin, content)
+            form = format_name(origin, content)
             part, focus = _part(given, pdg, source, load(origin, format=form))
             if form == "csv":  # what moved is no sample any more, and a file of probabilities has no weight
                 focus = replace(focus, attention=Attention(gamma=focus.attention.gamma))
@@ -86,7 +86,7 @@ class Destination:
     def _unweighted(self, given: Sources, pdg: PDG) -> Iterator[tuple[Path, str, float]]:
         """The CSV files whose beliefs moved and had another weight than a table of probabilities has."""
         for source, origin in (self.origins or {}).items():
-            if _moved(given, pdg, source) and format_of(origin, files.read(origin)[0]) == "csv":
+            if _moved(given, pdg, source) and format_name(origin, files.read(origin)[0]) == "csv":
                 (name,) = given.arcs[source]
                 if (beta := given.focus.attention.beta.get(name, 0.0)) != 1:
                     yield self.out / origin.name, source, beta

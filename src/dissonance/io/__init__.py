@@ -206,7 +206,7 @@ def _without_suffix(path: str | os.PathLike[str]) -> Format:
     )
 
 
-def format_of(source: files.Source, content: bytes) -> str:
+def format_name(source: files.Source, content: bytes) -> str:
     """The name of the format that a file of this content is read in."""
     found = _format_of(source, content)
     return next(name for name, form in FORMATS.items() if form is found)
