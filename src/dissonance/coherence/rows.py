@@ -96,11 +96,11 @@ class ForecastRows:
     def lines(self, size: int, drop: bool, tell: Callable[[str], None]) -> list[BeliefLine]:
         """Return the belief of every row, in sets of so many columns.
 
-        Where there is a probability column no row may leave it blank, unless such rows are to be dropped. `tell`: what
-        to do with words on what was not read.
+        Where there is a probability column no row may leave it blank, unless such rows are to be dropped; a question
+        has a probability in any case. `tell`: what to do with words on what was not read.
         """
-        asked = any(k in PROBABILITY for k in self.keys)
-        self._unread(asked, tell)
+        self._unread(tell)
+        asked = any(k in (*PROBABILITY, "question") for k in self.keys)
         found: list[BeliefLine] = []
         dropped: list[int] = []
         for number, row in self.cells:
@@ -124,11 +124,11 @@ class ForecastRows:
             tell(f"{len(dropped)} rows without a probability are left out: {some}.")
         return found
 
-    def _unread(self, asked: bool, tell: Callable[[str], None]) -> None:
+    def _unread(self, tell: Callable[[str], None]) -> None:
         """Name the columns that are not read; refuse numbers where there is no probability."""
         unread = [i for i, k in enumerate(self.keys) if isinstance(k, str) and k not in COLUMNS]
         numbers = [self.header[i] for i in unread if self.header[i].strip() and self._is_numeric(i)]
-        if numbers and not asked:
+        if numbers and not any(k in PROBABILITY for k in self.keys):
             what = f"no column named p, and numbers that are not read in {_listed(numbers)}"
             raise FormatError(f"{what}: name one of them p, or remove them if every row is a fact.")
         if unread:

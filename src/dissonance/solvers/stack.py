@@ -78,8 +78,8 @@ class Answers:
 
 def as_bits(dead: Bools) -> list[str]:
     """Return the impossible table entries of problems (P, entries) as bits, in hexadecimal; none: ""."""
-    some = dead.any(axis=1).tolist()
-    return [row.tobytes().hex() if any_ else "" for row, any_ in zip(np.packbits(dead, axis=1), some, strict=True)]
+    some = np.atleast_1d(dead.any(axis=1))
+    return [bits.tobytes().hex() if any_ else "" for bits, any_ in zip(np.packbits(dead, axis=1), some, strict=True)]
 
 
 MOST_TOGETHER = 1 << 14

@@ -229,6 +229,11 @@ def test_a_file_without_a_probability_column_states_facts(tmp_path: Path):
     ]  # fmt: skip
 
 
+def test_a_question_alone_is_no_fact(tmp_path: Path):
+    with pytest.raises(FormatError, match=r"a\.csv:2: "):
+        load_books([written(tmp_path / "a.csv", "question,topic\nWill A win?,x\nWill B?,x\n")])
+
+
 @pytest.mark.parametrize(
     ("content", "column"),
     [
