@@ -171,7 +171,8 @@ def _kind(rng: np.random.Generator) -> Kind:
 
 
 def _drawn(rng: np.random.Generator) -> Kind:
-    count = int(rng.integers(1, 5))
+    wide = rng.random() < 0.1  # a tree of several clusters
+    count = int(rng.integers(5, 8) if wide else rng.integers(1, 5))
     sizes = [3 if rng.random() < 0.1 else 2 for _ in range(count)]
     places = np.indices(sizes).reshape(count, -1)
     leaves = [
@@ -183,7 +184,7 @@ def _drawn(rng: np.random.Generator) -> Kind:
     listed = [Said(f"V{i} in {{a, b, c}}", places[i] >= 0) for i, size in enumerate(sizes) if size == 3]
     facts = [_event(rng, leaves, 2) for _ in range(int(rng.choice([0, 0, 0, 1, 1, 2])))]
     events, given, ranges = list[Said](), list[Said | None](), list[bool]()
-    for _ in range(int(rng.integers(1, 7))):
+    for _ in range(int(rng.integers(5, 13) if wide else rng.integers(1, 7))):
         events.append(_event(rng, leaves, 2))
         condition = _event(rng, leaves, 1) if rng.random() < 0.4 else None
         if rng.random() < 0.12:  # a comparison

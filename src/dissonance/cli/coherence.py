@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from enum import StrEnum
 from importlib import import_module
@@ -31,7 +32,17 @@ def coherence(
         list[str],
         typer.Argument(metavar="FORECASTS...", help="Files: CSV, JSON or lines of text; - is standard input."),
     ],
-    group: Annotated[str, typer.Option(help="The column of what belongs together.", metavar="COLUMN")] = "set",
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The column of what belongs together (set, if there is one); several, with commas between or each "
+            "with the option, keep every combination apart.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows without a probability, which are an error otherwise.")
+    ] = False,
     score: Annotated[Score, typer.Option(help="How forecasts are paid.")] = Score.log,
     seconds: Annotated[
         float,
@@ -49,7 +60,8 @@ def coherence(
     from dissonance.coherence import files
 
     began = time.perf_counter()
-    books = files.load_books(forecasts, group)
+    groups = [name for given in group or ["set"] for name in next(csv.reader([given], skipinitialspace=True), [""])]
+    books = files.load_books(forecasts, groups, drop_missing=drop_missing)
     with workers(cluster, cluster_tls, AGAIN) as there, progress("sets of forecasts") as shown:
         results = files.scored_books(books, score.value, shown, seconds, there)
     took = time.perf_counter() - began

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dissonance.problem import EPS
 from dissonance.solvers.convex.program import Arcs, Floats, Structure
-from dissonance.solvers.stack import Group, Stack, packed
+from dissonance.solvers.stack import Group, Stack, as_bits
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -109,7 +109,7 @@ class Bets:
         impossible = self.stack.ruled_out(group)
         dead, found = impossible.copy(), list[Exclusion]()
         while True:
-            seen = self._seen(self.stack.possible((self.stack.plain[0], False, packed(dead[None])[0])))
+            seen = self._seen(self.stack.possible((self.stack.plain[0], False, as_bits(dead[None])[0])))
             turn = Exclusion(*pairs[:, seen[pairs[0]] & ~seen[pairs[1]] & ~impossible[pairs[1]]])
             if not len(turn.won):
                 break

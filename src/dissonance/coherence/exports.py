@@ -174,9 +174,15 @@ class Exports:
         _left_out(where, two, "of two questions at once")
         return True
 
-    def rows(self) -> Iterator[tuple[str, ExportRow]]:
-        """All forecasts with their file, joined."""
-        yield from self.markets
+    def rows(self) -> dict[str, list[ExportRow]]:
+        """All forecasts by their file, joined."""
+        found: dict[str, list[ExportRow]] = {}
+        for where, row in [*self.markets, *self._joined()]:
+            found.setdefault(where, []).append(row)
+        return found
+
+    def _joined(self) -> Iterator[tuple[str, ExportRow]]:
+        """Forecasts with their file and their questions."""
         for where, part, key, cells, line in self.forecasts:
             question = self.questions.get(key[:3])
             if question is None:

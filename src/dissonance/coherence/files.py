@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,8 @@ import msgspec
 
 from dissonance.coherence.beliefs import Belief, BeliefError, read_lines
 from dissonance.coherence.book import Coherence, coherences, record
-from dissonance.coherence.exports import Exports
+from dissonance.coherence.exports import ExportRow, Exports
+from dissonance.coherence.rows import COLUMNS, PROBABILITY, SET, BeliefLine, ForecastRows, Set, keys, meaning
 from dissonance.coherence.tuples import is_tuples, tuple_lines
 from dissonance.errors import ClusterError, DissonanceError, FormatError, one_line, suggest
 from dissonance.io import files
@@ -23,36 +26,10 @@ from dissonance.io.lines import line_of
 from dissonance.io.strict import decode, text
 from dissonance.solvers import Bounds
 
-ALSO = {
-    **{
-        "event": "belief",
-        "probability": "p",
-        "forecast": "p",
-        "prediction": "p",
-        "probability yes": "p",
-        "group": "set",
-    },
-    **{
-        "weight": "beta",
-        "confidence": "beta",
-        "resolution": "outcome",
-        "title": "question",
-        "question title": "question",
-    },
-}
-"""Other names of columns."""
+_log = logging.getLogger(__name__)
 
-COLUMNS = ("set", "belief", "given", "p", "low", "high", "beta", "outcome", "name", "question")
-"""The columns that are read. A `question` is a yes/no event by whatever text it has, a `belief` is an expression."""
-
-NUMBERS = ("p", "low", "high", "beta")
+NUMBERS = (*PROBABILITY, "beta")
 """The columns that hold numbers."""
-
-_OUTCOMES = {
-    **dict.fromkeys(("true", "yes", "1", "1.0"), True),
-    **dict.fromkeys(("false", "no", "0", "0.0"), False),
-    **dict.fromkeys(("", "none", "nan", "null", "unknown", "ambiguous", "annulled"), None),
-}
 
 
 @dataclass(frozen=True)
@@ -69,47 +46,68 @@ class Book:
         return FormatError(one_line(f"{place}: {error}"))
 
 
-def load_books(sources: Iterable[files.Source], group: str = "set") -> list[Book]:
-    """The books of files: beliefs that have the same value in the column `group`, in the order of the files.
+def load_books(
+    sources: Iterable[files.Source], group: str | Sequence[str] = "set", *, drop_missing: bool = False
+) -> list[Book]:
+    """The books of files: beliefs that have the same value in the column `group`, or in several, in the order of files.
 
     Facts without such a value hold in every set, if there are any. Of a benchmark's tuple file every line is a set;
-    with the group `model`, all sets of one forecaster are one book.
+    with the group `model`, all sets of one forecaster are one book. `drop_missing`: leave out rows without a
+    probability, which are an error otherwise in a file that has a column for it.
     """
-    books: dict[str, Book] = {}
+    groups: Set = tuple(dict.fromkeys([group] if isinstance(group, str) else group)) or SET
+    books: dict[Set, Book] = {}
     exports = Exports()
 
-    def add(name: str, belief: Belief, place: str) -> None:
-        book = books.setdefault(name, Book(name))
-        book.beliefs.append(belief)
-        book.places.append(place)
+    def add(where: str, line: BeliefLine) -> None:
+        book = books.setdefault(line.set, Book(", ".join(x for x in line.set if x)))
+        book.beliefs.append(line.belief)
+        book.places.append(f"{where}:{line.number}")
 
     sources = list(sources)
     for source in sources:
         content, where = files.read(source)
+        reading = _Reading(groups, drop_missing, where)
         if is_tuples(content):
-            lines = tuple_lines(content, where, group)
+            if len(groups) > 1:
+                raise FormatError(f"{where}: the sets of a tuple file are grouped by one column, set or model.")
+            lines = [BeliefLine((name,), b, number) for name, b, number in tuple_lines(content, where, *groups)]
         else:
             try:
-                lines = _lines(text(content), str(source), group, exports, where)
+                lines = reading.lines(text(content), str(source), exports)
             except DissonanceError as error:
                 line = getattr(error, "line", None)
                 raise FormatError(one_line(f"{where if line is None else f'{where}:{line}'}: {error}"), line) from None
-        for name, belief, line in lines:
-            add(name, belief, f"{where}:{line}")
-    for where, row in exports.rows():
-        if group != "set":
-            raise FormatError(f"{where}: an export has a book for every forecaster; it has no column {group!r}.")
+        for line in lines:
+            add(where, line)
+    for where, rows in exports.rows().items():
+        if groups != SET:
+            raise FormatError(
+                f"{where}: an export has a book for every forecaster; it has no column {', '.join(groups)!r}."
+            )
         try:
-            add(row.cells.get("set", ""), _belief(row.cells), f"{where}:{row.line}")
+            for line in _Reading(groups, drop_missing, where).exported(rows):
+                add(where, line)
         except DissonanceError as error:
-            raise FormatError(one_line(f"{where}:{row.line}: {error}"), row.line) from None
+            line = getattr(error, "line", 1)
+            raise FormatError(one_line(f"{where}:{line}: {error}"), line) from None
     if not books:
         raise FormatError(one_line(f"{', '.join(map(str, sources))}: no forecasts are in there."))
-    common = books.get("")
-    if common is not None and len(books) > 1 and all(b.is_fact for b in common.beliefs):
-        del books[""]
-        return [Book(b.name, b.beliefs + common.beliefs, b.places + common.places) for b in books.values()]
-    return list(books.values())
+    return _with_common_facts(books)
+
+
+def _with_common_facts(books: Mapping[Set, Book]) -> list[Book]:
+    """The books, where facts that leave a column of their set blank are in every book that they do not contradict."""
+    common = {key: b for key, b in books.items() if "" in key and all(x.is_fact for x in b.beliefs)}
+    found: list[Book] = []
+    used: set[Set] = set()
+    for key, b in books.items():
+        if key not in common:
+            here = {k: c for k, c in common.items() if all(x in ("", y) for x, y in zip(k, key, strict=True))}
+            used |= here.keys()
+            parts = [b, *here.values()]
+            found.append(Book(b.name, [x for c in parts for x in c.beliefs], [x for c in parts for x in c.places]))
+    return found + [c for key, c in common.items() if key not in used]
 
 
 def scored_books(
@@ -135,127 +133,99 @@ def scored_books(
 
 def of_frame(frame: Any) -> list[Belief]:
     """The beliefs of a data frame with the columns of a file."""
-    keys = _keys(list(map(str, frame.columns)), "set")
-    return [_belief(dict(zip(keys, map(_cell, row), strict=True))) for row in frame.itertuples(index=False)]
+    header = list(map(str, frame.columns))
+    rows = ForecastRows(header, keys(header, SET))
+    rows.cells += [(i, list(map(_cell, row))) for i, row in enumerate(frame.itertuples(index=False))]
+    try:
+        lines = rows.lines(1, False, lambda said: warnings.warn(said, stacklevel=5))
+    except FormatError as error:
+        if error.line is None:
+            raise
+        raise DissonanceError(f"row {frame.index[error.line]!r}: {error}") from None
+    sets = list(dict.fromkeys(line.set for line in lines if line.set[0]))
+    if len(sets) > 1:
+        what = f"the frame is one book, and its column set has {len(sets)} values"
+        raise DissonanceError(f"{what}: give coherences the groups of frame.groupby(...).")
+    return [line.belief for line in lines]
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None or value != value else str(value)
+    return "" if value is None or str(value) in ("nan", "NaT", "<NA>") else str(value)
 
 
-Line = tuple[str, Belief, int]
-"""The set, the belief, and the line of the file."""
+@dataclass(frozen=True)
+class _Reading:
+    """How a file is read: the columns to group by, and whether rows without a probability are left out."""
 
+    groups: Set
+    drop: bool
+    where: str
 
-def _lines(content: bytes, name: str, group: str, exports: Exports, where: str) -> list[Line]:
-    suffix = Path(name.removesuffix(".gz")).suffix.lower()
-    start = content.lstrip()[:1]
-    if suffix == ".json" or (suffix not in (".csv", ".tsv", ".txt") and start in (b"[", b"{")):
-        held: Any = decode(content, Any)
-        return [] if exports.read_json(held, where) else _from_json(content, held, group)
-    words = content.decode()
-    first = next((x for x in words.splitlines() if x.strip()), "")
-    if suffix in (".csv", ".tsv") or _is_header(first):
-        table = delimited(words, short=True)
-        return [] if exports.read_csv(table, where) else _from_csv(table, group)
-    return [("", b, i) for i, b in read_lines(words)]
+    def lines(self, content: bytes, name: str, exports: Exports) -> list[BeliefLine]:
+        """The beliefs of a file; none of an export's, which `exports` keep."""
+        suffix = Path(name.removesuffix(".gz")).suffix.lower()
+        start = content.lstrip()[:1]
+        if suffix == ".json" or (suffix not in (".csv", ".tsv", ".txt") and start in (b"[", b"{")):
+            held: Any = decode(content, Any)
+            return [] if exports.read_json(held, self.where) else self._from_json(content, held)
+        words = content.decode()
+        first = next((x for x in words.splitlines() if x.strip()), "")
+        if suffix in (".csv", ".tsv") or _is_header(first):
+            table = delimited(words, short=True)
+            return [] if exports.read_csv(table, self.where) else self._from_csv(table)
+        return self._read(ForecastRows((), (), list(read_lines(words))))
+
+    def exported(self, rows: Sequence[ExportRow]) -> list[BeliefLine]:
+        """The beliefs of an export."""
+        header = list(dict.fromkeys(k for row in rows for k in row.cells))
+        found = ForecastRows(header, keys(header, self.groups))
+        found.cells += [(row.line, [row.cells.get(k, "") for k in header]) for row in rows]
+        return self._read(found)
+
+    def _read(self, rows: ForecastRows) -> list[BeliefLine]:
+        return rows.lines(len(self.groups), self.drop, lambda said: _log.warning("%s: %s", self.where, said))
+
+    def _from_csv(self, table: Delimited) -> list[BeliefLine]:
+        header = table.rows[0]
+        names = keys(header, self.groups)
+        table = table.with_points([i for i, key in enumerate(names) if key in NUMBERS])
+        return self._read(ForecastRows(header, names, list(zip(table.lines[1:], table.rows[1:], strict=True))))
+
+    def _from_json(self, content: bytes, held: Any) -> list[BeliefLine]:
+        path: tuple[str, ...] = ()
+        if isinstance(held, dict) and "beliefs" in held:
+            held, path = held["beliefs"], ("beliefs",)
+        if not isinstance(held, list):
+            raise FormatError('expected a list of beliefs, or {"beliefs": [...]}.', 1)
+        found: list[tuple[int, Belief | dict[str, str]]] = []
+        for i, one in enumerate(held):
+            line = line_of(content, *path, i) if len(held) < 1000 else 1
+            try:
+                found.append((line, Belief.read(one) if isinstance(one, str) else self._named(one, i)))
+            except DissonanceError as error:
+                raise FormatError(str(error), line) from None
+        header = list(dict.fromkeys(k for _, one in found if isinstance(one, dict) for k in one))
+        rows = ForecastRows(header, keys(header, self.groups) if header else ())
+        for line, one in found:
+            rows.cells.append((line, one if isinstance(one, Belief) else [one.get(k, "") for k in header]))
+        return self._read(rows)
+
+    def _named(self, one: Any, i: int) -> dict[str, str]:
+        """An object of JSON with the names of columns for its keys."""
+        if not isinstance(one, dict):
+            raise FormatError(f"beliefs[{i}] is not an object.")
+        names = [str(k) if k in self.groups else meaning(str(k)) for k in one]
+        known = *COLUMNS, *SET, *self.groups
+        unknown = next((k for k in names if k not in known), None)
+        if unknown:
+            raise FormatError(f"unknown key {unknown!r}.{suggest(unknown, known)}")
+        keys(names, SET)
+        return dict(zip(names, map(_cell, one.values()), strict=True))
 
 
 def _is_header(line: str) -> bool:
-    cells = {
-        ALSO.get(x.strip().lower(), x.strip().lower()) for x in line.replace("\t", ",").replace(";", ",").split(",")
-    }
+    cells = {meaning(x) for x in line.replace("\t", ",").replace(";", ",").split(",")}
     return len(cells) > 1 and bool(cells & {"belief", "question"})
-
-
-def _keys(header: Sequence[str], group: str) -> list[str]:
-    """What columns mean; others than those that are known are left alone."""
-    keys = ["set" if x.strip() == group else ALSO.get(x.strip().lower(), x.strip().lower()) for x in header]
-    if group != "set" and "set" not in keys:
-        raise FormatError(f"no column {group!r} to group by.{suggest(group, header)}", 1)
-    if "belief" not in keys and "question" not in keys:
-        raise FormatError(f"no column named belief.{suggest('belief', header)}", 1)
-    twice = next((k for k in COLUMNS if keys.count(k) > 1), None)
-    if twice:
-        raise FormatError(f"two columns mean {twice!r}.", 1)
-    return keys
-
-
-def _from_csv(table: Delimited, group: str) -> list[Line]:
-    keys = _keys(table.rows[0], group)
-    table = table.with_points([i for i, key in enumerate(keys) if key in NUMBERS])
-    found: list[Line] = []
-    for line, row in zip(table.lines[1:], table.rows[1:], strict=True):
-        cells = dict(zip(keys, row, strict=False))
-        found.append((cells.get("set", "").strip(), _at(line, cells), line))
-    return found
-
-
-def _from_json(content: bytes, held: Any, group: str) -> list[Line]:
-    path: tuple[str, ...] = ()
-    if isinstance(held, dict) and "beliefs" in held:
-        held, path = held["beliefs"], ("beliefs",)
-    if not isinstance(held, list):
-        raise FormatError('expected a list of beliefs, or {"beliefs": [...]}.', 1)
-    found: list[Line] = []
-    for i, one in enumerate(held):
-        line = line_of(content, *path, i) if len(held) < 1000 else 1
-        if isinstance(one, str):
-            try:
-                found.append(("", Belief.read(one), line))
-            except DissonanceError as error:
-                raise FormatError(str(error), line) from None
-            continue
-        if not isinstance(one, dict):
-            raise FormatError(f"beliefs[{i}] is not an object.", line)
-        cells = dict(zip(_keys(list(one), "set" if group not in one else group), map(_cell, one.values()), strict=True))
-        unknown = next((k for k in cells if k not in COLUMNS), None)
-        if unknown:
-            raise FormatError(f"unknown key {unknown!r}.{suggest(unknown, COLUMNS)}", line)
-        found.append((cells.get("set", ""), _at(line, cells), line))
-    return found
-
-
-def _at(line: int, cells: Mapping[str, str]) -> Belief:
-    try:
-        return _belief(cells)
-    except DissonanceError as error:
-        raise FormatError(str(error), line) from None
-
-
-def _belief(cells: Mapping[str, str]) -> Belief:
-    """The belief of a row."""
-    had = {k: v.strip() for k, v in cells.items() if v.strip()}
-    if "belief" not in had and "question" not in had:
-        raise FormatError("the belief is missing.")
-    if "p" in had and ("low" in had or "high" in had):
-        raise FormatError("has both p and a range.")
-    p: float | tuple[float, float] | None = _number(had["p"]) if "p" in had else None
-    if "low" in had or "high" in had:
-        p = _number(had.get("low", "0")), _number(had.get("high", "1"))
-    outcome = had.get("outcome", "").lower()
-    if outcome not in _OUTCOMES:
-        raise FormatError(f"the outcome is {outcome!r}; it must be true, false or empty.")
-    beta = _number(had["beta"]) if "beta" in had else 1.0
-    event = had["belief"] if "belief" in had else _quoted(had["question"])
-    made = Belief(event, p, had.get("given", ""), beta, had.get("name", ""), _OUTCOMES[outcome])
-    _ = made.target, made.source  # they can be read
-    return made
-
-
-def _quoted(question: str) -> str:
-    return f'"{question}"' if '"' not in question else "'" + question.replace("'", "`") + "'"
-
-
-def _number(cell: str) -> float:
-    try:
-        found = float(cell.removesuffix("%")) / (100 if cell.endswith("%") else 1)
-    except ValueError:
-        hint = "; the decimal point is a point" if cell.replace(",", "").removesuffix("%").isdecimal() else ""
-        raise FormatError(f"{cell!r} is not a number{hint}.") from None
-    if math.isnan(found):
-        raise FormatError(f"{cell!r} is not a number.")
-    return found
 
 
 # -- out ---------------------------------------------------------------------------------------------------------------

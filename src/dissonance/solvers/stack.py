@@ -87,10 +87,10 @@ class Answers:
         return ~torch.from_numpy(met).to(self.lower.device)
 
 
-def packed(dead: Bools) -> list[str]:
+def as_bits(dead: Bools) -> list[str]:
     """Return the impossible table entries of problems (P, entries) as bits, in hexadecimal; none: ""."""
-    some = dead.any(axis=1).tolist()
-    return [row.tobytes().hex() if any_ else "" for row, any_ in zip(np.packbits(dead, axis=1), some, strict=True)]
+    some = np.atleast_1d(dead.any(axis=1))
+    return [bits.tobytes().hex() if any_ else "" for bits, any_ in zip(np.packbits(dead, axis=1), some, strict=True)]
 
 
 MOST_TOGETHER = 1 << 14
@@ -186,7 +186,7 @@ class Stack:
             return {(self.plain[0], bool(structural[:1].any()), ""): np.arange(len(structural))}
         dead = [""] * len(structural)
         if zero.any():
-            dead = packed(zero & (a.beta > 0)[:, self._arc_of])
+            dead = as_bits(zero & (a.beta > 0)[:, self._arc_of])
         found: dict[Group, list[int]] = {}
         for k, (h, g) in enumerate(zip(hard.tolist(), structural.tolist(), strict=True)):
             found.setdefault((tuple(h), g, dead[k]), []).append(k)

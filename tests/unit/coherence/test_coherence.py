@@ -212,7 +212,7 @@ def test_strings_and_numbers_are_checked():
 def test_frames_go_in_and_out():
     pandas = pytest.importorskip("pandas")
     data = pandas.DataFrame(
-        {"event": ["A", "B", "A and B", "A or B"], "p": [0.5, 0.5, 0.6, None], "beta": [1, 1, 2, None]}
+        {"event": ["A", "B", "A and B", "A or B"], "p": [0.5, 0.5, 0.6, 1], "beta": [1, 1, 2, math.inf]}
     )
     result = coherence(data)
     frame = result.frame()
