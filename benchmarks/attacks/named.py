@@ -256,12 +256,14 @@ def _scored(case: Case, resolved: Path, record: dict[str, Any]) -> str | None:
     beta = weights(case.attend, before, facts) if case.attend else {}
     words = [f"--attend={n}={b}" for n, b in beta.items()]
     status, told = said("score", str(resolved), *words)
-    score = json.loads(told) if status == 0 else told
+    if status:
+        return f"score has status {status}: {told}"
+    score: dict[str, Any] = json.loads(told)
     rounding = 1e-14 * sum(b for b in focus.attention.beta.values() if b < math.inf)
     room = 1e-9 * max(1.0, record["final"]["upper"]) + rounding
-    if not status and not score["converged"]:
+    if not score["converged"]:
         room += score["upper"] - score["lower"]
-    if status or abs(score["upper"] - record["final"]["upper"]) > room:
+    if abs(score["upper"] - record["final"]["upper"]) > room:
         return f"score says {score}, resolve printed {record['final']}"
     return None
 
