@@ -169,7 +169,7 @@ def shape(variables: Iterable[Variable]) -> tuple[int, ...]:
 
 def are_numbers(labels: Sequence[Hashable]) -> bool:
     """Whether labels are the numbers 0, 1, 2, ...; False and 0.0 are equal to 0, and are not that number."""
-    return all(isinstance(x, Integral) and not isinstance(x, bool) and x == i for i, x in enumerate(labels))
+    return all(isinstance(x, Integral) and not isinstance(x, bool) and x == i for i, x in enumerate(labels))  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 def label_texts(variable: Variable) -> list[str]:
