@@ -51,10 +51,6 @@ def solved(together: list[Drawn]) -> Iterator[Answers]:
     for group, some in stack.groups(arcs).items():
         answers, _ = stack.solve(group, arcs.take(some), Newton(device="cpu"))
         found.put(torch.from_numpy(some), answers)
-    unseen = [v for v in first.variables if v not in stack.variables]
-    constant = torch.from_numpy(arcs.gamma) * -sum(math.log(v.size) for v in unseen)
-    found.lower.add_(constant)
-    found.upper.add_(constant)
     at = 0
     for d in together:
         yield found.take(torch.arange(at, at := at + len(d)))
