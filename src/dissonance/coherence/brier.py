@@ -31,8 +31,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-ENOUGH, NOTHING = 1e-9, 1e-9
-"""The gap above which the multipliers of hard arcs are improved; the mass that may be none."""
+ENOUGH = 1e-9
+"""The gap above which the multipliers of hard arcs are improved."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,10 @@ class Projection:
         cost = np.zeros(int(s.layout.table_at[-1]))
         np.add.at(cost, self.no, gain[:, 0])
         np.add.at(cost, self.yes, gain[:, 1])
-        w = Work(s, Numbers((self._spread.T @ cost)[None], nothing.W, nothing.p))
-        impossible = False
-        for least in (0.0, NOTHING):  # hard beliefs may leave no mass at cells where no table has a 0
-            w.at[0] = np.concatenate([np.where(mu > least, mu, 0.0), np.zeros(len(mu)), y, d])
-            w.certify()
-            impossible = s.hard and satisfy(w, np.full(1, ENOUGH))[0] > 0
-            if impossible or w.bounds[0, 2] <= FEASIBLE:
-                break
+        at = np.concatenate([mu, np.zeros(len(mu)), y, d])[None]
+        w = Work(s, Numbers((self._spread.T @ cost)[None], nothing.W, nothing.p), at)
+        w.certify()
+        impossible = s.hard and satisfy(w, np.full(1, ENOUGH))[0] > 0
         lower, upper, residual = w.bounds[0].tolist()
         joint = self._spread @ w.proved[0]
         m, mass = joint[self.yes], joint[self.yes] + joint[self.no]

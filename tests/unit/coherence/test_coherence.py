@@ -132,6 +132,33 @@ def test_hard_beliefs_hold_where_they_are_not_silent_and_their_bets_win_in_every
         assert all(p * r.if_true + (1 - p) * r.if_false <= 1e-9 for p, r in hard)
 
 
+FORCED = {
+    "log": """P(not (V5 and V1)) = 0.15 @ inf
+        P((V3 <-> V5) <-> (V1 -> V3) | V1) in [0.65, 1] @ 33.0788
+        P(V0 xor (not V1)) = 0.2 @ 53.7482
+        P(V1 | not V5) in [0, 0.95] @ 0.396647
+        P(V2 | V1 -> V3) = 0.55 @ inf
+        P(V2 xor V1 | not V3) = 0.35 @ 0.413715
+        P(V4 or (at least 2 of (V0, V4))) = 0.6429316686959893 @ 57.4278
+        P(V3 <-> (V2 or V0)) = 0.45 @ 43.4814
+        P(V5 xor V1 | V0) = 0.55 @ inf
+        P(V3 <-> (V6 xor V3) | exactly 1 of (V3 <-> (V6 xor V3), V2)) = 0.5624648202257789 @ 0.0625672
+        P(exactly 0 of (V4, V1) | V2 -> V5) in [0.15, 0.4116285394495787] @ inf""",
+    "brier": """V0 -> (V1 -> V0)
+        P((not V0) <-> (not V1) | not V1) = 0.05 @ 12.0469
+        P(not V1 | V0) = 0.6 @ inf
+        P(V1 | V1 -> V0) = 0.5201059118361541 @ inf
+        P(at most 1 of (V1 xor V1, not V1) | V0 and V0) = 0.55 @ 1.16275
+        P(V1) = 0.05 @ 36.2842""",
+}
+
+
+@pytest.mark.parametrize("score", FORCED)
+def test_a_mu_is_found_where_hard_beliefs_leave_no_mass_at_cells_without_zeros(score: str):
+    result = coherence(FORCED[score], score=score)
+    assert result.converged and result.upper < math.inf
+
+
 def test_bets_that_would_win_less_than_was_proved_lower_what_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Template, "_gains", lambda self, s, a, y: np.full(a.log_p.shape, 0.001))  # pyright: ignore
     result = coherence("P(A) = 0.3\nP(A) = 0.6")

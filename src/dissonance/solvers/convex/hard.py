@@ -16,6 +16,9 @@ from dissonance.tolerances import ROUNDING
 ROUNDS = 12
 """How often mu is moved onto the hard arcs at most; a cell that must nearly vanish shrinks by ten a round."""
 
+NOTHING = 1e-9
+"""The mass that may be none: hard arcs may leave no mass at cells where no table has a 0."""
+
 CLOSEST = 1e-16
 """The gap to which hard arcs are solved as soft ones: as far as rounding goes."""
 
@@ -29,11 +32,12 @@ def satisfy(w: Work, enough: Floats) -> Floats:
     found = np.array([contradiction(*row) for row in rows])
     for b in np.flatnonzero(~(found > 0)).tolist():
         row, bounds, mu = rows[b], w.bounds[b].copy(), w.proved[b].copy()
-        if bounds[2] > ROUNDING:
-            w.mu[b] = satisfied(w.structure, w.view("p")[b : b + 1], mu[None])[0]
-            certify(*row, ROUNDING)
-            if w.bounds[b, 2] < bounds[2]:
-                bounds, mu = w.bounds[b].copy(), w.proved[b].copy()
+        for least in (0.0, NOTHING):
+            if bounds[2] > ROUNDING:
+                w.mu[b] = satisfied(w.structure, w.view("p")[b : b + 1], np.where(mu > least, mu, 0.0)[None])[0]
+                certify(*row, ROUNDING)
+                if w.bounds[b, 2] < bounds[2]:
+                    bounds, mu = w.bounds[b].copy(), w.proved[b].copy()
         if bounds[2] > ROUNDING:
             found[b] = _contradiction(w, b)
         elif not bounds[1] - bounds[0] <= enough[b] * max(1.0, abs(bounds[1])):
