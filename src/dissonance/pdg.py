@@ -265,7 +265,7 @@ class PDG:
         own = self.theta
         mine = {k: x for k, x in theta.items() if k in own or self._may_hold(k)}
         self.check(mine or theta)
-        for key in mine.keys() - own.keys():
+        for key in [key for key in mine if key not in own]:
             raise DissonanceError(f"theta has {key!r}, which is fixed: it is no parameter.{suggest(key, own)}")
         arcs, copies = list[Arc](), dict[int, Any]()
         for a in self.arcs:

@@ -252,8 +252,8 @@ def _of_schedule(given: Sources, order: Cycle) -> Focus:
     """The focus on the whole of a run by schedule: what any of its foci may move may move."""
     from dissonance.focus import Control, Focus
 
-    moved = {n for f in order.foci for n, chi in f.control.chi.items() if chi}
-    return Focus(given.focus.attention, Control(dict.fromkeys(moved, 1.0)))
+    moved = {n: 1.0 for f in order.foci for n, chi in f.control.chi.items() if chi}
+    return Focus(given.focus.attention, Control(moved))
 
 
 def _focus(given: Sources, control: Sequence[str], keep: Sequence[str], move: Sequence[str]) -> Focus:

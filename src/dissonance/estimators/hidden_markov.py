@@ -108,7 +108,7 @@ class HiddenMarkovModel(LatentModel):
         start = np.full(k, 1 / k) if self.startprob_init is None else self.startprob_init
         move = generator.dirichlet(np.full(k, 5.0), k) if self.transmat_init is None else self.transmat_init
         if self.emissions == "categorical":
-            seen = {c for sequence in x for c in sequence if not missing(c)}
+            seen = dict.fromkeys(c for sequence in x for c in sequence if not missing(c))
             self.categories_ = sorted(seen, key=str) if self.categories is None else list(self.categories)
             table = self.emissionprob_init
             table = generator.dirichlet(np.full(len(self.categories_), 5.0), k) if table is None else table

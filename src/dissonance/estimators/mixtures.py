@@ -142,7 +142,7 @@ class NaiveBayesMixture(Mixture):
     def _start(self, x: list[list[Any]], generator: np.random.Generator) -> PDG:
         if self.categories is None:
             self.categories_ = [
-                sorted({c for c in column if not missing(c)}, key=str) for column in zip(*x, strict=True)
+                sorted(dict.fromkeys(c for c in column if not missing(c)), key=str) for column in zip(*x, strict=True)
             ]
         else:
             self.categories_ = [list(c) for c in self.categories]

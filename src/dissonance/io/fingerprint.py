@@ -96,12 +96,12 @@ class Fingerprint:
 
     def _mapping(self, x: Mapping[Any, Any]) -> None:
         self._put("mapping", str(len(x)))
-        for key in sorted(x, key=repr):
+        for key in sorted(x, key=_written):
             self._add(key)
             self._add(x[key])
 
     def _set(self, x: Set[Any]) -> None:
-        self._put("set", *sorted(map(repr, x)))
+        self._put("set", *sorted(map(_written, x)))
 
     def _sequence(self, x: Sequence[Any]) -> None:
         self._put("sequence", str(len(x)))
@@ -159,6 +159,15 @@ WAYS: tuple[tuple[Any, str], ...] = (
     (Sequence, "sequence"),
 )
 """What a value is, and which method adds it; anything else is an object."""
+
+
+def _written(x: Any) -> str:
+    """repr(x), the same under every hash seed: sets inside it are sorted."""
+    if isinstance(x, Set):
+        return f"{{{', '.join(sorted(map(_written, x)))}}}"
+    if type(x) is tuple:
+        return f"({', '.join(map(_written, x))},)"
+    return repr(x)
 
 
 @cache

@@ -59,7 +59,8 @@ def least_concave(component: Component) -> Component:
     pairs: dict[Mechanism, None] = {(both - t, t): None for both in inside for t in _subsets(tuple(sorted(both))) if t}
     columns = list(pairs)
     weights = _weights(component)
-    rows = {names: i for i, names in enumerate({*weights, *(s | t for s, t in columns), *(s for s, _ in columns if s)})}
+    sides = [names for s, t in columns for names in (s | t, s) if names]
+    rows = {names: i for i, names in enumerate(dict.fromkeys([*weights, *sides]))}  # the same under every hash seed
     A = np.zeros((len(rows), len(columns)))  # H(T|S) = H(S,T) - H(S)
     for j, (s, t) in enumerate(columns):
         A[rows[s | t], j] += 1.0
