@@ -4,6 +4,7 @@ lower the global one can be."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,8 +25,14 @@ MOST_CELLS, MOST_ROWS = 1000, 100
 CERTAINLY = 1e6
 """A reward that outweighs all other costs, in units of the weights."""
 
+RISE = 2.0
+"""By how much the last cell costs more than the first at the start that leans towards the first."""
 
-class _Local(NamedTuple):
+TIE, DIGITS = 1e-7, 3
+"""Local minima count as equally low up to TIE max(1, |value|), and as equal if their masses agree to so many digits."""
+
+
+class LocalMinimum(NamedTuple):
     """A local minimum: its value, mu, and the point of the last convex problem."""
 
     value: float
@@ -33,14 +40,26 @@ class _Local(NamedTuple):
     at: Array
 
 
+def lowest(found: Sequence[LocalMinimum]) -> LocalMinimum:
+    """Return the lowest of some local minima, whichever way rounding goes.
+
+    Of those that are equally low it is the one with the most mass in the first cell of the junction tree in which they
+    differ.
+    """
+    least = min(x.value for x in found)
+    tied = [x for x in found if x.value <= least + TIE * max(1.0, abs(least))]
+    return max(tied, key=lambda x: (*np.round(x.mu, DIGITS), -x.value))
+
+
 @dataclass(frozen=True)
 class ConcaveConvex(Solver):
     """Replace the concave terms by their tangents at mu, solve the convex rest, repeat: the value never rises.
 
-    The best local minimum of several starts: `upper` is attained. `lower` is the minimum without the concave terms,
-    which are never negative; on small problems (MOST_CELLS, MOST_ROWS) it is raised by branch and bound
-    (`branching.py`), which looks at up to `nodes` parts of the space, for at most so many `seconds`. `converged` says
-    whether the bounds met within `gap` max(1, |upper|).
+    The best local minimum of several starts: `upper` is attained. One start leans towards the first cells of the
+    junction tree, and of minima that are equally low it is the one with the most mass in the first cell in which they
+    differ. `lower` is the minimum without the concave terms, which are never negative; on small problems (MOST_CELLS,
+    MOST_ROWS) it is raised by branch and bound (`branching.py`), which looks at up to `nodes` parts of the space, for
+    at most so many `seconds`. `converged` says whether the bounds met within `gap` max(1, |upper|).
     """
 
     name = "concave-convex"
@@ -71,10 +90,11 @@ class ConcaveConvex(Solver):
         if bottomless.any() and self._reached(problem, bottomless):
             return infinite(component, self.name, -math.inf)
         rng = np.random.default_rng(self.seed)
-        found: list[_Local] = []
+        found: list[LocalMinimum] = []
         lower, steps = -math.inf, 0
+        level, rising = np.zeros(len(bottomless)), np.linspace(0.0, RISE, len(bottomless))
         for start in range(self.starts):
-            tilt = np.zeros(len(bottomless)) if start == 0 else rng.gumbel(size=len(bottomless))
+            tilt = (level, rising)[start] if start < 2 else rng.gumbel(size=len(bottomless))
             relaxed = self._newton(problem, tilt)
             if relaxed.contradiction[0] > 0:
                 return infinite(component, self.name)
@@ -82,10 +102,10 @@ class ConcaveConvex(Solver):
             local, used = self._descend(problem, relaxed.mu[0], relaxed.at[0])
             steps += used + int(relaxed.steps[0])
             found.append(local)
-        best = min(found, key=lambda x: x.value)
         if self.nodes and len(bottomless) <= MOST_CELLS and len(problem.rows) <= MOST_ROWS:
-            raised, best, used = self._bracket(problem, best)
+            raised, used = self._bracket(problem, found)
             lower, steps = max(lower, raised), steps + used
+        best = lowest(found)
         residual = problem.value(best.mu)[1]
         upper = best.value if residual <= FEASIBLE else math.inf
         lower = min(lower, best.value) - component.rounding if residual <= ROUNDING else -math.inf
@@ -110,21 +130,22 @@ class ConcaveConvex(Solver):
         most = self._newton(problem, -CERTAINLY * (1 + np.abs(problem.numbers.W).max(initial=0.0)) * bottomless)
         return bool(most.mu[0][bottomless].sum() > FEASIBLE)
 
-    def _bracket(self, problem: Branching, best: _Local) -> tuple[float, _Local, int]:
-        """A lower bound, the best local minimum after a look at all parts, and how many steps it took."""
-        steps = 0
+    def _bracket(self, problem: Branching, found: list[LocalMinimum]) -> tuple[float, int]:
+        """A lower bound from a look at all parts, and how many steps it took; local minima on the way join `found`."""
+        steps, least = 0, min(x.value for x in found)
 
         def upper(mu: Array) -> float:
-            nonlocal best, steps
+            nonlocal least, steps
             value, broken = problem.value(mu)
-            if broken <= ROUNDING and value < best.value - self.tol:
+            if broken <= ROUNDING and value < least - self.tol:
                 local, used = self._descend(problem, mu, self._newton(problem, 0.0 * mu).at[0])
-                best, steps = min(best, local, key=lambda x: x.value), steps + used
-            return best.value
+                found.append(local)
+                least, steps = min(least, local.value), steps + used
+            return least
 
-        gap = 0.5 * self.gap * max(1.0, abs(best.value))
+        gap = 0.5 * self.gap * max(1.0, abs(least))
         lower, looked = problem.search(upper, gap, self.nodes, self.seconds)
-        return lower, best, steps + looked
+        return lower, steps + looked
 
     def _newton(self, problem: Branching, tilt: Array, near: Array | None = None) -> convex.solve.Outcome:
         """The minimiser of the convex part with some cost added, from the point of another such cost."""
@@ -132,7 +153,7 @@ class ConcaveConvex(Solver):
         program = convex.program.Program(problem.structure, numbers._replace(c=numbers.c + tilt))
         return convex.solve.solve(program, goal, goal, None if near is None else near[None])
 
-    def _descend(self, problem: Branching, mu: Array, at: Array) -> tuple[_Local, int]:
+    def _descend(self, problem: Branching, mu: Array, at: Array) -> tuple[LocalMinimum, int]:
         """Tangent, solve, repeat, from mu and a point to start from; and how many steps it took."""
         value, steps = problem.value(mu)[0], 0
         for _ in range(self.rounds):
@@ -142,4 +163,4 @@ class ConcaveConvex(Solver):
             if not new < value - self.tol * max(1.0, abs(value)):
                 break
             value, mu = new, moved.mu[0]
-        return _Local(value, mu, at), steps
+        return LocalMinimum(value, mu, at), steps

@@ -20,6 +20,7 @@ from dissonance import (
 )
 from dissonance.distributions import Joint
 from dissonance.solvers import ConcaveConvex
+from dissonance.solvers.concave_convex import LocalMinimum, lowest
 from strategies import MIXED, Style, random_case
 
 inf = math.inf
@@ -49,6 +50,23 @@ def test_one_variable_by_brute_force(attention: Attention):
     assert result.solver == "concave-convex"
     exact = line(pdg, attention)
     assert exact - 1e-4 <= result.upper <= exact + 1e-6  # the grid is coarse, and above the infimum
+
+
+def test_of_equally_low_minima_it_is_the_one_with_more_mass_in_the_first_cell():
+    """H(X) + log 2 is least at both corners."""
+    pdg = PDG(Arc("p", (), X, [0.5, 0.5]))
+    for seed in range(5):
+        found = inconsistency(pdg, Attention.only({"p": 1.0}, {"p": 3.0}, 1.0), solver=ConcaveConvex(seed=seed))
+        assert found.upper == pytest.approx(math.log(2), abs=1e-6)
+        assert found.mu.marginal("X").tolist() == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+def test_rounding_does_not_choose_among_minima():
+    first, second, none = np.array([0.7, 0.3]), np.array([0.3, 0.7]), np.zeros(0)
+    for off in (-1e-9, 0.0, 1e-9):
+        minima = [LocalMinimum(1.0, second, none), LocalMinimum(1.0 + off, first, none)]
+        assert lowest(minima).mu is lowest(minima[::-1]).mu is first
+    assert lowest([LocalMinimum(1.0, second, none), LocalMinimum(1.0 + 1e-6, first, none)]).mu is second
 
 
 def random_attention(seed: int) -> tuple[PDG, Attention]:
