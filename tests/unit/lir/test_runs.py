@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from dissonance import (
     PDG,
     Arc,
     Attention,
+    Control,
     DissonanceError,
     FormatError,
     Record,
@@ -59,6 +61,38 @@ def test_no_run_depends_on_its_company():
         assert alone.after.upper == pytest.approx(run.after.upper, abs=1e-6)
         for key, theta in alone.theta.items():
             assert torch.allclose(run.theta[key], theta, atol=1e-4)
+
+
+def peaked(seed: int) -> PDG:
+    """Random conditionals of six pairs of four variables, the same pairs for every seed."""
+    pairs, rng = np.random.default_rng(5), np.random.default_rng(seed)
+    variables = [Variable(f"X{i}", 3) for i in range(4)]
+    arcs: list[Arc] = []
+    for i in range(6):
+        s, t = pairs.choice(4, 2, replace=False)
+        given = bool(pairs.integers(0, 2))
+        rows = rng.dirichlet(np.full(3, 0.7), size=3 if given else None)
+        arcs.append(Arc(f"a{i}", [variables[s]] if given else [], variables[t], rows))
+    return PDG(*arcs, variables=variables).learnable()
+
+
+FIRST_ROW = torch.tensor([[math.inf] * 3, [0.0] * 3], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("pdgs", "steps", "asked"),
+    [
+        ([peaked(i) for i in range(5)], 6, {"flow": "full"}),
+        (PDGS, 1, {"control": Control({"AB.logits": FIRST_ROW, "BC": math.inf})}),
+    ],
+    ids=["tables", "a row of a table"],
+)
+def test_no_run_under_full_control_depends_on_its_company(pdgs: list[PDG], steps: int, asked: dict[str, Any]):
+    """Each stops where it would alone: one that others outlast is not moved any further."""
+    for pdg, run in zip(pdgs, lirs(pdgs, steps=steps, **asked), strict=True):
+        alone = lir(pdg, steps=steps, **asked)
+        for key, theta in alone.theta.items():
+            assert torch.allclose(run.theta[key], theta, atol=1e-7, rtol=0.0)
 
 
 def test_runs_of_several_structures_come_back_in_order():

@@ -26,7 +26,9 @@ class FullControl:
     full control.
 
     - A table: solve without the arc's beta (its gamma alpha kept) and set p <- mu*(T|S). Among several minimisers take
-      the one nearest to the present p, the limit of beta -> 0+; rows without mass keep their value.
+      the one nearest to the present p, the limit of beta -> 0+; rows without mass keep their value. With gamma alpha
+      > 0 minima are corners, and several that are found may be equally low (to 1e-7): take the one with the most mass
+      in the first cell of the junction tree in which they differ.
     - A linear-Gaussian arc among linear-Gaussian arcs, hard or soft: the same, if p = mu*(T|S) then attains the
       inconsistency without the arc's beta, which proves it the least.
     - A family with `project` that is soft: alternate with the solve, mu* then p <- argmin E_mu*[-log p]; arcs that
@@ -62,10 +64,11 @@ class FullControl:
         quadratic = quadratic_argmin(local, theta, solved) if arcs and not (tables or varies) else None
         if quadratic is not None:
             return Movement(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
+        going = torch.ones_like(residual, dtype=torch.bool)
         for _ in range(self.sweeps if arcs else 0):
             before = solved.upper
             for i in arcs:
-                whole, some = local.full[i]
+                whole, some = (runs & going for runs in local.full[i])
                 trial = self._closed_form(local, i, theta, solved, whole)
                 if trial is None:
                     whole = torch.zeros_like(whole)
@@ -75,9 +78,8 @@ class FullControl:
                     theta, solved, off = self._descend(local, i, theta, solved, some & ~whole)
                     residual = torch.maximum(residual, off)
             least = 1e-2 * local.tol * solved.upper.abs().clamp(min=1.0)
-            table = local.parameters.tabular and local.parameters.arcs[arcs[0]].cpd.saturated
-            alone = len(arcs) == 1 and table
-            if alone or bool((local.resolved(solved) | ~(before - solved.upper > least)).all()):
+            going = going & ~_single_tables(local, arcs) & ~local.resolved(solved) & (before - solved.upper > least)
+            if not going.any():  # every run stops by itself, whatever others do
                 break
         return Movement(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
 
@@ -166,7 +168,8 @@ class FullControl:
         upper, slope = solved.upper, slope_at(solved)
         for _ in range(20 * self.sweeps):
             off = torch.stack([by_run(g.abs()).amax(1) for g in slope.values()]).amax(0)
-            if bool(((off < 1e-7) | (length * off < 1e-10) | ~runs).all()):
+            length = torch.where((off < 1e-7) | (length * off < 1e-10), 0.0, length)  # these runs stay where they are
+            if not length.any():
                 break
             trial = {**theta, **{k: theta[k] - over(length, theta[k]) * slope[k] for k in keys}}
             trial, _ = local.parameters.admissible(trial)
@@ -185,6 +188,13 @@ class FullControl:
                 length = length / 4
         off = torch.stack([by_run(g.abs()).amax(1) for g in slope.values()]).amax(0)
         return theta, local.solve(theta), torch.where(runs, off, 0.0)
+
+
+def _single_tables(local: Local, arcs: Sequence[int]) -> Tensor:
+    """Return which runs, (P,), control one table and nothing else of these arcs: its first argmin is final."""
+    tables = [local.parameters.tabular and local.parameters.arcs[i].cpd.saturated for i in arcs]
+    some = torch.stack([local.full[i][1] for i in arcs])  # (arcs, P)
+    return (some.sum(0) == 1) & (some & torch.tensor(tables)[:, None]).any(0)
 
 
 def _kept(local: Local, theta: Stacked, trial: Stacked, solved: Solved) -> tuple[Stacked, Solved]:
