@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dissonance import lbfgs
 from dissonance.bounds.terms import Floats, Ints, grid
 from dissonance.columns import ColumnarPDG
 from dissonance.compiled import clock, compiled, expect
@@ -208,18 +209,13 @@ class ColumnDual:
 
     def raised(self, x: Floats, eps: float, steps: int, deadline: float) -> Floats:
         """x after so many steps up the smoothed D, or those that there is time for."""
-        from scipy.optimize import minimize  # slow to import, and seldom needed
 
-        def negated(x: Floats) -> tuple[float, Floats]:
-            value, gradient, _ = self.smoothed(x, eps)
-            return -value, -gradient
-
-        def check(intermediate_result: object) -> None:
+        def check() -> None:
             if clock() > deadline:
                 raise StopIteration
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 6, "ftol": 1e-9, "gtol": 1e-9}
-        return minimize(negated, x, jac=True, method="L-BFGS-B", callback=check, options=options).x
+        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, **options)[0]
 
 
 def _arc_column(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dissonance import lbfgs
 from dissonance.bounds.regions import Regions
 from dissonance.bounds.terms import Floats, Ints
 from dissonance.compiled import clock
@@ -137,21 +138,15 @@ class RelaxedDual:
         self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None
     ) -> tuple[Floats, int]:
         """x after so many steps up the smoothed D, or those that there is time for; and how many there were."""
-        from scipy.optimize import minimize  # slow to import, and seldom needed
 
-        def negated(x: Floats) -> tuple[float, Floats]:
-            value, gradient, _ = self.smoothed(x, eps)
-            return -value, -gradient
-
-        def check(intermediate_result: object) -> None:
+        def check() -> None:
             if seen is not None:
                 seen()
             if clock() > deadline:
                 raise StopIteration
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 12, "ftol": 1e-10, "gtol": 1e-9}
-        found = minimize(negated, x, jac=True, method="L-BFGS-B", callback=check, options=options)
-        return found.x, int(found.nit)
+        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, **options)
 
 
 def softmin(values: Floats, at: Ints, group: Ints, eps: float) -> tuple[Floats, Floats]:

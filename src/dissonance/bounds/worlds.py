@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
+from dissonance import lbfgs
 from dissonance.bounds.oracle import cheapest
 from dissonance.bounds.states import Sampler, States
 from dissonance.bounds.terms import SOFT, Floats, Ints
@@ -90,21 +91,19 @@ class Worlds:
 
     def best(self, z: Floats, eps: float) -> Floats:
         """z whose least price over the known states, smoothed, is largest."""
-        from scipy.optimize import minimize  # slow to import, and seldom needed
-
         known = self.known
         back = known.T.tocsr()
 
-        def negated(z: Floats) -> tuple[float, Floats]:
+        def at(z: Floats) -> tuple[float, Floats]:
             price = known @ self.gains(z)
             low = price.min()
             part = np.exp((low - price) / eps)
             total = part.sum()
             mass = self.beta * (back @ (part / total))
             slope = mass - np.exp(self.log_q(z)) * np.add.reduceat(mass, self.row_at)[self.row]
-            return -float(low - eps * np.log(total)), -slope
+            return float(low - eps * np.log(total)), slope
 
-        return minimize(negated, z, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 12}).x
+        return lbfgs.raised(at, z, maxiter=STEPS, maxcor=12)[0]
 
     def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, dict[int, Floats]]]:
         """Lower bounds, better or not, each with the bets that it is the price of, by term; `seconds` a search."""

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from dissonance import lbfgs
 from dissonance.bounds.bracketing import Bracketing
 from dissonance.bounds.descent import StateDescent
 from dissonance.bounds.dual import GIVEN_UP, RelaxedDual, softmin
@@ -194,18 +195,16 @@ class SquaredWorlds(Worlds):
 
     def best(self, z: Floats, eps: float) -> Floats:
         """q whose least price over the known states, smoothed, is largest."""
-        from scipy.optimize import minimize  # slow to import, and seldom needed
-
         known, e = self.known, self.errors
         back, first = known.T.tocsr(), np.zeros(1, dtype=np.int64)
         one = np.zeros(len(self.entries), dtype=np.int64)
 
-        def negated(q: Floats) -> tuple[float, Floats]:
+        def at(q: Floats) -> tuple[float, Floats]:
             value, part = softmin(known @ self.gains(q), first, one, eps)
             mass = back @ part
-            return -float(value[0]), -2 * e.beta * ((1 - q) * mass[e.one] - q * mass[e.zero])
+            return float(value[0]), 2 * e.beta * ((1 - q) * mass[e.one] - q * mass[e.zero])
 
-        return minimize(negated, z, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 12}).x
+        return lbfgs.raised(at, z, maxiter=STEPS, maxcor=12)[0]
 
 
 class SquaredBracketing(Bracketing):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance import numerics
+from dissonance import numerics, threads
 from dissonance.arc import Theta
 from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 PRIOR = 1e-9
 """The precision given to directions that no arc bounds, when mu is asked for (scaled coordinates)."""
+
+ALONE = 64
+"""Dimensions up to which matrices are so small that threads of BLAS take longer to meet than to multiply them."""
 
 Multiplier = tuple[Array, Array, Array]
 """Omega, Phi and eta of a hard arc: see `GaussianSolution.surrogate`."""
@@ -169,9 +173,17 @@ class GaussianSolver(Solver):
             if collapses(component):
                 return infinite(component, self.name, -math.inf)
             raise CapabilityError(_not_convex(component))
-        from dissonance.gaussians.moments import coordinates, gaussian_beliefs
+        from dissonance.gaussians.moments import coordinates
 
-        check_covariance(sum(map(len, coordinates(component.variables).values())), self.budget)
+        size = sum(map(len, coordinates(component.variables).values()))
+        check_covariance(size, self.budget)
+        with threads.without_blas_threads() if size <= ALONE else nullcontext():
+            return self._bounded(component)
+
+    def _bounded(self, component: Component) -> Solution:
+        """The solution of a convex component."""
+        from dissonance.gaussians.moments import gaussian_beliefs
+
         arcs = gaussian_beliefs(component)
         found = self._solve(component, arcs)
         if found is None:
@@ -351,7 +363,7 @@ def collapses(component: Component) -> bool:
             basis[np.ix_(t, s)] = scale * rng.normal(size=(len(t), len(s)))
             rate = 0.0
             for names, w in component.entropies.items():
-                rows = [i for name in names for i in place[name]]
+                rows = [i for name in place if name in names for i in place[name]]
                 rate += w * (len(rows) - int(np.linalg.matrix_rank(basis[rows])))
             if rate > 1e-9 * max(map(abs, component.entropies.values())):
                 return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from dissonance import threads
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import message_bytes
 from dissonance.errors import CapabilityError
@@ -101,18 +102,19 @@ class Cooling(TimedBounds):
 
     def run(self, near: Floats | None = None) -> None:
         """Temperature by temperature, until the bounds are close, the time is over, or nothing helps any more; from a
-        point `near` the end, at the last one only."""
+        point `near` the end, at the last one only. Threads of BLAS would take longer to meet than its products do."""
         gamma = self.gamma
         soft = self.dual.weight[self.dual.soft]
         scale = float(np.median(soft)) if len(soft) else 1.0
         last = max(gamma, 0.0 if gamma else LAST * scale)
         temperature = max(last, FIRST * scale) if near is None else last
         self.x = self.x if near is None else near
-        while True:
-            self._settle(temperature, temperature == last)
-            if self.lower == math.inf or self.late or self._close(1e-2) or temperature == last:
-                return
-            temperature = max(last, COOLER * temperature)
+        with threads.without_blas_threads():
+            while True:
+                self._settle(temperature, temperature == last)
+                if self.lower == math.inf or self.late or self._close(1e-2) or temperature == last:
+                    return
+                temperature = max(last, COOLER * temperature)
 
     def _settle(self, temperature: float, last: bool) -> None:
         """As far up as is worth while at a temperature."""
