@@ -10,7 +10,6 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dissonance import PDG, Arc, Attention, Euclidean, LinearGaussian, Variable, inconsistency, lbfgs
-from dissonance.bounds.dual import RelaxedDual
 from dissonance.bounds.structural import StructuralBracketing
 from dissonance.gaussians import covariance
 from dissonance.problem import prepare
@@ -47,8 +46,6 @@ def bracket(pdg: PDG, gamma: float, solver: Any) -> None:
 
 
 SOLVES: dict[str, tuple[object, str, Callable[[], object]]] = {
-    "bounds": (RelaxedDual, "smoothed", lambda: bracket(graph(8), 0.0, QUICK)),
-    "bounds, gamma > 0": (RelaxedDual, "smoothed", lambda: bracket(graph(8), 0.1, QUICK)),
     "reduced": (ReducedDual, "at_point", lambda: bracket(graph(8), 0.1, Reduced())),
     "gaussian": (covariance, "minimise", lambda: bracket(gaussians(), 0.1, "gaussian")),
 }
@@ -69,14 +66,16 @@ def test_a_solver_of_small_matrices_has_one_thread_of_blas(name: str, monkeypatc
         assert seen == {1} and 3 in blas_threads()
 
 
-def test_lbfgs_finds_the_top_of_a_parabola_and_stops_when_it_is_told_to():
-    top, points = np.array([1.0, -2.0, 3.0]), list[int]()
+def test_lbfgs_finds_the_top_of_a_parabola_in_one_thread_and_stops_when_it_is_told_to():
+    top, points, seen = np.array([1.0, -2.0, 3.0]), list[int](), set[int]()
 
     def at(x: np.ndarray) -> tuple[float, np.ndarray]:
+        seen.update(blas_threads())
         return -float((x - top) @ (x - top)), 2 * (top - x)
 
-    found, steps = lbfgs.raised(at, np.zeros(3), maxiter=50)
-    assert found == pytest.approx(top, abs=1e-6) and steps > 0
+    with threadpool_limits(3, user_api="blas"):
+        found, steps = lbfgs.raised(at, np.zeros(3), maxiter=50)
+    assert found == pytest.approx(top, abs=1e-6) and steps > 0 and seen == {1}
 
     def stop() -> None:
         points.append(1)
@@ -91,7 +90,6 @@ def test_as_many_steps_lead_to_the_same_bits_whatever_the_number_of_threads():
     component = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).components[0]
     run = StructuralBracketing(QUICK, component)
     dual = run._dual()
-    assert dual.size > 10_000  # OpenBLAS shares sums of so many numbers out
     found = []
     for count in (1, 2):
         with threadpool_limits(count, user_api="blas"):

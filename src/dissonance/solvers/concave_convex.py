@@ -55,12 +55,11 @@ def lowest(found: Sequence[LocalMinimum]) -> LocalMinimum:
 class ConcaveConvex(Solver):
     """Replace the concave terms by their tangents at mu, solve the convex rest, repeat: the value never rises.
 
-    The best local minimum of several starts: `upper` is attained. One start leans
-    towards the first cells of the junction tree, and of minima that are equally low it is the one with the most mass in
-    the first cell in which they differ. `lower` is the minimum without the
-    concave terms, which are never negative; on small problems (MOST_CELLS, MOST_ROWS) it is raised by branch and bound
-    (`branching.py`), which looks at up to `nodes` parts of the space, for at most so many `seconds`. `converged` says
-    whether the bounds met within `gap` max(1, |upper|).
+    The best local minimum of several starts: `upper` is attained. One start leans towards the first cells of the
+    junction tree, and of minima that are equally low it is the one with the most mass in the first cell in which they
+    differ. `lower` is the minimum without the concave terms, which are never negative; on small problems (MOST_CELLS,
+    MOST_ROWS) it is raised by branch and bound (`branching.py`), which looks at up to `nodes` parts of the space, for
+    at most so many `seconds`. `converged` says whether the bounds met within `gap` max(1, |upper|).
     """
 
     name = "concave-convex"
