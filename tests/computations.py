@@ -37,6 +37,7 @@ from dissonance import (
 )
 from dissonance.cli.app import run
 from dissonance.cpds import Data, NeuralCategorical
+from dissonance.estimators import NaiveBayesMixture
 from dissonance.inconsistency import Inconsistency
 from dissonance.io.fingerprint import Fingerprint
 from dissonance.lir.start import Run
@@ -148,11 +149,18 @@ def core(k: int) -> Iterator[tuple[str, Callable[[], Numbers]]]:
     yield f"lir, {flow} and {refocus}", lambda: ran(lir(some, refocus, steps=2, flow=flow, seed=k))
     half = Control({a.name: 1.0 for a in some.arcs[::2]} | {a.name: np.inf for a in some.arcs[1::4]})
     yield "lir, some under full control", lambda: ran(lir(some, steps=1, control=half))
+    variables = [Variable(f"X{i}", 2) for i in range(9)]
+    fixed = PDG(
+        Arc("q", (), variables[0], [0.3, 0.7]), *(Arc(f"p{i}", (), v, [0.5, 0.5]) for i, v in enumerate(variables))
+    )
+    labels = [[x] for x in (1, "1", 2, "2", 3, "3", 4, "4")]
     even = Attention.uniform(chain(k), gamma=0.25 * (1 + k % 4))
     yield "full control at gamma alpha > 0", lambda: ran(lir(chain(k), steps=2, flow="full", attention=even))
     for score in ("log", "brier"):
         yield f"coherence, {score}", lambda s=score: betting(coherence(book(k), score=s))
     yield "fingerprint", lambda: [fingerprint(k)]
+    yield "what is fixed", lambda: [repr(fixed.at({f"p{i}.p": torch.full((2,), 0.5).double() for i in range(9)}))]
+    yield "labels", lambda: [repr(NaiveBayesMixture(2, max_iter=1, random_state=k).fit(labels).categories_)]
 
 
 def betting(found: Any) -> Numbers:
@@ -170,9 +178,9 @@ def fingerprint(k: int) -> str:
 def files(folder: Path) -> Iterator[tuple[str, str]]:
     """Every file of a folder, but for those that say how long things took."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in ("timing.csv", "SHA256SUMS", "report.md", "study.json"):
-            if path.suffix in (".csv", ".json") and "batches" not in path.parts:
-                yield path.name, path.read_text()
+        timed = path.name in ("timing.csv", "study.json") or "batches" in path.parts
+        if path.suffix in (".csv", ".json") and not timed:
+            yield path.name, path.read_text()
 
 
 def commands(*each: list[str]) -> Iterator[tuple[str, Callable[[], Numbers]]]:
@@ -192,54 +200,13 @@ def commands(*each: list[str]) -> Iterator[tuple[str, Callable[[], Numbers]]]:
 
 
 RESOLVE = ["resolve", "FOLDER/tied.json", "--out", "FOLDER/r.json", "--flow", "full", "--steps", "2", "-q"]
-SYNTHETIC = [
-    "study",
-    "synthetic",
-    "--out",
-    "FOLDER/s",
-    "--replicates",
-    "1",
-    "--structures",
-    "2",
-    "--steps",
-    "2",
-    "--no-figures",
-    "--jobs",
-    "1",
-    "-q",
-]
-GFLOWNET = [
-    "study",
-    "gflownet",
-    "--out",
-    "FOLDER/g",
-    "--preset",
-    "tiny",
-    "--no-figures",
-    "--device",
-    "cpu",
-    "--height",
-    "4",
-    "--losses",
-    "TB,ModTB",
-    "--rewards",
-    "cosine",
-    "--clamps",
-    "none",
-    "--trials",
-    "2",
-    "--seeds",
-    "1",
-    "--search-iterations",
-    "20",
-    "--iterations",
-    "40",
-    "--every",
-    "20",
-    "--batch",
-    "16",
-    "-q",
-]
+STUDY = ["--out", "FOLDER/s", "--no-figures", "-q"]
+SYNTHETIC = ["study", "synthetic", *STUDY, "--replicates", "1", "--structures", "2", "--steps", "2", "--jobs", "1"]
+TINY = {
+    "preset": "tiny", "device": "cpu", "height": 4, "losses": "TB,ModTB", "rewards": "cosine", "clamps": "none",
+    "trials": 2, "seeds": 1, "search-iterations": 20, "iterations": 40, "every": 20, "batch": 16,
+}  # fmt: skip
+GFLOWNET = ["study", "gflownet", *STUDY, *(word for name, x in TINY.items() for word in (f"--{name}", str(x)))]
 
 
 def asked(word: str) -> dict[str, Numbers]:
@@ -260,9 +227,9 @@ def asked(word: str) -> dict[str, Numbers]:
 def answer(words: Iterable[str]) -> None:
     """Print the answers."""
     warnings.simplefilter("ignore")
-    pass
     for word in words:
-        print(json.dumps(asked(word.strip())), flush=True)
+        sys.stdout.write(json.dumps(asked(word.strip())) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
