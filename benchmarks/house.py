@@ -125,7 +125,7 @@ INTERCHANGEABLE = (
 )
 """Paths, or folders, whose modules define the same functions for something to choose among them."""
 
-FORMAT_FUNCTIONS = ("from_bytes", "to_bytes")
+FORMAT_FUNCTIONS = ("from_bytes", "to_bytes", "alphas")
 """What a format is, in the modules of io/."""
 
 

@@ -76,7 +76,7 @@ def from_bytes(content: bytes, learnable: bool) -> tuple[PDG, Focus]:
     return pdg, Focus(Attention.only({e.label: e.beta for e in edges}, alpha))
 
 
-def alphas(content: bytes) -> list[str]:
+def alphas(content: bytes, _: PDG) -> list[str]:
     """The arcs whose alpha a replicate writes."""
     return [e.label for e in strict.decode(content, Replicate).graph.edges if e.alpha is not UNSET]
 

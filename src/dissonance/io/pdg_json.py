@@ -139,7 +139,7 @@ def alphas(content: bytes, pdg: PDG) -> list[str]:
     except FormatError:
         from dissonance.io import authors
 
-        return authors.alphas(content)
+        return authors.alphas(content, pdg)
     return [a.name for a in document.arcs if a.alpha is not UNSET]
 
 
