@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.proof import EPS, Accuracy, Bounds, TableRows
+from dissonance.proof import EPS, Accuracy, ProvedBounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
@@ -94,7 +94,7 @@ class Projection:
         soft, none = np.where(hard, 0.0, beta)[None], np.zeros((1, len(beta)))
         rows = np.ones(len(beta), dtype=np.int64)
         accuracy = Accuracy(TableRows(rows, 2 * rows, 0.0), None, soft, none, np.zeros(1))
-        bounds = Bounds.proved(
+        bounds = ProvedBounds.proved(
             accuracy, lower, float(off.sum()), 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE
         )
         lower, upper, _ = bounds.one
