@@ -53,7 +53,7 @@ def judged(result: Inconsistency, low: float, high: float, slop: float) -> str |
     found = f"[{result.lower!r}, {result.upper!r}]"
     if not result.lower <= result.upper:
         return f"{found} is no bracket"
-    scale = sum(1.0 + abs(s.upper) for s in result.solutions)
+    scale = 1.0 + sum(1.0 + abs(s.upper) for s in result.solutions)
     if result.converged and math.isfinite(scale) and result.upper - result.lower > DEFAULT_TOL * scale:
         return f"{found} is called converged"
     if result.lower > high + slop:

@@ -19,7 +19,7 @@ from dissonance.distributions.tree import check_bytes as check_bytes
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
 from dissonance.proof import EPS as EPS
-from dissonance.proof import ULPS, Accuracy, Bounds, TableRows
+from dissonance.proof import ULPS, Accuracy, ProvedBounds, TableRows
 from dissonance.variables import Variable
 
 Bools = npt.NDArray[np.bool_]
@@ -283,11 +283,11 @@ class Component:
     def proved(
         self, low: float, high: float, blur: float = 0.0, *, tol: float = math.inf, broken: float = 0.0
     ) -> tuple[float, float, bool]:
-        """Return the bounds that a solver's numbers prove, and whether they meet: see `Bounds.proved`.
+        """Return the bounds that a solver's numbers prove, and whether they meet: see `ProvedBounds.proved`.
 
         `tol`: the relative gap that is aimed at; of a closed form, whose bounds are apart by rounding only, any.
         """
-        return Bounds.proved(self.accuracy, low, high, blur, tol=tol, broken=broken).one
+        return ProvedBounds.proved(self.accuracy, low, high, blur, tol=tol, broken=broken).one
 
 
 def tables_of(components: Sequence[Component]) -> Array:
@@ -324,7 +324,7 @@ class Problem:
     @cached_property
     def unmentioned(self) -> tuple[float, float]:
         """Bounds of -gamma sum log|V| over the variables that no arc mentions."""
-        return Bounds.entropy(self.free, self.gamma).one[:2] if self.gamma and self.free else (0.0, 0.0)
+        return ProvedBounds.entropy(self.free, self.gamma).one[:2] if self.gamma and self.free else (0.0, 0.0)
 
     @property
     def constant(self) -> float:

@@ -138,7 +138,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class ProvedBounds:
     """Proved bounds of P problems, (P,) each; `blur`: the rounding of the problems' numbers that is in them.
 
     `met`: whether they are within the tolerance of each other, beside what rounding leaves open.
@@ -161,7 +161,7 @@ class Bounds:
         broken: float | Floats = 0.0,
         within: float = ROUNDING,
         contradicted: Bools | None = None,
-    ) -> Bounds:
+    ) -> ProvedBounds:
         """Return the bounds that a solver's numbers `low` and `high` prove.
 
         `blur`: what the solver's own rounding may have done to both; `tol`: the gap that is aimed at, relative to
@@ -175,14 +175,14 @@ class Bounds:
         if (lower < 0).any():
             lower = np.maximum(lower, accuracy.floor)
         if not (lower <= upper).all():
-            lower, upper = ordered(lower, upper)
+            lower, upper = uncrossed(lower, upper)
         infinite = low == math.inf if contradicted is None else contradicted | (low == math.inf)
         if infinite.any():
             lower, upper = (np.where(infinite, math.inf, x) for x in (lower, upper))
-        return cls(lower, upper, rounding, close(lower, upper, tol, rounding))
+        return cls(lower, upper, rounding, meeting(lower, upper, tol, rounding))
 
     @classmethod
-    def entropy(cls, variables: Iterable[Variable], gamma: npt.ArrayLike) -> Bounds:
+    def entropy(cls, variables: Iterable[Variable], gamma: npt.ArrayLike) -> ProvedBounds:
         """Return bounds of -gamma sum log|V| over variables that no arc mentions; V is infinite if Euclidean."""
         gamma = np.atleast_1d(np.asarray(gamma, dtype=np.float64))
         each = [math.log(v.size) if v.is_finite else math.inf for v in variables]
@@ -191,13 +191,13 @@ class Bounds:
             blur = np.where(np.isfinite(value), 2 * EPS * np.abs(value), 0.0)  # of the logarithms, and of the product
         return cls(value - blur, value + blur, blur, np.ones(len(gamma), dtype=np.bool_))
 
-    def plus(self, *others: Bounds) -> Bounds:
+    def plus(self, *others: ProvedBounds) -> ProvedBounds:
         """Return bounds of the sum; where one of two is 0, nothing is rounded."""
         lower, upper, blur, met = self.lower, self.upper, self.blur, self.met
         for x in others:
             lower, upper = added(lower, x.lower, -math.inf), added(upper, x.upper, math.inf)
             blur, met = blur + x.blur, met & x.met
-        return Bounds(lower, upper, blur, met)
+        return ProvedBounds(lower, upper, blur, met)
 
     @property
     def one(self) -> tuple[float, float, bool]:
@@ -205,14 +205,14 @@ class Bounds:
         return float(self.lower[0]), float(self.upper[0]), bool(self.met[0])
 
 
-def close(lower: Floats, upper: Floats, tol: float, blur: Floats) -> Bools:
+def meeting(lower: Floats, upper: Floats, tol: float, blur: Floats) -> Bools:
     """Return where bounds meet: within `tol` max(1, |upper|) of each other, beside `blur` on both sides."""
     with np.errstate(invalid="ignore"):
         near = upper - lower <= tol * np.maximum(1.0, np.abs(upper)) + 2 * blur
     return (lower == upper) | (near & np.isfinite(upper))
 
 
-def ordered(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+def uncrossed(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """Return bounds in order; where they cross by more than rounding mu proves nothing, and no upper bound is left."""
     with np.errstate(invalid="ignore"):
         crossed = lower - upper > CROSSED * np.maximum(1.0, np.abs(upper))

@@ -15,7 +15,7 @@ import torch
 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, inconsistency, lir, lirs
 from dissonance.cli.app import run as command
-from dissonance.proof import Accuracy, Bounds, TableRows, close, summed
+from dissonance.proof import Accuracy, ProvedBounds, TableRows, meeting, summed
 from dissonance.solvers import Newton, Pooled, Solver
 
 X, Y = Variable("X", 2), Variable("Y", 4)
@@ -168,14 +168,14 @@ def test_the_cost_of_variables_that_no_arc_mentions_is_rounded():
 
 
 def test_nothing_is_below_0_unless_rows_are_densities():
-    fine = Bounds.proved(_accuracy([[0.5, 0.5]]), -1e-9, 1e-9, tol=1e-7)
+    fine = ProvedBounds.proved(_accuracy([[0.5, 0.5]]), -1e-9, 1e-9, tol=1e-7)
     assert fine.lower == 0 and fine.met
-    dense = Bounds.proved(_accuracy([[0.9, 0.9]]), -0.6, -0.58, tol=1e-7)
+    dense = ProvedBounds.proved(_accuracy([[0.9, 0.9]]), -0.6, -0.58, tol=1e-7)
     assert -0.61 < dense.lower < -0.6 and -0.58 < dense.upper < -0.57 and not dense.met
-    doubted = Bounds.proved(_accuracy([[0.5, 0.5]], beta=-1.0), -1.0, -0.9, tol=1e-7)
-    structural = Bounds.proved(_accuracy([[0.5, 0.5]], gamma=1.0), -1.0, -0.9, tol=1e-7)
+    doubted = ProvedBounds.proved(_accuracy([[0.5, 0.5]], beta=-1.0), -1.0, -0.9, tol=1e-7)
+    structural = ProvedBounds.proved(_accuracy([[0.5, 0.5]], gamma=1.0), -1.0, -0.9, tol=1e-7)
     assert doubted.lower < -1 and structural.lower < -1
-    unattended = Bounds.proved(_accuracy([[0.9, 0.9]], beta=0.0), -1e-9, 0.0, tol=1e-7)
+    unattended = ProvedBounds.proved(_accuracy([[0.9, 0.9]], beta=0.0), -1e-9, 0.0, tol=1e-7)
     assert unattended.lower == 0
 
 
@@ -188,13 +188,13 @@ def _accuracy(tables: Sequence[Sequence[float]], beta: float = 1.0, gamma: float
 
 
 def test_bounds_that_cross_by_rounding_are_ordered_and_by_more_prove_no_upper_one():
-    near = Bounds.proved(_accuracy([[0.5, 0.5]]), 1 + 1e-13, 1.0, tol=1e-7)
+    near = ProvedBounds.proved(_accuracy([[0.5, 0.5]]), 1 + 1e-13, 1.0, tol=1e-7)
     assert 1 <= near.lower < 1 + 1e-14 and 1 + 1e-14 < near.upper < 1 + 1e-12
-    far = Bounds.proved(_accuracy([[0.5, 0.5]]), 1.1, 1.0, tol=1e-7)
+    far = ProvedBounds.proved(_accuracy([[0.5, 0.5]]), 1.1, 1.0, tol=1e-7)
     assert far.lower == pytest.approx(1.0, abs=1e-12) and far.upper == math.inf and not far.met
-    broken = Bounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, broken=1e-9)
+    broken = ProvedBounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, broken=1e-9)
     assert broken.upper == math.inf and not broken.met
-    against = Bounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, contradicted=np.array([True]))
+    against = ProvedBounds.proved(_accuracy([[0.5, 0.5]]), 1.0, 1.0, tol=1e-7, contradicted=np.array([True]))
     assert against.lower == against.upper == math.inf and against.met
 
 
@@ -214,10 +214,10 @@ def test_a_sum_is_rounded_outwards_and_a_contradiction_anywhere_is_one():
     assert summed([math.inf, -math.inf], -math.inf) == math.inf and summed([-math.inf, 1.0], math.inf) == -math.inf
 
 
-def known(lower: float, upper: float) -> Bounds:
-    return Bounds(*(np.array([x]) for x in (lower, upper, 0.0)), np.array([True]))
+def known(lower: float, upper: float) -> ProvedBounds:
+    return ProvedBounds(*(np.array([x]) for x in (lower, upper, 0.0)), np.array([True]))
 
 
 def test_what_rounding_leaves_open_is_no_gap_that_a_solver_left():
     lower, upper = np.array([1.0, 1.0, math.inf, -math.inf]), np.array([1.0 + 3e-6, 1.0 + 3e-6, math.inf, -math.inf])
-    assert close(lower, upper, 1e-7, np.array([2e-6, 0.0, 0.0, 0.0])).tolist() == [True, False, True, True]
+    assert meeting(lower, upper, 1e-7, np.array([2e-6, 0.0, 0.0, 0.0])).tolist() == [True, False, True, True]

@@ -15,7 +15,7 @@ from dissonance.columns import ColumnarPDG
 from dissonance.compiled import clock
 from dissonance.errors import CapabilityError
 from dissonance.pdg import PDG
-from dissonance.proof import Accuracy, Bounds, TableRows
+from dissonance.proof import Accuracy, ProvedBounds, TableRows
 from dissonance.timed import TimedBounds
 
 TEMPERATURES = 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001
@@ -95,7 +95,7 @@ def bracket(
         run.believe(dual, states, scale)
         run.count(states, tol)
     contributions = _contributions(pdg, dual, states, run.counts, run.kept)
-    lower, upper, _ = Bounds.proved(_accuracy(tables, weights), run.lower, run.upper, tol=math.inf).one
+    lower, upper, _ = ProvedBounds.proved(_accuracy(tables, weights), run.lower, run.upper, tol=math.inf).one
     return ColumnBracket(lower, upper, run.kept, run.seconds, contributions)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.proof import EPS, Accuracy, Bounds, TableRows
+from dissonance.proof import EPS, Accuracy, ProvedBounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.layout import HARD
@@ -93,7 +93,7 @@ class Projection:
         broken = max(0.0, upper - float(cost @ joint))  # the price of what mu misses of hard beliefs, and of rounding
         high, rows = float(off.sum()) + broken, np.ones(len(beta), dtype=np.int64)
         accuracy = Accuracy(TableRows(rows, 2 * rows, 0.0), None, beta[None], np.zeros((1, len(beta))), np.zeros(1))
-        bounds = Bounds.proved(
+        bounds = ProvedBounds.proved(
             accuracy, lower, high, 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE, contradicted=impossible
         )
         lower, upper, _ = bounds.one

@@ -17,7 +17,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, Component, Shape, check_bytes
-from dissonance.proof import Accuracy, Bounds, close, ordered
+from dissonance.proof import Accuracy, ProvedBounds, meeting, uncrossed
 from dissonance.solution import DEFAULT_TOL, TOGETHER, Solution, Solver, infinite
 from dissonance.solvers import convex
 from dissonance.threads import allowed
@@ -162,7 +162,7 @@ class Newton(Solver):
         outcome = self.run(program, *self._targets(s), *_starts(s, near))
         accuracy = Accuracy(components[0].shape.rows, arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)
         found, bounds = self._solutions(components, accuracy, outcome, s)
-        enough = close(bounds.lower, bounds.upper, 1e-2 * self.tol, bounds.blur).tolist()
+        enough = meeting(bounds.lower, bounds.upper, 1e-2 * self.tol, bounds.blur).tolist()
         return [x if enough[k] else self._insist(x, program.take(slice(k, k + 1))) for k, x in enumerate(found)]
 
     def _targets(self, s: Structure) -> tuple[float, float]:
@@ -223,10 +223,10 @@ class Newton(Solver):
         outcome: Outcome,
         s: Structure,
         within: float = ROUNDING,
-    ) -> tuple[list[Solution], Bounds]:
+    ) -> tuple[list[Solution], ProvedBounds]:
         """What an outcome proves of components, one by one and together."""
         low, high, residual = outcome.bounds.T
-        bounds = Bounds.proved(
+        bounds = ProvedBounds.proved(
             accuracy,
             low,
             high,
@@ -264,12 +264,12 @@ class Newton(Solver):
     def _close(self, found: Solution, margin: float = 1.0) -> bool:
         """Whether the bounds meet; stopping asks for a margin, because mu is only as good as the root of the gap."""
         lower, upper = np.array([found.lower]), np.array([found.upper])
-        return bool(close(lower, upper, margin * self.tol, found.component.accuracy.blur(upper))[0])
+        return bool(meeting(lower, upper, margin * self.tol, found.component.accuracy.blur(upper))[0])
 
     def _better(self, a: Solution, b: Solution) -> Solution:
         """The one whose mu is closer to the hard arcs, or else costs less; and the better of the lower bounds."""
         chosen = min(a, b, key=lambda s: (max(s.residual, ROUNDING), s.upper))
-        lower, upper = ordered(np.array(max(a.lower, b.lower)), np.array(chosen.upper))
+        lower, upper = uncrossed(np.array(max(a.lower, b.lower)), np.array(chosen.upper))
         found = replace(chosen, lower=float(lower), upper=float(upper), steps=a.steps + b.steps)
         return replace(found, converged=self._close(found))
 

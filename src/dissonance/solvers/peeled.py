@@ -20,7 +20,7 @@ from dissonance.attended import Attended
 from dissonance.distributions.extended import End, Extended
 from dissonance.distributions.tree import MOST, decompose
 from dissonance.problem import Bools, Component
-from dissonance.proof import Bounds
+from dissonance.proof import ProvedBounds
 from dissonance.solution import Solution, Solver, added_up, bounds_of, infinite, solve_together
 from dissonance.solvers.exact import Newton
 
@@ -151,7 +151,7 @@ class Peeled(Solver):
             return infinite(component, self._named(parts))
         scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
         made = {t for a in ends for t in a.targets}  # where loose ends begin and nothing else is said mu is uniform
-        free = Bounds.entropy([v for v in rest.free if v.name not in made], component.gamma)
+        free = ProvedBounds.entropy([v for v in rest.free if v.name not in made], component.gamma)
         lower, upper = bounds_of(parts, free.one[:2])
         return PeeledSolution(
             component,

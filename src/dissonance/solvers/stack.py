@@ -22,7 +22,7 @@ from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.numerics import DTYPE
 from dissonance.problem import EVEN, Bools, Shape
-from dissonance.proof import Accuracy, Bounds, TableRows, close
+from dissonance.proof import Accuracy, ProvedBounds, TableRows, meeting
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Floats, Program, Structure, structure
 from dissonance.solvers.convex.solve import Outcome, Work
@@ -61,7 +61,7 @@ class Answers:
         return cls(low, high, torch.zeros_like(low), steps, zeros, zeros.clone())
 
     @classmethod
-    def of(cls, bounds: Bounds, steps: Tensor, joint: Tensor, slope: Tensor) -> Answers:
+    def of(cls, bounds: ProvedBounds, steps: Tensor, joint: Tensor, slope: Tensor) -> Answers:
         """Answers with bounds that were proved, on the device of the others."""
         proved = [torch.from_numpy(x).to(joint.device) for x in (bounds.lower, bounds.upper, bounds.blur)]
         return cls(proved[0], proved[1], proved[2], steps, joint, slope)
@@ -83,7 +83,7 @@ class Answers:
     def open(self, tol: float) -> Tensor:
         """Which are neither proved to `tol` nor proved infinite, (P,)."""
         lower, upper, blur = (x.numpy(force=True) for x in (self.lower, self.upper, self.blur))
-        met = close(lower, upper, tol, blur)
+        met = meeting(lower, upper, tol, blur)
         return ~torch.from_numpy(met).to(self.lower.device)
 
 
@@ -218,15 +218,15 @@ class Stack:
         outcome = solver.run(Program(s, s.numbers(a)), tol, 0.5 * solver.tol, near, known)
         return self.read(s, a, outcome), outcome.at
 
-    def proved(self, s: Structure, a: Arcs, low: Floats, high: Floats, **how: Any) -> Bounds:
-        """Return what the numbers (P,) that a solver found prove of problems of a structure: see `Bounds.proved`."""
+    def proved(self, s: Structure, a: Arcs, low: Floats, high: Floats, **how: Any) -> ProvedBounds:
+        """Return what a solver's numbers (P,) prove of problems of a structure: see `ProvedBounds.proved`."""
         logs, possible = a.log_p, s.layout.table[s.layout.table >= 0]
         if len(possible) < logs.shape[1]:
             logs = np.full_like(logs, -math.inf)
             logs[:, possible] = a.log_p[:, possible]
         accuracy = Accuracy(self.rows, logs, a.beta, a.alpha, a.gamma)
-        bounds = Bounds.proved(accuracy, low, high, tol=math.inf, **how)
-        return bounds.plus(Bounds.entropy(self.unmentioned, a.gamma)) if self.unmentioned else bounds
+        bounds = ProvedBounds.proved(accuracy, low, high, tol=math.inf, **how)
+        return bounds.plus(ProvedBounds.entropy(self.unmentioned, a.gamma)) if self.unmentioned else bounds
 
     def read(self, s: Structure, a: Arcs, outcome: Outcome) -> Answers:
         """Bounds, mu(s,t) and derivatives of what was solved."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dissonance.lir.sweep.sweeping import FociShape, Ints, Piece, ShapeSpec, SweepTables, Visit
-from dissonance.proof import Accuracy, Bounds
+from dissonance.proof import Accuracy, ProvedBounds
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.device import DeviceBatch, small_enough
 from dissonance.solvers.convex.program import Arcs, first_guess
@@ -112,5 +112,5 @@ class DeviceFociShape(FociShape):
         at, mu, bounds, steps = problems.solve(tol, enough, near)
         low, high, weight = (x.numpy(force=True) for x in (bounds[:, 0], bounds[:, 1], beta))
         accuracy = Accuracy(self.stack.rows, None, weight, np.zeros_like(weight), np.zeros(len(weight)))
-        joint, found = mu @ self.joints, Bounds.proved(accuracy, low, high, tol=self.solver.tol)
+        joint, found = mu @ self.joints, ProvedBounds.proved(accuracy, low, high, tol=self.solver.tol)
         return Answers.of(found, steps, joint, torch.zeros_like(joint)), (at, at.isfinite().all(1))
