@@ -1,4 +1,4 @@
-"""Attack the library: wrong brackets, damaged files, kills, bit flips, threads. Exits with 1 if anything broke.
+"""Attack the library: wrong brackets, damaged files, kills, bit flips, threads, hash seeds. Exits with 1 if any broke.
 
     python benchmarks/attack.py --seconds 600
     python benchmarks/attack.py --problems 30000 --stacked 970000 --files 100000 --kills 100 --flips 1000
@@ -22,6 +22,7 @@ ATTACKS = {
     "kills": ("kills", "kills of resolve and study", 1.0),
     "flips": ("flips", "bit flips in checkpoints", 1.0),
     "trials": ("threads", "trials of two threads", 1.0),
+    "seeds": ("seeds", "models in processes with other hash seeds and threads, and runs in company", 1.0),
     "files": ("damaged", "damaged files", 2.0),
     "forms": ("closed_forms", "closed forms at 60 digits", 1.0),
     "problems": ("brackets", "brackets of random PDGs", 2.0),

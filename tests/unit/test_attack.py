@@ -18,6 +18,7 @@ SHORT = {
     "kills": 1,
     "flips": 8,
     "trials": 4,
+    "seeds": 1,
     "files": 100,
     "forms": 10,
     "problems": 20,
