@@ -1,4 +1,5 @@
 """Attack the library: wrong brackets, damaged files and records, kills, flips, threads. Exits with 1 if anything broke.
+"""Attack the library: wrong brackets, damaged files, kills, bit flips, threads, hash seeds. Exits with 1 if any broke.
 
     python benchmarks/attack.py --seconds 600
     python benchmarks/attack.py --problems 30000 --stacked 970000 --files 100000 --kills 100 --flips 1000
@@ -23,6 +24,7 @@ ATTACKS = {
     "records": ("records", "changes to the records of checkpoints, and pairs of processes", 1.0),
     "flips": ("flips", "bit flips in checkpoints", 1.0),
     "trials": ("threads", "trials of two threads", 1.0),
+    "seeds": ("seeds", "models in processes with other hash seeds and threads, and runs in company", 1.0),
     "files": ("damaged", "damaged files", 2.0),
     "tables": ("tables", "tables written and read back", 1.0),
     "names": ("named", "facts and controls by odd names", 1.0),

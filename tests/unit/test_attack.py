@@ -21,6 +21,7 @@ SHORT = {
     "records": 62,
     "flips": 8,
     "trials": 4,
+    "seeds": 1,
     "files": 100,
     "tables": 256,
     "names": 10,

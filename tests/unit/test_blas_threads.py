@@ -10,6 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dissonance import PDG, Arc, Attention, Euclidean, LinearGaussian, Variable, inconsistency, lbfgs
+from dissonance.bounds.dual import RelaxedDual
 from dissonance.bounds.structural import StructuralBracketing
 from dissonance.gaussians import covariance
 from dissonance.problem import prepare
@@ -88,10 +89,9 @@ def test_lbfgs_finds_the_top_of_a_parabola_in_one_thread_and_stops_when_it_is_to
 def test_as_many_steps_lead_to_the_same_bits_whatever_the_number_of_threads():
     pdg = graph(90)
     component = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).components[0]
-    run = StructuralBracketing(QUICK, component)
-    dual = run._dual()
+    dual = RelaxedDual(StructuralBracketing(QUICK, component).regions)
     found = []
     for count in (1, 2):
         with threadpool_limits(count, user_api="blas"):
-            found.append(dual.raised(dual.start, 0.1 * run.scale, 20))
+            found.append(dual.raised(dual.start, 0.1, 20))
     assert found[0][1] == found[1][1] and np.array_equal(found[0][0], found[1][0])
