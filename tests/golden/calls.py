@@ -48,7 +48,15 @@ from dissonance import (
 from dissonance.bp import SumProduct, belief_propagation, tree_marginals
 from dissonance.chance import chance
 from dissonance.columns import Column
-from dissonance.cpds import BernoulliImages, Data, ObservedCategorical, ObservedGaussian
+from dissonance.cpds import (
+    BernoulliImages,
+    Data,
+    NeuralCategorical,
+    NeuralGaussian,
+    ObservedCategorical,
+    ObservedGaussian,
+    StandardNormal,
+)
 from dissonance.em import (
     em,
     factor_analysis,
@@ -59,20 +67,23 @@ from dissonance.em import (
     network,
     state_space_em,
 )
-from dissonance.estimators import GaussianMixture, HiddenMarkovModel, NaiveBayesMixture
+from dissonance.estimators import GaussianMixture, HiddenMarkovModel, LatentBayesianNetwork, NaiveBayesMixture
 from dissonance.evidence import Likelihood
-from dissonance.flows import Descent
+from dissonance.flows import Descent, Published
 from dissonance.forecasts import Template
 from dissonance.gflownets import Backward, Forward, flow_network, flow_pdg, hyper_grid, surprisal_attention
 from dissonance.gflownets.paths import all_trajectories
 from dissonance.instances import (
     DecisionProblem,
     SelfAttention,
+    adversarial_training,
+    adversarial_vae,
     classification,
     decision,
     game,
     gan,
     gaussian_variational,
+    likeliest,
     linear_pool,
     log_pool,
     rake,
@@ -85,7 +96,7 @@ from dissonance.instances import (
     zen,
 )
 from dissonance.refocus import Choice, Cycle
-from dissonance.solvers import Bounds, Reduced, bracket
+from dissonance.solvers import Bounds, Newton, Reduced, Sampled, bracket
 
 Case = dict[str, Any]
 Numbers = dict[str, dict[str, Any]]
@@ -93,6 +104,9 @@ Numbers = dict[str, dict[str, Any]]
 
 NO_CLOCK = 1e9
 """Seconds that are never reached: what narrows bounds stops by its own rules, whatever the machine."""
+
+ON_DEVICE = Newton(device="cpu:0")
+"""What is written for GPUs, on a CPU."""
 
 CALLS: dict[str, Callable[[Case], Numbers]] = {}
 
@@ -245,7 +259,8 @@ def trace_of(run: Any) -> dict[str, Any]:
 @call
 def bounds(case: Case) -> Numbers:
     """Bounds and mu*."""
-    solver: Any = Reduced(NO_CLOCK) if case.get("solver") == "reduced" else "auto"
+    named: dict[str, Any] = {"reduced": Reduced(NO_CLOCK), "device": ON_DEVICE}
+    solver = named.get(case.get("solver", ""), "auto")
     result = inconsistency(pdg_of(case), attention_of(case), solver=solver)
     return {"bounds": {"all": proved(result)}, "mu": marginals(result, case)}
 
@@ -360,6 +375,8 @@ def options_of(case: Case, pdg: PDG) -> dict[str, Any]:
     control = control_of(asked.pop("control", None), pdg)
     if asked.get("flow") == "adam kept":
         asked["flow"] = Descent("Adam", rate=0.05, steps=2, keep=True)
+    if asked.get("flow") == "published":
+        asked |= {"flow": "natural", "solver": Published(iterations=5, then=5)}
     if asked.get("refocus") in ("cycle", "choice"):
         base = Control({a.name: 1.0 for a in pdg.arcs}) if control is None else control
         foci = [
@@ -447,6 +464,7 @@ def swept(case: Case) -> Numbers:
         sweeps=case["sweeps"],
         control=control,
         trace=Record(globally=case["globally"]),
+        solver=ON_DEVICE if "solver" in case else "auto",
         progress=False,
     )
     found = ends_of(run)
@@ -518,7 +536,9 @@ def book(case: Case) -> Numbers:
 @call
 def forecasts(case: Case) -> Numbers:
     """Many books of the same events."""
-    found = Template("\n".join(case["lines"])).solve(case["p"], beta=case.get("beta"), score=case["score"])
+    found = Template("\n".join(case["lines"])).solve(
+        case["p"], case.get("high"), beta=case.get("beta"), score=case["score"]
+    )
     ends = np.stack([found.lower, found.upper], 1)
     fine = np.isfinite(found.upper)
     return {
@@ -712,6 +732,12 @@ def estimated(case: Case) -> Numbers:
     elif kind == "markov":
         model = HiddenMarkovModel(2, random_state=seed, max_iter=5, tol=0.0).fit(case["x"])
         found = {"transition": model.transmat_}
+    elif kind == "network":
+        a, b, c = (Variable(n, 2) for n in "ABC")
+        cpds: Any = {a: ((), [0.5, 0.5]), b: ([a], [[0.7, 0.3], [0.4, 0.6]]), c: ([a], [[0.6, 0.4], [0.2, 0.8]])}
+        data = dict(zip("BC", np.array(case["x"]).T.tolist(), strict=True))
+        model = LatentBayesianNetwork(cpds, random_state=seed, max_iter=5, tol=0.0).fit(data)
+        found = {"A": array(torch.softmax(model.pdg_.theta["A.logits"], -1))} if hasattr(model, "pdg_") else {}
     else:
         model = NaiveBayesMixture(2, random_state=seed, max_iter=5, tol=0.0).fit(case["x"])
         found = {"weights": model.weights_}
@@ -808,6 +834,56 @@ def attended_points(case: Case) -> Numbers:
 
 
 @call
+def at_points(case: Case) -> Numbers:
+    """Losses of networks as inconsistencies, and their slopes."""
+    x, y = torch.tensor(case["x"], dtype=torch.float64), torch.tensor(case["y"])
+    data, label, real = Variable("X", Euclidean(2)), Variable("Y", 3), Variable("R", Euclidean(2))
+    f, g = nn.Linear(2, 3, bias=False).double(), nn.Linear(2, 2, bias=False).double()
+    with torch.no_grad():
+        f.weight.copy_(torch.tensor(case["w"]))
+        g.weight.copy_(torch.tensor(case["v"]))
+    flat = nn.Linear(2, 2, bias=False).double()
+    with torch.no_grad():
+        flat.weight.copy_(torch.tensor(case["v"]).T / 2)
+    kind, (b, c) = case["kind"], case["beta"]
+    if kind == "cross entropy":
+        pdg = PDG(Arc("d", (), (data, label), Data(x, y)), Arc("p", data, label, NeuralCategorical(f)))
+        beta = {"d": math.inf, "p": b}
+    elif kind == "two beliefs":
+        table = SoftmaxTable([[0.5, 0.3, 0.2]])
+        pdg = PDG(
+            Arc("d", (), data, Data(x)),
+            Arc("p", data, label, NeuralCategorical(f)),
+            Arc("q", (), label, table.table()[0]),
+        )
+        beta = {"d": math.inf, "p": b, "q": c}
+    elif kind == "regression":
+        pdg = PDG(Arc("d", (), (data, real), Data(x, x.flip(0))), Arc("p", data, real, NeuralGaussian(g)))
+        beta = {"d": math.inf, "p": b}
+    else:
+        pdg = PDG(
+            Arc("d", (), data, Data(x)),
+            Arc("p", data, real, NeuralGaussian(g)),
+            Arc("q", data, real, NeuralGaussian(flat)),
+        )
+        beta = {"d": math.inf, "p": b, "q": c}
+    result = inconsistency(pdg, Attention.only(beta))
+    return {"close": {"value": result.upper} | {f"d {n}": v for n, v in slopes(pdg, result).items()}}
+
+
+@call
+def likeliest_of(case: Case) -> Numbers:
+    """The likeliest population."""
+    a, b = (Variable(n, k) for n, k in case["sizes"].items())
+    samples = []
+    for k, (scope, counts) in enumerate(zip([(a, b), (a,), (b,)], case["counts"], strict=True)):
+        n = torch.tensor(counts, dtype=torch.float64)
+        samples.append(Arc(f"n{k}", (), scope, n / n.sum(), beta=float(n.sum()), counts=n))
+    found = likeliest(*samples)
+    return {"close": {"mu": array(found.mu.table), "divergence": found.divergence}}
+
+
+@call
 def flow_networks(case: Case) -> Numbers:
     """Policies in closed form over all trajectories."""
     grid = hyper_grid(2, case["height"], "cosine")
@@ -849,12 +925,24 @@ def sampled(case: Case) -> Numbers:
             5, seed=seed, progress=False
         )
         return {"close": {"local": [r.local_upper for r in run.trace.rows[:-1]]}}
+    if case["kind"] == "attacks":
+        p = nn.Linear(3, 2).double()
+        x = torch.randn(40, 3, generator=g).double()
+        training = adversarial_training(p, x, (x[:, 0] > 0).long(), batch=8, rate=0.2, attacks=2, attack_rate=0.1)
+        run = training.run(6, seed=seed, progress=False)
+        return {"close": {"local": [r.local_upper for r in run.trace.rows[:-1]]}}
+    if case["kind"] == "attacked vae":
+        x = (torch.rand(24, 6, generator=g) < 0.4).double()
+        encoder, decoder = nn.Linear(6, 2).double(), nn.Linear(1, 6).double()
+        options: Any = {"latent": 1, "batch": 8, "control": 0.1, "attacks": 2, "attack_rate": 0.05, "sigma": 0.3}
+        run = adversarial_vae(x, encoder, BernoulliImages(decoder), **options).run(5, seed=seed, progress=False)
+        return {"close": {"local": [r.local_upper for r in run.trace.rows[:-1]]}}
+    if case["kind"] == "walks":
+        walks = flow_network(hyper_grid(2, 3, "cosine"), batch=8, explore=0.1, balance="LPV", control=0.4)
+        return {"close": {"distance": walks.answer(4, seed=seed, progress=False).distance}}
     x = Variable("X", Euclidean(1))
     y = Variable("Y", Euclidean(1))
     mean = nn.Sequential(nn.Linear(1, 3), nn.Tanh(), nn.Linear(3, 1)).double()
-    from dissonance.cpds import NeuralGaussian, StandardNormal
-    from dissonance.solvers import Sampled
-
     pdg = PDG(
         Arc("x", (), x, StandardNormal()),
         Arc("f", x, y, NeuralGaussian(mean)),

@@ -14,8 +14,8 @@ mu          what is read off an optimum (joints, gradients, blame, posteriors): 
 close       traces and what is computed without a gap: 1e-6 of max(1, |v|).
 own         traces of flows that integrate to a tolerance of their own: 1e-4 of max(1, |v|).
 same        what has to be the very same.
-left out    numbers that are all rounding, by name: when they were written, weights 1e-11 off moved them further than
-            this allows. They are not compared.
+left out    numbers that are all rounding, by name: when they were written, weights at most 1e-9 off moved them further
+            than this allows. They are not compared.
 
 What differs and may is in EXCEPTIONS, case by case, with the reason.
 """

@@ -26,15 +26,15 @@ def nudged(x: Any, by: float) -> Any:
         return {k: nudged(v, by) for k, v in x.items()}
     if isinstance(x, list):
         return [nudged(v, by) for v in x]
-    return x * (1 + by) if isinstance(x, float) and abs(x) > 1e-3 else x
+    return x * (1 + by) if isinstance(x, float) and abs(x) > 1e-3 and x != 1.0 else x
 
 
 def pinned(case: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of a case, without those that are all rounding: weights 1e-11 off move them further than right
+    """The numbers of a case, without those that are all rounding: weights at most 1e-9 off move them further than right
     answers may be apart. What was left out is named."""
     found = store.plain(store.rounded(answer(case)))
-    weights = {k: case[k] for k in ("beta", "gamma", "p", "utility", "x", "noise") if k in case}
-    for by in (1e-11, -1e-11):
+    weights = {k: case[k] for k in ("beta", "gamma", "p", "high", "utility", "x", "noise") if k in case}
+    for by in (1e-11, -1e-10, 1e-9):
         other = store.plain(store.rounded(answer(case | nudged(weights, by))))
         for kind in set(found) - {"bounds", "bracket", "left out"}:
             for name in list(found[kind]):
