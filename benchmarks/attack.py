@@ -1,5 +1,4 @@
-"""Attack the library: wrong brackets, damaged files and records, kills, flips, threads. Exits with 1 if anything broke.
-"""Attack the library: wrong brackets, damaged files, kills, bit flips, threads, hash seeds. Exits with 1 if any broke.
+"""Attack the library: brackets, damaged files and records, kills, flips, threads, seeds. Exits with 1 if any broke.
 
     python benchmarks/attack.py --seconds 600
     python benchmarks/attack.py --problems 30000 --stacked 970000 --files 100000 --kills 100 --flips 1000
