@@ -11,7 +11,7 @@ import numpy as np
 Numbers = dict[str, dict[str, Any]]
 
 
-def differences(old: Numbers, new: Numbers, factor: float = 1.5) -> Iterator[str]:
+def differences(old: Numbers, new: Numbers, factor: float = 1.5, rounding: float = 1e-9) -> Iterator[str]:
     """What is not equal, in words."""
     gap = max(
         [0.0, *(high - low for x in (old, new) for low, high in x.get("bounds", {}).values() if high - low < math.inf)]
@@ -27,8 +27,8 @@ def differences(old: Numbers, new: Numbers, factor: float = 1.5) -> Iterator[str
                 if a[name] != b[name]:
                     yield f"same {name}: {b[name]!r}, was {a[name]!r}"
             elif kind in ("bounds", "bracket"):
-                rounding = 1e-9 if kind == "bounds" else 1e-2
-                yield from (f"{kind} {name}: {x}" for x in apart(a[name], b[name], factor, rounding))
+                much = rounding if kind == "bounds" else 1e-2
+                yield from (f"{kind} {name}: {x}" for x in apart(a[name], b[name], factor, much))
                 exact = new.get("bounds", {}).get("exact") if kind == "bracket" else None
                 if exact is not None and list(apart(exact, b[name], math.inf, 0.0)):
                     yield f"{kind} {name}: {b[name]} does not contain {exact}"
