@@ -11,7 +11,7 @@ import numpy as np
 Numbers = dict[str, dict[str, Any]]
 
 
-def differences(old: Numbers, new: Numbers, factor: float = 1.5) -> Iterator[str]:
+def differences(old: Numbers, new: Numbers, factor: float = 1.5, rounding: float = 1e-9) -> Iterator[str]:
     """What is not equal, in words."""
     gap = max(
         [0.0, *(high - low for x in (old, new) for low, high in x.get("bounds", {}).values() if high - low < math.inf)]
@@ -27,10 +27,10 @@ def differences(old: Numbers, new: Numbers, factor: float = 1.5) -> Iterator[str
                 if a[name] != b[name]:
                     yield f"same {name}: {b[name]!r}, was {a[name]!r}"
             elif kind in ("bounds", "bracket"):
-                rounding = 1e-9 if kind == "bounds" else 1e-2
-                yield from (f"{kind} {name}: {x}" for x in apart(a[name], b[name], factor, rounding))
+                much = rounding if kind == "bounds" else 1e-2
+                yield from (f"{kind} {name}: {x}" for x in apart(a[name], b[name], factor, much))
                 exact = new.get("bounds", {}).get("exact") if kind == "bracket" else None
-                if exact is not None and list(apart(exact, b[name], math.inf, 0.0)):
+                if exact is not None and not overlap(exact, b[name]):
                     yield f"{kind} {name}: {b[name]} does not contain {exact}"
             else:
                 tolerance = {"mu": math.sqrt(gap) + 1e-6, "close": 1e-6, "own": 1e-4}[kind]
@@ -41,13 +41,25 @@ def apart(old: list[float], new: list[float], factor: float, rounding: float) ->
     """What is wrong about new bounds: they do not overlap the old ones, or are wider."""
     if math.isnan(old[0]) and math.isnan(new[0]):
         return
-    size = max([1.0, *(abs(x) for x in (*old, *new) if math.isfinite(x))])
-    if not (max(old[0], new[0]) <= min(old[1], new[1]) + 1e-14 * size):
+    if not overlap(old, new):
         yield f"{new} does not overlap {old}"
-    elif new[0] != new[1] and not (
-        new[1] - new[0] <= factor * (old[1] - old[0] if old[0] != old[1] else 0.0) + rounding * size
-    ):
+    elif not width(new) <= factor * width(old) + rounding * size(old, new):
         yield f"{new} is wider than {old}"
+
+
+def overlap(a: list[float], b: list[float]) -> bool:
+    """Whether bounds have a value in common, but for the last digit."""
+    return max(a[0], b[0]) <= min(a[1], b[1]) + 1e-14 * size(a, b)
+
+
+def width(bounds: list[float]) -> float:
+    """How far bounds are apart; 0 if both are infinite."""
+    return 0.0 if bounds[0] == bounds[1] else bounds[1] - bounds[0]
+
+
+def size(*bounds: list[float]) -> float:
+    """The largest finite bound, or 1."""
+    return max([1.0, *(abs(x) for each in bounds for x in each if math.isfinite(x))])
 
 
 def far(old: Any, new: Any, tolerance: float) -> Iterator[str]:
