@@ -191,7 +191,7 @@ class KeyedRefocus:
     steps: int
     name: str = "keys and queries"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """All arcs with weights of mean 1, or the arcs at the variable drawn."""
         names = [a.name for a in pdg]
         index = {v.name: i for i, v in enumerate(pdg.variables)}
@@ -215,13 +215,14 @@ class KeyedRefocus:
             share = torch.softmax(self.policy(features, touching, min(step / self.steps, 1.0)), -1)[0]
         if not self.place:
             return weighted(trace.base, dict(zip(names, (len(names) * share).tolist(), strict=True)))
-        chosen = int(torch.multinomial(near[0].T @ share, 1, generator=generator))
+        weights = (near[0].T @ share).numpy()
+        chosen = int(generator.choice(len(weights), p=weights / weights.sum()))
         return weighted(
             trace.base, {n: 1.0 for n, here in zip(names, near[0, :, chosen].tolist(), strict=True) if here}
         )
 
 
-def contested(pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+def contested(pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
     """A rule made by hand, to compare with: all arcs, by how many others speak of the same target (and 0.1)."""
     into = [a.targets[0].name for a in pdg]
     weight = {a.name: into.count(a.targets[0].name) - 0.9 for a in pdg}
@@ -229,7 +230,7 @@ def contested(pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> 
     return weighted(trace.base, {n: w / mean for n, w in weight.items()})
 
 
-def more(pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+def more(pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
     """All arcs with weight 1.2: what more attention, or as much more control, would buy."""
     return weighted(trace.base, {a.name: 1.2 for a in pdg})
 

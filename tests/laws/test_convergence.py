@@ -344,7 +344,7 @@ def test_full_control_of_a_table_gains_what_leaving_it_out_would_save(seed: int)
         assert found.value - without >= blame - 1e-5
 
 
-def most_blamed(pdg: PDG, step: int, generator: torch.Generator, trace) -> Focus:
+def most_blamed(pdg: PDG, step: int, generator: np.random.Generator, trace) -> Focus:
     """Everything in view, full control of the arc that is most to blame."""
     blame = trace.now.blame
     return Focus(trace.attention, full_control(max(blame, key=lambda n: blame[n])))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -54,7 +55,7 @@ MOVING = FIXED.learnable()
 )
 @pytest.mark.parametrize("after", [0, 2])
 def test_a_focus_that_names_what_the_pdg_does_not_have_is_refused_at_its_step(focus: Focus, said: str, after: int):
-    def mine(pdg: PDG, step: int, generator: torch.Generator, trace: Any) -> Focus:
+    def mine(pdg: PDG, step: int, generator: np.random.Generator, trace: Any) -> Focus:
         return trace.base if step < after else focus
 
     with pytest.raises(DissonanceError) as caught:

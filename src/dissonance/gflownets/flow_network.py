@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -131,18 +132,20 @@ class Walks:
     explore: float
     name: str = "walks"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """Where the policy walks now."""
         return replace(self.focus, context=self.context(pdg, trace.theta, generator))
 
-    def context(self, pdg: PDG, theta: Theta | None, generator: torch.Generator) -> dict[str, Tensor]:
-        """Trajectories, or their probabilities, in the place of those the PDG has."""
+    def context(self, pdg: PDG, theta: Theta | None, generator: np.random.Generator) -> dict[str, Tensor]:
+        """Trajectories, drawn by torch from a seed of the generator, or their probabilities, in the place of those the
+        PDG has."""
         policy = exploring(self.dag, partial(_policy, pdg, theta), self.explore)
         if self.count is None:
             with torch.no_grad():
                 log_q = log_probability(self.dag, pdg["at"].cpd.get_buffer("rows"), policy)
             return {"Q.p": torch.softmax(log_q.to(DTYPE), 0)}
-        rows = draw_trajectories(self.dag, policy, self.count, generator)
+        drawn = torch.Generator().manual_seed(int(generator.integers(2**62)))
+        rows = draw_trajectories(self.dag, policy, self.count, drawn)
         return {"at.rows": rows, "i.length": path_lengths(self.dag, rows)}
 
 

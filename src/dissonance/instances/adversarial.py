@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal
@@ -18,6 +19,7 @@ from dissonance.cpds import Data, Distributed, Function, NeuralCategorical, Neur
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.instances.base import Instance
+from dissonance.instances.batches import of_round
 from dissonance.instances.classification import QUIET, Rows, trained_network, variables
 from dissonance.lir import Cycle, Run, Trace
 from dissonance.pdg import PDG
@@ -66,18 +68,17 @@ class Attacks:
     flee: bool
     name: str = "attacks"
 
-    def batch(self, number: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-        """x, y and y' of a round in a run with this seed."""
-        generator = torch.Generator().manual_seed((1_000_003 * seed + number) % 2**63)
-        rows = torch.randperm(len(self.x), generator=generator)[: self.size]
-        other = torch.randint(1, self.labels, (self.size,), generator=generator)
+    def batch(self, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw x, y and y' of a round with its generator."""
+        rows = torch.from_numpy(generator.permutation(len(self.x))[: self.size])
+        other = torch.from_numpy(generator.integers(1, self.labels, size=self.size))
         y = self.y[rows]
         return self.x[rows], y, y if self.flee else (y + other) % self.labels
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """What this step of the round looks at."""
         number, at = divmod(step, self.attacks + 2)
-        x, y, instead = self.batch(number, generator.initial_seed())
+        x, y, instead = self.batch(of_round(generator, number))
         focus = self.foci[0 if at == 0 else 1 if at <= self.attacks else 2]
         return Focus(focus.attention, focus.control, {"x.mean.rows": x, "y.rows1": y, "y'.rows1": instead})
 

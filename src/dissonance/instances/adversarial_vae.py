@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +23,7 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.instances.base import Instance
+from dissonance.instances.batches import of_round
 from dissonance.instances.classification import QUIET, Rows
 from dissonance.instances.vae import Autoencoder, vae
 from dissonance.lir import Cycle, Run, Trace, lir
@@ -46,15 +48,14 @@ class AttackRounds:
     size: int
     name: str = "attack rounds"
 
-    def batch(self, number: int, seed: int) -> Tensor:
-        """The rows of a round in a run with this seed."""
-        generator = torch.Generator().manual_seed((1_000_003 * seed + number) % 2**63)
-        return self.x[torch.randperm(len(self.x), generator=generator)[: self.size]]
+    def batch(self, generator: np.random.Generator) -> Tensor:
+        """Draw the rows of a round with its generator."""
+        return self.x[torch.from_numpy(generator.permutation(len(self.x))[: self.size])]
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """What this step of the round looks at."""
         number, at = divmod(step, len(self.foci))
-        x, focus = self.batch(number, generator.initial_seed()), self.foci[at]
+        x, focus = self.batch(of_round(generator, number)), self.foci[at]
         return Focus(focus.attention, focus.control, {"x.mean.rows": x, "y.f.rows": x})
 
 

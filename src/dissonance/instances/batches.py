@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,11 +38,18 @@ class Batches:
         """How many rows there are."""
         return len(next(iter(self.data.values())))
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The next focus on the next rows."""
         focus = self.foci[step % len(self.foci)]
         if self.size is None:
             return focus
-        rows = torch.randperm(self.count, generator=generator)[: self.size]
+        rows = torch.from_numpy(generator.permutation(self.count)[: self.size])
         context = {**focus.context, **{key: x.index_select(0, rows) for key, x in self.data.items()}}
         return Focus(focus.attention, focus.control, context)
+
+
+def of_round(generator: np.random.Generator, number: int) -> np.random.Generator:
+    """Make the generator of a round: it depends on the seed of the run's generator and the number of the round only."""
+    seed = generator.bit_generator.seed_seq
+    assert isinstance(seed, np.random.SeedSequence)
+    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))

@@ -80,7 +80,7 @@ class Checkpoint:
             "step": runs.step,
             "theta": runs.parameters.kept(runs.theta, keys),
             "tv_theta": runs.observer.tv_theta,
-            "generators": [g.get_state() for g in runs.generators],
+            "generators": [g.bit_generator.state for g in runs.generators],
             "inner": None if runs.whole is None else runs.whole.dump(),
             "flow": flow.dump() if hasattr(flow, "dump") else [],
             "start": None if start is None else [start.mu, start.cluster],
@@ -135,7 +135,7 @@ class Checkpoint:
         runs = self.runs
         runs.step, runs.theta = state["step"], runs.parameters.resumed(state["theta"], self.path)
         for generator, known in zip(runs.generators, state["generators"], strict=True):
-            generator.set_state(known)
+            generator.bit_generator.state = known
         if state["inner"] is not None:
             runs.inner.restore(state["inner"])
         runs.observer.tv_theta = state["tv_theta"]

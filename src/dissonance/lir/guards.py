@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from dissonance.arc import Theta
@@ -32,11 +33,11 @@ def surround(state: Algorithm, inner: Inner, foci: Sequence[Focus], focus: Stack
             'an `attention` that does, or solver="sampled".'
         )
     if inner.random or any(contexts):
-        seeds = [int(torch.randint(2**62, (), generator=g)) for g in state.generators]
+        seeds = [int(g.integers(2**62)) for g in state.generators]
         inner.surround(contexts, seeds, focus.control.free)
 
 
-def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: torch.Generator, trace: Trace) -> Focus:
+def refocused(state: Algorithm, refocus: Refocus, pdg: PDG, generator: np.random.Generator, trace: Trace) -> Focus:
     """The focus that a refocus chooses, with every weight given explicitly, checked against the PDG. Of a focus that
     was checked before, only the context is checked again."""
     focus: object = refocus(pdg, state.step, generator, trace)

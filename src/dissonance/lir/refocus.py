@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
+import numpy as np
 
 from dissonance.columns.columnar import mentioned
 from dissonance.errors import DissonanceError, suggest
@@ -19,7 +19,7 @@ from dissonance.focus import Attention, Focus
 from dissonance.lir.trace import Row, Trace
 from dissonance.pdg import PDG
 
-Refocus = Callable[[PDG, int, torch.Generator, Trace], Focus]
+Refocus = Callable[[PDG, int, np.random.Generator, Trace], Focus]
 
 
 def weighted(base: Focus, weights: Mapping[str, float]) -> Focus:
@@ -55,7 +55,7 @@ class Uniform:
 
     name: str = "uniform"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The base focus."""
         return trace.base
 
@@ -67,10 +67,10 @@ class Partial:
     share: float = 0.5
     name: str = "partial"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """A fresh choice every step."""
         names = _names(pdg, trace)
-        order = torch.randperm(len(names), generator=generator).tolist()
+        order = generator.permutation(len(names)).tolist()
         return weighted(trace.base, {names[i]: 1.0 for i in order[: math.floor(self.share * len(names))]})
 
 
@@ -85,10 +85,10 @@ class Hub:
     anywhere: bool = False
     name: str = "hub"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """A fresh variable every step."""
         seen = None if self.anywhere else _seen(pdg, trace)
-        drawn = int(torch.randint(len(pdg.variables if seen is None else seen), (), generator=generator))
+        drawn = int(generator.integers(len(pdg.variables if seen is None else seen)))
         near = _at(pdg, pdg.variables[drawn].name if seen is None else seen[drawn])
         beta = trace.attention.beta
         others = dict.fromkeys(_names(pdg, trace), self.other) if self.other else {}
@@ -102,11 +102,10 @@ class Smooth:
     mean: float = 1.0
     name: str = "smooth"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """Fresh weights every step."""
         names = _names(pdg, trace)
-        drawn = torch.rand(len(names), generator=generator, dtype=torch.float64)
-        weights = (-self.mean * torch.log1p(-drawn)).tolist()
+        weights = (-self.mean * np.log1p(-generator.random(len(names)))).tolist()
         return weighted(trace.base, dict(zip(names, weights, strict=True)))
 
 
@@ -123,7 +122,7 @@ class Cycle:
         object.__setattr__(self, "foci", foci)
         object.__setattr__(self, "name", name)
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The next focus of the cycle."""
         return self.foci[step % len(self.foci)]
 
@@ -140,9 +139,9 @@ class Choice:
             raise DissonanceError("a choice needs at least one focus.")
         object.__setattr__(self, "foci", foci)
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """One of the foci, drawn at random."""
-        return self.foci[int(torch.randint(len(self.foci), (), generator=generator))]
+        return self.foci[int(generator.integers(len(self.foci)))]
 
 
 def _known(what: str, weights: Mapping[str, float]) -> Mapping[str, float]:
@@ -164,7 +163,7 @@ class Greedy:
     other: float = 0.0
     name: str = "greedy"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The most blamed variable that is not known to be consistent."""
         blame = _known("greedy", trace.now.blame)
         names = _names(pdg, trace)
@@ -193,7 +192,7 @@ class Surprisal:
     floor: float = 0.1
     name: str = "surprisal"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """Weights in [floor, 1]."""
         excess = {n: max(0.0, x) for n, x in _known("surprisal", trace.now.surprisal).items()}
         largest = max(excess.values())
@@ -214,12 +213,12 @@ class Learned:
     spread: float = 0.5
     name: str = "learned"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """Weights of mean 1."""
         names = _names(pdg, trace)
         _known("learned", trace.now.blame)
         w = self.weights(names, [*trace.rows, trace.now], trace.attention)
-        noise = torch.randn(len(names), generator=generator, dtype=torch.float64).tolist()
+        noise = generator.standard_normal(len(names)).tolist()
         tried = [math.exp(w[n] + self.spread * z) for n, z in zip(names, noise, strict=True)]
         mean = sum(tried) / len(tried)
         return weighted(trace.base, {n: x / mean for n, x in zip(names, tried, strict=True)})

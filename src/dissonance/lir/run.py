@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
 import torch
 
 from dissonance.lir import guards, stepping
@@ -34,7 +35,7 @@ class Algorithm:
         self.flow, self.foci = begin(setting.flow), Foci(self.parameters)
         self.parts = FocusParts(setting, self.flow)
         self.whole: Inner | None = None
-        self.generators = [torch.Generator().manual_seed(seed) for seed in setting.seeds]
+        self.generators = [np.random.default_rng(seed % 2**64) for seed in setting.seeds]
         self.traces, self.observer = [Trace(setting.base) for _ in setting.seeds], Observer(setting)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from flow_cases import each_balance
@@ -69,7 +70,7 @@ def test_who_explores_walks_uniformly_so_often():
     for explore in (0.0, 0.3, 1.0):
         for batch in (None, 4000):
             instance = flow_network(dag, forward=Forward(dag, logits), explore=explore, batch=batch)
-            generator = torch.Generator().manual_seed(0)
+            generator = np.random.default_rng(0)
             context = instance.refocus.context(instance.pdg, None, generator)
             rows = context["at.rows"] if batch else instance.pdg["at"].cpd.get_buffer("rows")
             q = context["Q.p"] if batch is None else torch.full((batch,), 1 / batch)
@@ -126,10 +127,11 @@ def test_a_step_of_networks_with_a_common_trunk_is_that_of_gradient_descent_on_t
     run = flow_network(dag, balance=name, batch=8, forward=forward, backward=backward, control=chi).run(2, seed=9)
     f, b = copy.deepcopy((forward, backward))
     own = [*{id(p): p for m in (f, b) for p in m.parameters()}.values()]
-    generator = torch.Generator().manual_seed(9)
+    generator = np.random.default_rng(9)
     for _ in range(2):
-        rows = draw_trajectories(dag, f.choose, 8, generator)
-        torch.randint(2**62, (), generator=generator)  # the seed of the samples, of which there are none
+        walks = torch.Generator().manual_seed(int(generator.integers(2**62)))
+        rows = draw_trajectories(dag, f.choose, 8, walks)
+        generator.integers(2**62)  # the seed of the samples, of which there are none
         score = []
         for row in rows.tolist():
             path = torch.tensor([s for s in row if s < dag.states])

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -155,10 +156,10 @@ def test_every_step_of_stochastic_gradient_descent_has_the_textbook_gradient(dat
     instance = stochastic_gradient_descent(net(), *data, batch=8, rate=0.2)
     run = instance.run(50, trace=EVERY, seed=5)
     theta = [*run.trace.snapshots.values()]
-    generator = torch.Generator().manual_seed(5)
+    generator = np.random.default_rng(5)
     for step in range(50):
-        rows = torch.randperm(60, generator=generator)[:8]
-        torch.randint(2**62, (), generator=generator)  # the seed of the step's samples
+        rows = torch.from_numpy(generator.permutation(60)[:8])
+        generator.integers(2**62)  # the seed of the step's samples
         loss = nn.functional.cross_entropy(plain(data[0][rows]), data[1][rows])
         assert run.trace.rows[step].local_upper == pytest.approx(loss.item(), abs=1e-9)
         theirs = torch.autograd.grad(loss, list(plain.parameters()))
@@ -173,11 +174,11 @@ def test_soft_labels_have_a_divergence_and_not_the_cross_entropy(data: tuple[Ten
     smooth = 0.9 * torch.eye(4, dtype=torch.float64)[data[1]] + 0.1 / 4
     instance = stochastic_gradient_descent(net(), data[0], smooth, batch=6, rate=0.1, confidence=confidence)
     run = instance.run(50, trace=EVERY, seed=1)
-    plain, generator = net(), torch.Generator().manual_seed(1)
+    plain, generator = net(), np.random.default_rng(1)
     theta = [*run.trace.snapshots.values()]
     for step in range(50):
-        rows = torch.randperm(60, generator=generator)[:6]
-        torch.randint(2**62, (), generator=generator)
+        rows = torch.from_numpy(generator.permutation(60)[:6])
+        generator.integers(2**62)
         y, log_p = smooth[rows], torch.log_softmax(plain(data[0][rows]), -1)
         if confidence == inf:
             loss = (y * (y.log() - log_p)).sum(-1).mean()
@@ -205,10 +206,10 @@ def test_every_step_of_adversarial_training_has_the_textbook_gradient(
     moved = data[0][:size].clone()
     for step in range(50):
         number, at = divmod(step, 5)
-        g = torch.Generator().manual_seed(6 * 1_000_003 + number)
-        rows = torch.randperm(60, generator=g)[:size]
+        g = np.random.default_rng(np.random.SeedSequence(6, spawn_key=(number,)))
+        rows = torch.from_numpy(g.permutation(60)[:size])
         x, y = data[0][rows], data[1][rows]
-        instead = y if weight < 0 else (y + torch.randint(1, 4, (size,), generator=g)) % 4
+        instead = y if weight < 0 else (y + torch.from_numpy(g.integers(1, 4, size=size))) % 4
         ours = theta[step]["x'.f.weight"] - theta[step + 1]["x'.f.weight"]
         if at == 0:
             moved = x.clone()

@@ -118,12 +118,12 @@ def test_fifty_steps_of_neural_players_are_the_textbooks_training_run(nonsaturat
         nonsaturating=nonsaturating,
     )
     run = made.run(50, trace=KEEP, seed=4)
-    draws = torch.Generator().manual_seed(4)
+    draws = np.random.default_rng(4)
     optimizers = [torch.optim.SGD(m.parameters(), lr=r) for m, r in zip((detector, generator), rates, strict=True)]
     binary = nn.functional.binary_cross_entropy_with_logits
     for step in range(50):
-        x = data[torch.randperm(len(data), generator=draws)[:batch]]
-        seed = int(torch.randint(2**62, (), generator=draws))
+        x = data[torch.from_numpy(draws.permutation(len(data))[:batch])]
+        seed = int(draws.integers(2**62))
         z = torch.randn(batch, noise, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         real, fake = detector(x), detector(generator(z))
         gan_loss = -binary(real, torch.ones_like(real)) - binary(fake, torch.zeros_like(fake))

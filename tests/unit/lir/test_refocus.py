@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
@@ -93,18 +96,32 @@ def test_greedy_adds_up_blame_in_the_order_of_the_arcs():
     blame = {n: 0.1 + i / 7 for i, n in enumerate(names)}
     trace = Trace(Focus(Attention.uniform(pdg)))
     trace.now = Row(0, blame={**blame, "y": sum(blame.values())})  # a tie, if added up in this order: the first wins
-    assert set(Greedy()(pdg, 0, torch.Generator(), trace).attention.beta) == set(names)
+    assert set(Greedy()(pdg, 0, np.random.default_rng(0), trace).attention.beta) == set(names)
 
 
 def test_anything_callable_is_a_refocus():
     seen: list[int] = []
 
-    def mine(pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def mine(pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         seen.append(len(trace.rows))
         return trace.base
 
     run = lir(chain(), mine, steps=3)
     assert seen == [0, 1, 2] and run.refocus == "mine"
+
+
+@pytest.mark.parametrize("seed", [0, 7, -3, 2**64 - 1])
+def test_a_refocus_draws_from_a_numpy_generator_that_the_seed_of_its_run_seeds(tmp_path: Path, seed: int):
+    """A run that was stopped goes on where its generator was."""
+
+    def mine(pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
+        return weighted(trace.base, dict.fromkeys(trace.attention.beta, 1.0 + generator.random()))
+
+    lir(chain(), mine, steps=2, seed=seed, checkpoint=tmp_path / "run")
+    with pytest.warns(UserWarning, match="mine"):  # what else a function reads cannot be checked
+        rows = lir(chain(), mine, steps=5, seed=seed, checkpoint=tmp_path / "run").trace.rows[:5]
+    drawn = np.random.default_rng(seed % 2**64).random(5)
+    assert [set(r.beta.values()) for r in rows] == [{1.0 + x} for x in drawn.tolist()]
 
 
 def test_errors_say_what_to_do():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
+import numpy as np
 
 from dissonance.errors import DissonanceError, suggest
 from dissonance.focus import Attention, Focus
@@ -31,7 +31,7 @@ class Order:
             if n not in self.foci:
                 raise DissonanceError(f"no focus named {n!r}.{suggest(n, self.foci)}")
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The next focus of the schedule."""
         return self.foci[self.order[step % len(self.order)]]
 
@@ -80,7 +80,7 @@ class Residual:
             found[name] = self._known[key]
         return found
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The one with most to gain; of equals the first."""
         gains = self.gains(trace)
         return self.foci[max(gains, key=lambda n: gains[n])]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,7 +69,7 @@ class Alternate:
     chi: Rate = math.inf
     name: str = "alternate"
 
-    def __call__(self, pdg: PDG, step: int, generator: torch.Generator, trace: Trace) -> Focus:
+    def __call__(self, pdg: PDG, step: int, generator: np.random.Generator, trace: Trace) -> Focus:
         """The focus of a step: even ones are E-steps."""
         iteration, maximise = divmod(step, 2)
         chosen = self.expected(iteration)
