@@ -94,7 +94,14 @@ class Projection:
         high, rows = float(off.sum()) + broken, np.ones(len(beta), dtype=np.int64)
         accuracy = Accuracy(TableRows(rows, 2 * rows, 0.0), None, beta[None], np.zeros((1, len(beta))), np.zeros(1))
         bounds = ProvedBounds.proved(
-            accuracy, lower, high, 32 * EPS, tol=math.inf, broken=residual, within=FEASIBLE, contradicted=np.array([impossible])
+            accuracy,
+            lower,
+            high,
+            32 * EPS,
+            tol=math.inf,
+            broken=residual,
+            within=FEASIBLE,
+            contradicted=np.array([impossible]),
         )
         lower, upper, _ = bounds.one
         y = w.view("y")[0].copy() if residual <= FEASIBLE else y
