@@ -24,7 +24,7 @@ run = sgd.run(400)
 p = sgd.read(run)
 with torch.no_grad():
     victims = torch.arange(1300, 1797)[p(x[1300:]).argmax(-1) == y[1300:]][:60]
-moved = adversarial_examples(p, x[victims], (y[victims] + 5) % 10, sigma=0.5, rate=0.1).answer(25)
+moved = adversarial_examples(p, x[victims], (y[victims] + 5) % 10, sigma=0.5, rate=0.1).answer(30)
 with torch.no_grad():
     read = torch.softmax(p(moved), -1).max(-1)
 fooled = [k for k in range(60) if int(read.indices[k]) != int(y[victims[k]])]
