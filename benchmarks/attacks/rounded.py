@@ -96,8 +96,9 @@ def attack(seed: int) -> Iterator[str | None]:
             exactly = of.exactly()
             found = {"inconsistency": inconsistency(pdg, attention)}
             if k % 4 == 0:
-                runs = lirs([pdg.learnable()] * 3, steps=0, attention=attention)
-                found |= {"lir": lir(pdg.learnable(), steps=0, attention=attention).before, "lirs": runs[1].before}
+                asked: Any = {"steps": 0, "attention": attention, "control": {a.name: 1.0 for a in pdg.arcs}}
+                runs = lirs([pdg.learnable()] * 3, **asked)
+                found |= {"lir": lir(pdg.learnable(), **asked).before, "lirs": runs[1].before}
             said = [
                 f"{name} {wrong} {mpmath.nstr(exactly, 20)}"
                 for name, x in found.items()

@@ -6,6 +6,7 @@ Both are proved bounds of the same number, so that they overlap. Some variables 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,9 @@ def attack(seed: int) -> Iterator[str | None]:
         pdgs = [_learnable(drawn, i, free) for i in range(DRAWS)]
         attention, steps = drawn.attention(0), int(rng.integers(0, 3))
         alone = k % DRAWS
-        runs = lirs(pdgs, steps=steps, attention=attention)
-        runs.append(lir(pdgs[alone], steps=steps, attention=attention))
+        asked: Any = {"steps": steps, "attention": attention, "control": {a.name: 1.0 for a in pdgs[0].arcs}}
+        runs = lirs(pdgs, **asked)
+        runs.append(lir(pdgs[alone], **asked))
         pdgs.append(pdgs[alone])
         for i, odd in enumerate(_odd(pdgs, runs, attention)):
             yield odd and f"run {i} of structure {k} of seed {seed}, {steps} steps: {odd}"
