@@ -16,7 +16,7 @@ from dissonance.cpds.base import TableCPD
 from dissonance.cpds.table import Table, log_tables
 from dissonance.distributions.tree import Scope
 from dissonance.errors import DissonanceError
-from dissonance.focus import Attention, Varying
+from dissonance.focus import Varying
 
 Array = npt.NDArray[np.float64]
 Mechanism = tuple[frozenset[str], frozenset[str]]
@@ -59,21 +59,6 @@ class Attended:
     def mechanism(self) -> Mechanism:
         """(S, T) as sets: arcs that agree on it share one entropy term, and their weights add up."""
         return self.arc.mechanism
-
-
-def with_weights(arcs: Sequence[Arc], attention: Attention, theta: Theta | None) -> list[Attended]:
-    """Arcs with their tables and the weights that an attention gives them."""
-    beta, alpha, varying = attention.beta, attention.alpha, attention.varying
-    return [
-        Attended(a, log_p, beta.get(a.name, 0.0), alpha.get(a.name, 0.0), varying.get(a.name))
-        for a, log_p in zip(arcs, tabulated(arcs, theta), strict=True)
-    ]
-
-
-def moved(arcs: Sequence[Attended], theta: Theta | None) -> tuple[Attended, ...]:
-    """The same arcs with the same weights, at other parameters."""
-    tables = tabulated([a.arc for a in arcs], theta)
-    return tuple([Attended(a.arc, p, a.beta, a.alpha, a.varying) for a, p in zip(arcs, tables, strict=True)])
 
 
 def is_fixed(arc: Arc, theta: Theta | None) -> bool:

@@ -25,14 +25,14 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.answer import Answer
 from dissonance.arc import Theta
-from dissonance.attended import Attended
 from dissonance.distributions import CliqueTree
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
 from dissonance.problem import prepare
-from dissonance.solvers import Newton, Solution
+from dissonance.solvers import Newton
 
 __all__ = ["Weights", "minimiser"]
 
@@ -80,17 +80,17 @@ def minimiser(pdg: PDG, attention: Attention | Weights, *, theta: Theta | None =
         raise CapabilityError("mu* is differentiable for gamma > 0 only: at gamma = 0 it is not unique.")
     pdg.check(theta)
     parts: list[CliqueTree] = []
-    for component in prepare(pdg, now, theta).components:
-        solution = Newton().solve(component)
+    for part in prepare(pdg, now, theta).parts:
+        solution = Newton().solve(part)
         if not math.isfinite(solution.upper):
             raise DissonanceError("the inconsistency is infinite: there is no mu to differentiate.")
-        names = [a.name for a in component.arcs]
+        names = [a.name for a in part.beliefs]
         zero = numerics.real(0.0)
-        live = [a.arc.log_table(theta) for a in component.arcs]
+        live = [a.log_table(theta) for a in part.beliefs]
         live += [weights.beta.get(n, zero) for n in names] + [weights.alpha.get(n, zero) for n in names]
         found = _Minimiser.apply(solution, weights.gamma, *live)
-        assert solution.tree is not None
-        parts.append(CliqueTree(component.variables, solution.tree, found))
+        assert solution.on is not None
+        parts.append(CliqueTree(part.variables, solution.on.tree, found))
     return CliqueTree.combined((v for v in pdg.variables if v.is_finite), parts)
 
 
@@ -98,9 +98,10 @@ class _Minimiser(torch.autograd.Function):
     """The cluster tables of a solution, as a function of gamma, the log tables, the betas and the alphas."""
 
     @staticmethod
-    def forward(ctx: Any, solution: Solution, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, solution: Answer, gamma: Tensor, *live: Tensor) -> tuple[Tensor, ...]:
         ctx.solution = solution
-        return tuple(t.clone() for t in solution.tables)
+        assert solution.on is not None
+        return tuple(t.clone() for t in solution.on.tables)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -109,49 +110,50 @@ class _Minimiser(torch.autograd.Function):
 
 
 def input_gradients(
-    solution: Solution, gradients: Sequence[Tensor]
+    solution: Answer, gradients: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """From d/d(cluster tables) to d/d gamma, d/d(log p of each arc), d/d(beta of each), d/d(alpha of each)."""
-    component, tree = solution.component, solution.tree
-    assert tree is not None
-    from dissonance.solvers.convex.program import Arcs
+    part, on = solution.part, solution.on
+    assert on is not None
     from dissonance.solvers.convex.solve import adjoint as adjoint_step
-    from dissonance.solvers.convex.support import by_support
+    from dissonance.solvers.convex.support import structure_of
 
-    arcs = Arcs.of([component])
-    ((s, _),) = by_support(component.shape, tree, arcs)
+    s = structure_of(part, on.tree)
     assert s is not None
-    x, lam = adjoint_step(s, s.numbers(arcs), s.flat(solution.tables), s.flat(gradients), BARRIER)
+    x, lam = adjoint_step(s, s.numbers(part), s.flat(on.tables), s.flat(gradients), BARRIER)
     parts = s.tables(x)
-    w = CliqueTree(component.variables, tree, parts)
-    nu = s.multipliers(lam, component.arcs)
-    each = [_arc(solution, w, a, nu.get(a.name)) for a in component.arcs]
+    w = CliqueTree(part.variables, on.tree, parts)
+    nu = torch.from_numpy(s.spread_multipliers(lam[None])[0])
+    each = [_arc(solution, w, k, nu) for k in range(len(part.beliefs))]
     logs, betas, alphas = ([x[i] for x in each] for i in range(3))
     gamma = -sum(float(numerics.times(x, _log_conditional(solution, i)).sum()) for i, x in enumerate(parts))
-    gamma += sum(a.alpha * float(x) / component.gamma for a, x in zip(component.arcs, alphas, strict=True))
+    gamma += sum(a.alpha * float(x) / part.gamma.item() for a, x in zip(part.arcs, alphas, strict=True))
     return numerics.real(gamma), logs, betas, alphas
 
 
-def _log_conditional(solution: Solution, cluster: int) -> Tensor:
+def _log_conditional(solution: Answer, cluster: int) -> Tensor:
     """log mu(rest | separator) of a cluster, 0 where mu is 0."""
-    mu = solution.mu
-    inside, separator, table = mu.tree.clusters[cluster], mu.tree.separators[cluster], mu.tables[cluster]
+    assert solution.on is not None
+    tree, table = solution.on.tree, solution.on.tables[cluster]
+    inside, separator = tree.clusters[cluster], tree.separators[cluster]
     total = table.sum([i for i, v in enumerate(inside) if v not in separator], keepdim=True)
     return torch.where(table > 0, numerics.log(table / total.clamp(min=1e-300)), 0.0)
 
 
-def _arc(solution: Solution, w: CliqueTree, a: Attended, nu: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """d/d log p, d/d beta and d/d alpha of one arc; `nu` are the adjoint multipliers of a hard one."""
-    component, gamma = solution.component, solution.component.gamma
+def _arc(solution: Answer, w: CliqueTree, k: int, nu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """d/d log p, d/d beta and d/d alpha of one arc; `nu` are the adjoint multipliers of hard entries."""
+    part, gamma, a = solution.part, solution.part.gamma.item(), solution.part.arcs[k]
     here, m = (x.rows(a.arc.sources, a.arc.targets) for x in (w, solution.mu))
     log_p = torch.from_numpy(a.log_p).reshape(m.shape)
     log_m = torch.where(m > 0, numerics.log(numerics.conditional(m)), 0.0)
     alpha = gamma * (here * log_m).sum()
-    if nu is None:
+    if not a.hard:
         beta = -(here * (log_m - torch.where(m > 0, log_p, 0.0))).sum()
         return (a.beta * here).reshape(a.log_p.shape), beta, alpha
-    lam = solution.multipliers[a.name].reshape(m.shape)
-    d_p = -lam * here.sum(-1, keepdim=True) - nu.reshape(m.shape) * m.sum(-1, keepdim=True)
-    same = (b for b in component.arcs if not b.hard and b.mechanism == a.mechanism)
+    assert solution.on is not None and solution.on.multipliers is not None
+    entries = part.entries([k])
+    lam, nu = (x[entries].reshape(m.shape) for x in (torch.from_numpy(solution.on.multipliers[0]), nu))
+    d_p = -lam * here.sum(-1, keepdim=True) - nu * m.sum(-1, keepdim=True)
+    same = (b for b in part.arcs if not b.hard and b.mechanism == a.mechanism)
     weight = sum((b.beta - gamma * b.alpha for b in same), -gamma * a.alpha)
     return (log_p.exp() * d_p - weight * here).reshape(a.log_p.shape), numerics.real(0.0), alpha

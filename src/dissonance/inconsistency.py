@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.above import Picture, ask
+from dissonance.answer import Answer, Solver, added_up, checked
 from dissonance.arc import Arc, Theta, frozen
 from dissonance.distributions import Distribution
 from dissonance.dropped import savings
@@ -24,14 +25,12 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Weights
 from dissonance.options import in_step, refuse_transforms
 from dissonance.pdg import PDG, checked_pdg
-from dissonance.problem import Problem, prepare
+from dissonance.problem import Batch, prepare
+from dissonance.proof import ProvedBounds
 from dissonance.query import Posterior, posterior
-from dissonance.sampling.solver import SampledSolution
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
 from dissonance.selected import selected
-from dissonance.solution import Slope, added_up, bounds_of, checked
-from dissonance.solvers import Solution, Solver, solve_together, solver_named
-from dissonance.solvers.peeled import PeeledSolution
+from dissonance.solvers import solve, solver_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +51,7 @@ class Inconsistency:
     solver: str
     pdg: PDG
     attention: Attention
-    solutions: tuple[Solution, ...] = field(repr=False)
+    answers: tuple[Answer, ...] = field(repr=False)
     asked: Solver = field(repr=False)
     theta: Theta | None = field(default=None, repr=False)
     seconds: float = 0.0
@@ -72,24 +71,24 @@ class Inconsistency:
     @property
     def standard_error(self) -> float:
         """How far an average over samples may be off; 0 where nothing was drawn at random."""
-        return math.hypot(*(s.error for s in self.solutions if isinstance(s, SampledSolution)))
+        return math.hypot(*(s.error for s in self.answers))
 
     @property
     def up_to_constant(self) -> bool:
         """Whether the entropy of points, a constant or infinite, was left out: only differences mean something."""
-        return any(s.up_to_constant for s in self.solutions if isinstance(s, SampledSolution))
+        return any(s.up_to_constant for s in self.answers)
 
     @property
     def steps(self) -> int:
         """How many steps the solvers took."""
-        return sum([s.steps for s in self.solutions])
+        return self._in_all["steps"]
 
     @property
     def stats(self) -> dict[str, float]:
         """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, bytes, seconds."""
-        trees = [s.tree for s in self.solutions if s.tree is not None]
+        trees = [p.on.tree for s in self.answers for p in s.parts if p.on is not None]
         return {
-            "components": len(self.solutions),
+            "components": len(self.answers),
             "clusters": sum(len(t.clusters) for t in trees),
             "cells": sum(t.cells for t in trees),
             "treewidth": max((t.treewidth for t in trees), default=0),
@@ -101,7 +100,7 @@ class Inconsistency:
     @cached_property
     def _in_all(self) -> dict[str, Any]:
         """What the solutions of all components come to."""
-        return added_up(self.solutions)
+        return added_up(self.answers)
 
     @property
     def within(self) -> float:
@@ -121,7 +120,7 @@ class Inconsistency:
     @property
     def _brackets(self) -> list[str]:
         """Why parts of it are brackets."""
-        return sorted({s.bracket for x in self.solutions for s in x.parts if s.bracket})
+        return sorted({s.bracket for x in self.answers for s in x.parts if s.bracket})
 
     @property
     def caution(self) -> str:
@@ -143,7 +142,7 @@ class Inconsistency:
     @property
     def method(self) -> str:
         """Which methods the solvers took, where they have several: "newton", "clarabel"."""
-        return self._in_all["method"]
+        return " + ".join(self._in_all["method"])
 
     @cached_property
     def _selected(self) -> tuple[Distribution, float]:
@@ -155,7 +154,7 @@ class Inconsistency:
                 else "the inconsistency is -inf: a disbelieved arc gives probability 0 to something possible, or at "
                 "gamma > 0 no arc bounds some Euclidean direction."
             )
-        return selected(self.pdg.variables, self.solutions)
+        return selected(self.pdg.variables, self.answers)
 
     @property
     def mu(self) -> Distribution:
@@ -170,7 +169,7 @@ class Inconsistency:
     @cached_property
     def loose_ends(self) -> frozenset[str]:
         """Attended arcs whose targets no other arc speaks of: mu* follows them, so that they are not to blame."""
-        return frozenset(a.name for s in self.solutions if isinstance(s, PeeledSolution) for a in s.ends)
+        return frozenset(arc.name for s in self.answers for arc, _ in s.ends)
 
     def by_arc(self, saved: bool = True, progress: Callable[[int, int], None] | None = None) -> list[BlameRow]:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
@@ -197,9 +196,9 @@ class Inconsistency:
         if not math.isfinite(self.upper):
             return found
         drawn: dict[str, float] = {}
-        for s in self.solutions:
-            if s.component.is_drawn and isinstance(s, SampledSolution):
-                drawn |= {a.name: 0.0 for a in s.component.arcs if a.hard} | s.divergences()
+        for s in self.answers:
+            if s.part.is_drawn and s.kind == "samples":
+                drawn |= {a.name: 0.0 for a in s.part.arcs if a.hard} | s.divergences()
         found |= drawn
         asked: list[Arc] = []
         for arc in self.pdg.arcs:
@@ -217,7 +216,7 @@ class Inconsistency:
 
     def _saved(self, progress: Callable[[int, int], None] | None) -> dict[str, float]:
         """How much lower the inconsistency would be without each attended arc."""
-        found = savings(self.asked, self.solutions, progress)
+        found = savings(self.asked, self.answers, progress)
         for name in found:
             weights = self.attention.beta.get(name, 0.0), self.attention.alpha.get(name, 0.0)
             if min(weights) >= 0 and name not in self.attention.varying:
@@ -307,7 +306,7 @@ def inconsistencies(
     solver: Solver | str = "auto",
     thetas: Theta | Sequence[Theta | None] | None = None,
     near: Inconsistency | Sequence[Inconsistency | None] | None = None,
-    problems: Sequence[Problem] | None = None,
+    problems: Sequence[Batch] | None = None,
 ) -> list[Inconsistency]:
     """The inconsistency of each of many attended PDGs; what is given once serves all.
 
@@ -338,14 +337,14 @@ def inconsistencies(
     given = zip(pdgs, attentions, strict=True)
     attended = [a if type(a) is Attention and not a.others else Attention.of(a, p) for p, a in given]
     problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
-    components = [c for p in problems for c in p.components]
-    before = [s for r in near if r is not None for s in r.solutions]
-    solved = iter(solve_together(chosen, components, near=before if len(before) == len(components) else None))
-    found = [tuple(islice(solved, len(p.components))) for p in problems]
+    parts = [part for problem in problems for part in problem.parts]
+    before = [s for r in near if r is not None for s in r.answers]
+    solved = iter(solve(parts, chosen, near=before if len(before) == len(parts) else None))
+    found = [tuple(islice(solved, len(p.parts))) for p in problems]
     seconds = (time.perf_counter() - began) / max(1, len(pdgs))
     return [
-        _result(pdg, a, t, problem, solutions, chosen, seconds)
-        for pdg, a, t, problem, solutions in zip(pdgs, attended, thetas, problems, found, strict=True)
+        _result(pdg, a, t, problem, answers, chosen, seconds)
+        for pdg, a, t, problem, answers in zip(pdgs, attended, thetas, problems, found, strict=True)
     ]
 
 
@@ -353,15 +352,16 @@ def _result(
     pdg: PDG,
     attention: Attention,
     theta: Theta | None,
-    problem: Problem,
-    solutions: tuple[Solution, ...],
+    problem: Batch,
+    answers: tuple[Answer, ...],
     asked: Solver,
     seconds: float,
 ) -> Inconsistency:
-    lower, upper = bounds_of(solutions, problem.unmentioned)
+    free = ProvedBounds.entropy(problem.free, problem.gamma)
+    lower, upper, _ = free.plus(*(s.bounds for s in answers)).one
     value = torch.tensor(upper, dtype=numerics.DTYPE)
     if math.isfinite(upper) and torch.is_grad_enabled():
-        for s in solutions:
+        for s in answers:
             surrogate = s.surrogate(theta)
             if surrogate.requires_grad:
                 value = value + (surrogate - surrogate.detach() if s.exact else Slope.apply(surrogate))
@@ -369,23 +369,55 @@ def _result(
         value=value,
         lower=lower,
         upper=upper,
-        converged=all(s.converged for s in solutions),
-        solver=" + ".join(sorted({s.solver for s in solutions})) or asked.name,
+        converged=all(s.converged for s in answers),
+        solver=" + ".join(sorted({s.solver for s in answers})) or asked.name,
         pdg=pdg,
         attention=attention,
-        solutions=solutions,
+        answers=answers,
         asked=asked,
         theta=_kept(pdg, theta, problem),
         seconds=seconds,
     )
 
 
-def _kept(pdg: PDG, theta: Theta | None, problem: Problem) -> Theta | None:
+class Slope(torch.autograd.Function):
+    """0, with the derivative of a surrogate: mu* is held fixed in it, so that it has no second one."""
+
+    @staticmethod
+    def forward(ctx: Any, surrogate: Tensor) -> Tensor:
+        """Return 0: only the derivative of the surrogate is wanted."""
+        ctx.surrogate = surrogate
+        return torch.zeros_like(surrogate)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> Tensor:
+        """Return the first derivative of the surrogate; a second is refused."""
+        return _Once.apply(grad[0], ctx.surrogate) if torch.is_grad_enabled() else grad[0]
+
+
+class _Once(torch.autograd.Function):
+    """A derivative that depends on theta in a way that is not known."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, surrogate: Tensor) -> Tensor:
+        """Pass the derivative on."""
+        return grad.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> Tensor:
+        """Raise: there are no second derivatives."""
+        raise DissonanceError(
+            "an inconsistency has no second derivative here: its minimiser moves with the parameters. At gamma > 0 "
+            "differentiate `minimiser(pdg, attention)`, or take differences of gradients."
+        )
+
+
+def _kept(pdg: PDG, theta: Theta | None, problem: Batch) -> Theta | None:
     """The parameters of all arcs with tables or linear-Gaussian, as they were, attended or not."""
     kept: dict[str, Tensor] = {}
-    for c in problem.components:
-        kept.update(c.theta or {})
-    attended = {a.name for c in problem.components for a in c.arcs}
+    for part in problem.parts:
+        kept.update(part.theta or {})
+    attended = {a.name for a in problem.beliefs}
     beside = [a for a in pdg.arcs if a.name not in attended and not a.is_drawn]
     if beside:
         kept.update(frozen(beside, theta) or {})

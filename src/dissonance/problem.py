@@ -1,26 +1,29 @@
-"""An attended PDG made ready to solve: pruned, split into components, sized before anything is allocated."""
+"""One question: P problems over the same arcs, as columns of numbers; and an attended PDG made ready to be one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dissonance.arc import Arc, Theta, frozen
-from dissonance.attended import Array, Attended, Mechanism, moved, with_weights
+from dissonance.attended import Array, Attended, Mechanism, tabulated
 from dissonance.collector import uncollected
 from dissonance.determined import determined, makers
 from dissonance.distributions.tree import Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.distributions.tree import check_bytes as check_bytes
-from dissonance.focus import Attention
+from dissonance.focus import Attention, Varying
 from dissonance.pdg import PDG
 from dissonance.proof import EPS as EPS
 from dissonance.proof import ULPS, Accuracy, ProvedBounds, TableRows
-from dissonance.variables import Variable
+from dissonance.variables import Variable, cells, shape
 
 Bools = npt.NDArray[np.bool_]
 
@@ -30,31 +33,36 @@ EVEN = ULPS
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
 
+NOWHERE = np.zeros(0, dtype=np.bool_)
+"""The impossible table entries of a problem without zeros."""
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What problems share that differ in their numbers only: the sizes of variables, the scopes of arcs (sources
-    first, as numbers), how many sources each has, which are hard, and whether gamma > 0."""
+    """What problems over the same arcs share: the sizes of variables, the scopes of arcs (sources first, as numbers),
+    and how many sources each has."""
 
     sizes: Mapping[str, int]
     scopes: Lists
     sources: Index
-    hard: Bools
-    structural: bool
 
     @classmethod
-    def of(cls, variables: Iterable[Variable], arcs: Sequence[Arc], hard: Bools, structural: bool) -> Shape:
-        """That of arcs over some variables."""
+    def of(cls, variables: Iterable[Variable], arcs: Sequence[Arc]) -> Shape:
+        """Return the shape of arcs over some variables."""
         names, sources = [a.names for a in arcs], np.array([len(a.sources) for a in arcs], dtype=np.int64)
         sizes = {v.name: v.size for v in variables}
         place = dict(zip(sizes, range(len(sizes)), strict=True))
-        return cls(sizes, Lists.of(names, place.__getitem__), sources, hard, structural)
+        return cls(sizes, Lists.of(names, place.__getitem__), sources)
 
     @cached_property
     def key(self) -> object:
-        """Equal if the shape is."""
-        arrays = *self.scopes, self.sources, self.hard
-        return tuple(self.sizes.items()), *(x.tobytes() for x in arrays), self.structural
+        """Cache key: equal for equal shapes."""
+        return tuple(self.sizes.items()), *(x.tobytes() for x in (*self.scopes, self.sources))
+
+    @cached_property
+    def digest(self) -> Any:
+        """The hash of the key, to be continued."""
+        return blake2b(repr(self.key).encode(), digest_size=16)
 
     @cached_property
     def tree(self) -> Tree:
@@ -73,155 +81,373 @@ class Shape:
         return TableRows(counts[0], counts[1], sum(map(math.log, sizes)))
 
 
-OF_TABLES = "convex", "_makers", "pinned", "given", "beyond", "accuracy"
-"""What is known of a component that may change with the numbers in its tables."""
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """P problems over the same arcs; a single problem is P = 1.
 
-
-@dataclass(frozen=True)
-class Component:
-    """A connected part of the attended PDG: the inconsistency is the sum over components."""
+    `log_p` (P, entries): the tables, one arc after another, (sources..., targets...) in C order; an arc without a table
+    (linear-Gaussian, or only drawn from and scored) has no entries. `beta`, `alpha` (P, arcs); `gamma` (P,). `free` are
+    variables that no arc mentions. `facts`: deterministic arcs that rule out cells of all problems and cost nothing.
+    `theta`: the parameters of a single problem, as they were. `known`: what solvers remember of all batches over these
+    very arcs.
+    """
 
     variables: tuple[Variable, ...]
-    arcs: tuple[Attended, ...]
-    gamma: float
+    beliefs: tuple[Arc, ...]
+    log_p: Array
+    beta: Array
+    alpha: Array
+    gamma: Array
     theta: Theta | None = None
+    varying: Mapping[str, Varying] = field(default_factory=dict)
+    free: tuple[Variable, ...] = ()
+    facts: tuple[Arc, ...] = ()
+    known: dict[object, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, variables: tuple[Variable, ...], arcs: Sequence[Attended], gamma: float, theta: Theta | None = None
+    ) -> Batch:
+        """Return the problem of arcs that each have a table and weights."""
+        logs = [a.log_p.ravel() for a in arcs]
+        found = cls(
+            variables,
+            tuple([a.arc for a in arcs]),
+            np.concatenate(logs or [np.zeros(0)])[None],
+            np.array([[a.beta for a in arcs]], dtype=np.float64),
+            np.array([[a.alpha for a in arcs]], dtype=np.float64),
+            np.array([gamma], dtype=np.float64),
+            theta,
+            {a.name: a.varying for a in arcs if a.varying is not None},
+        )
+        found.__dict__.update(arcs=tuple(arcs), entry_at=_offsets([x.size for x in logs]))
+        return found
+
+    @classmethod
+    def over(
+        cls, variables: Sequence[Variable], beliefs: Sequence[Arc], count: int = 1, facts: Sequence[Arc] = ()
+    ) -> Batch:
+        """Return problems over tables, all numbers 0: for `with_numbers`."""
+        seen = {n for a in (*beliefs, *facts) for n in a.names}
+        weights = np.zeros((count, len(beliefs)))
+        return cls(
+            tuple(v for v in variables if v.name in seen),
+            tuple(beliefs),
+            np.zeros((count, sum(cells(a.scope) for a in beliefs))),
+            weights,
+            weights,
+            np.zeros(count),
+            free=tuple(v for v in variables if v.name not in seen),
+            facts=tuple(facts),
+        )
+
+    def __len__(self) -> int:
+        return len(self.gamma)
+
+    @property
+    def numbers(self) -> tuple[Array, Array, Array, Array]:
+        """log p, beta, alpha and gamma."""
+        return self.log_p, self.beta, self.alpha, self.gamma
+
+    def same(self, other: Batch) -> bool:
+        """Return whether all numbers are those of other problems over the same arcs."""
+        return all(np.array_equal(x, y) for x, y in zip(self.numbers, other.numbers, strict=True))
+
+    # -- some of the problems, or other ones over the same arcs ----------------------------------------------------
+
+    def with_numbers(self, log_p: Array, beta: Array, alpha: Array, gamma: Array) -> Batch:
+        """Return other problems over the same arcs."""
+        known = {name: self.__dict__[name] for name in OF_SHAPE if name in self.__dict__}
+        return _copied(known, log_p=log_p, beta=beta, alpha=alpha, gamma=gamma, theta=None, varying={})
+
+    def take(self, some: Index | slice) -> Batch:
+        """Return some of the problems."""
+        return self.with_numbers(self.log_p[some], self.beta[some], self.alpha[some], self.gamma[some])
+
+    def groups(self) -> list[Index]:
+        """Return the numbers of problems that share a pattern: hard arcs, gamma > 0 or not, and impossible entries."""
+        structural, zero = self.gamma > 0, self.log_p == -math.inf
+        if len(self) == 1 or not (self.hard.any() or zero.any() or (structural.any() and not structural.all())):
+            return [np.arange(len(self))]
+        dead = zero & (self.beta > 0)[:, self.arc_of]
+        bits = np.packbits(np.concatenate([self.hard, structural[:, None], dead], axis=1), axis=1)
+        found: dict[bytes, list[int]] = {}
+        for k, row in enumerate(bits):
+            found.setdefault(row.tobytes(), []).append(k)
+        return [np.array(some) for some in found.values()]
+
+    @staticmethod
+    def together(alike: Sequence[Batch]) -> Batch:
+        """Return problems over arcs that are alike as one batch, over the arcs of the first."""
+        first = alike[0]
+        if len(alike) == 1:
+            return first
+        return first.with_numbers(
+            *(np.concatenate([getattr(x, name) for x in alike]) for name in ("log_p", "beta", "alpha", "gamma"))
+        )
 
     @cached_property
-    def is_drawn(self) -> bool:
-        """Whether some arc has no table and is not linear-Gaussian, as those are that join finite and Euclidean
-        variables."""
-        return any(a.arc.is_drawn for a in self.arcs if not a.log_p.size)
+    def key(self) -> str:
+        """Cache key of a pattern: equal for problems whose solutions have the same structure."""
+        found = self.shape.digest.copy()
+        for x in (self.hard[0].tobytes(), b"curved" if self.gamma[0] > 0 else b"flat", self.dead.tobytes()):
+            found.update(x)
+        return found.hexdigest()
+
+    def at(self, theta: Theta | None) -> Batch:
+        """Return a single problem at other parameters; what does not depend on them stays known."""
+        log_p = _columns(tabulated(self.beliefs, theta)) if self.log_p.size else self.log_p
+        found = self._at(log_p, theta)
+        if "parts" in self.__dict__:
+            spans = zip(self.parts, map(self.entries, self.connected), strict=True)
+            parts = [p._at(log_p[:, entries], theta).kept() for p, entries in spans]
+            found.__dict__["parts"] = tuple(parts)
+        return found
+
+    def _at(self, log_p: Array, theta: Theta | None) -> Batch:
+        if not self.log_p.size:
+            _ = self.kinds, self.pinned, self.entropies  # known to the copy as well
+        changed = OF_TABLES if self.log_p.size else ("parts",)
+        known = {name: x for name, x in self.__dict__.items() if name not in changed}
+        return _copied(known, log_p=log_p, theta=theta)
+
+    def kept(self) -> Batch:
+        """Return the problem with a copy of its parameters, since a result must not change with them; what is drawn is
+        made once, live."""
+        if self.varying or self.is_drawn:
+            return self
+        theta = frozen(self.beliefs, self.theta)
+        return self if theta is None and self.theta is None else _copied(self.__dict__, theta=theta)
+
+    # -- some of the arcs ------------------------------------------------------------------------------------------
+
+    def among(self, numbers: Sequence[int], keep: bool = False) -> Batch:
+        """Return the problems with some of the arcs only; variables that these leave alone are free.
+
+        `keep`: so that all batches over the same arcs know what is known of these.
+        """
+        if len(numbers) == len(self.beliefs):
+            return self
+        key = "among", tuple(numbers)
+        if keep and key in self.known:
+            before, entries = self.known[key]
+            return before.with_numbers(
+                self.log_p[:, entries], self.beta[:, numbers], self.alpha[:, numbers], self.gamma
+            )
+        beliefs = tuple([self.beliefs[i] for i in numbers])
+        seen, entries = {n for a in beliefs for n in a.names}, self.entries(numbers)
+        found = Batch(
+            tuple([v for v in self.variables if v.name in seen]),
+            beliefs,
+            self.log_p[:, entries],
+            self.beta[:, numbers],
+            self.alpha[:, numbers],
+            self.gamma,
+            self.theta,
+            {a.name: self.varying[a.name] for a in beliefs if a.name in self.varying} if self.varying else {},
+            (*self.free, *(v for v in self.variables if v.name not in seen)),
+        )
+        found.__dict__["entry_at"] = _offsets(np.diff(self.entry_at)[numbers].tolist())
+        if keep:
+            self.known[key] = found, entries
+        return found
+
+    def entries(self, numbers: Iterable[int]) -> Index:
+        """Return the numbers of the table entries of some arcs."""
+        spans = [np.arange(self.entry_at[i], self.entry_at[i + 1]) for i in numbers]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *spans])
+
+    @cached_property
+    def connected(self) -> list[list[int]]:
+        """The numbers of the arcs of each connected part."""
+        return connected([a.names for a in self.beliefs])
+
+    @cached_property
+    def parts(self) -> tuple[Batch, ...]:
+        """The connected parts, in the order of their first arcs."""
+        return tuple([_copied(self.among(numbers).kept().__dict__, free=()) for numbers in self.connected])
+
+    def without(self, name: str) -> Batch:
+        """Return the same variables without one arc: it stays with weight 0 (a hard one goes), so that problems without
+        one soft arc or another still have the same shape."""
+        k = next(i for i, a in enumerate(self.beliefs) if a.name == name)
+        if self.hard[0, k]:
+            rest = self.among([i for i in range(len(self.beliefs)) if i != k])
+            return replace(rest, variables=self.variables, free=self.free, known={})
+        beta, alpha = self.beta.copy(), self.alpha.copy()
+        beta[:, k] = alpha[:, k] = 0.0
+        return replace(self.with_numbers(self.log_p, beta, alpha, self.gamma), theta=self.theta, varying=self.varying)
+
+    # -- the arcs of a single problem ------------------------------------------------------------------------------
+
+    @cached_property
+    def arcs(self) -> tuple[Attended, ...]:
+        """The arcs of a single problem, each with its table and its weights."""
+        (logs,), at = self.log_p, self.entry_at.tolist()
+        tables = [
+            logs[i:j].reshape(shape(a.scope)) if j > i else logs[:0]
+            for a, i, j in zip(self.beliefs, at, at[1:], strict=False)
+        ]
+        columns = zip(self.beliefs, tables, self.beta[0].tolist(), self.alpha[0].tolist(), strict=True)
+        return tuple([Attended(a, p, b, c, self.varying.get(a.name)) for a, p, b, c in columns])
+
+    @cached_property
+    def entry_at(self) -> Index:
+        """Where the entries of each arc begin, and the last ones end, (arcs + 1,)."""
+        sizes = self.shape.rows.sources * self.shape.rows.targets if all(v.is_finite for v in self.variables) else None
+        if sizes is not None and sizes.sum() == self.log_p.shape[1]:
+            return np.concatenate([[0], np.cumsum(sizes)])
+        return _offsets([cells(a.scope) if a.has_table else 0 for a in self.beliefs])
+
+    @cached_property
+    def arc_of(self) -> Index:
+        """The arc of each table entry, (entries,)."""
+        return np.repeat(np.arange(len(self.beliefs)), np.diff(self.entry_at))
+
+    @cached_property
+    def row_of(self) -> Index:
+        """The row (arc and source setting) of each table entry, numbered from 0, (entries,)."""
+        widths = np.repeat(self.shape.rows.targets, self.shape.rows.sources)
+        return np.repeat(np.arange(len(widths)), widths)
+
+    def row_sums(self, x: Array) -> Array:
+        """Return the sums (P, entries) over the rows of the tables, at each of their entries."""
+        return np.add.reduceat(x, np.flatnonzero(np.diff(self.row_of, prepend=-1)), axis=1)[:, self.row_of]
 
     @cached_property
     def kinds(self) -> frozenset[str]:
         """What is special about it: "drawn" (some cpd has no table), "varying" (attention depends on the sample),
         "euclidean" (linear-Gaussian)."""
-        euclidean = self.is_euclidean and not self.varies
-        known = {"drawn": self.is_drawn, "varying": self.varies, "euclidean": euclidean}
+        bare = np.diff(self.entry_at) == 0 if self.variables else np.zeros(0, dtype=np.bool_)
+        if not (self.varying or bare.any()):
+            return frozenset()
+        drawn = any([self.beliefs[i].is_drawn for i in np.flatnonzero(bare)])
+        euclidean = not drawn and not self.variables[0].is_finite and not self.varying
+        known = {"drawn": drawn, "varying": bool(self.varying), "euclidean": euclidean}
         return frozenset(kind for kind, true in known.items() if true)
 
-    @cached_property
-    def varies(self) -> bool:
-        """Whether the attention to some arc depends on the sample."""
-        return any(a.varying is not None for a in self.arcs)
+    @property
+    def is_drawn(self) -> bool:
+        """Whether some arc has no table and is not linear-Gaussian, as those are that join finite and Euclidean
+        variables."""
+        return "drawn" in self.kinds
 
-    @cached_property
-    def is_euclidean(self) -> bool:
-        """Whether its arcs are linear-Gaussian."""
-        return not self.variables[0].is_finite and not self.is_drawn
+    # -- structure -------------------------------------------------------------------------------------------------
 
     @cached_property
     def shape(self) -> Shape:
-        """What it shares with those that differ in their numbers only."""
-        return Shape.of(self.variables, [a.arc for a in self.arcs], self.hard, self.gamma > 0)
+        """What the problems share whatever their numbers."""
+        return Shape.of(self.variables, self.beliefs)
 
-    @cached_property
+    @property
     def sizes(self) -> Mapping[str, int]:
         """How many values each variable has."""
         return self.shape.sizes
 
     @cached_property
-    def beta(self) -> Array:
-        """beta of each arc."""
-        return np.array([a.beta for a in self.arcs], dtype=np.float64)
+    def ruled(self) -> Shape:
+        """The shape with the facts counted as arcs."""
+        return Shape.of(self.variables, (*self.beliefs, *self.facts)) if self.facts else self.shape
 
     @cached_property
-    def alpha(self) -> Array:
-        """alpha of each arc."""
-        return np.array([a.alpha for a in self.arcs], dtype=np.float64)
+    def ruled_out(self) -> Bools:
+        """The impossible entries of the tables of facts, one after another."""
+        return np.concatenate([NOWHERE, *(a.log_table().ravel().numpy() == -math.inf for a in self.facts)])
+
+    @property
+    def tree(self) -> Tree:
+        """A min-fill junction tree with a cluster for every arc and every fact."""
+        return self.ruled.tree
 
     @cached_property
     def hard(self) -> Bools:
-        """Which arcs mu must satisfy."""
+        """Which arcs mu must satisfy, (P, arcs)."""
         return self.beta == math.inf
 
     @cached_property
-    def attention(self) -> Attention:
-        """The weights of these arcs alone."""
-        varying = {a.name: a.varying for a in self.arcs if a.varying is not None}
-        return Attention.only(
-            {a.name: a.beta for a in self.arcs}, {a.name: a.alpha for a in self.arcs}, self.gamma, varying
-        )
+    def dead(self) -> Bools:
+        """The table entries that are impossible in the problems of a pattern, (entries,); none: empty."""
+        found = self.log_p[0] == -math.inf
+        if found.any():
+            found &= (self.beta[0] > 0)[self.arc_of]
+        return found if found.any() else NOWHERE
 
     @cached_property
-    def pdg(self) -> PDG:
-        """These arcs alone."""
-        return PDG(*(a.arc for a in self.arcs), variables=self.variables)
+    def singles(self) -> tuple[Batch, ...]:
+        """The problems, each by itself."""
+        return (self,) if len(self) == 1 else tuple([self.take(slice(k, k + 1)) for k in range(len(self))])
 
-    @cached_property
-    def tree(self) -> Tree:
-        """A min-fill junction tree with a cluster for every arc."""
-        return self.shape.tree
+    @property
+    def mechanism_weights(self) -> Array:
+        """beta - gamma alpha, added up over the soft arcs of each mechanism, (P, mechanisms)."""
+        return self._by_mechanism(self.beta - self.gamma[:, None] * self.alpha)
+
+    @property
+    def impossible(self) -> Bools:
+        """Which table entries are impossible in the problems of a pattern, (entries,)."""
+        return self.dead if len(self.dead) else np.zeros(self.log_p.shape[1], dtype=np.bool_)
 
     @cached_property
     def weights(self) -> dict[Mechanism, float]:
-        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes.
+        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes, of a single problem.
 
         The incompatibility is sum_m -w_m H(T|S) - gamma H(mu) + linear: convex if every w >= 0.
         """
-        total: dict[Mechanism, float] = {}
-        for a in self.arcs:
-            if not a.hard:
-                total[a.arc.mechanism] = total.get(a.arc.mechanism, 0.0) + a.beta - self.gamma * a.alpha
-        for a in self.arcs:
-            if a.hard:
-                total.pop(a.arc.mechanism, None)
-        return total
+        mechanisms, number = self._mechanisms
+        fixed = {number[i] for i in np.flatnonzero(self.hard[0]).tolist()}
+        total = self.mechanism_weights[0].tolist()
+        own = {number[i] for i in np.flatnonzero(~self.hard[0]).tolist()} - fixed
+        return {m: total[i] for i, m in enumerate(mechanisms) if i in own}
+
+    @cached_property
+    def _mechanisms(self) -> tuple[list[Mechanism], list[int]]:
+        """The mechanisms, and the number of each arc's among them."""
+        place: dict[Mechanism, int] = {}
+        numbers = [place.setdefault(a.mechanism, len(place)) for a in self.beliefs]
+        return list(place), numbers
+
+    def _by_mechanism(self, x: Array) -> Array:
+        """Return the sums (P, mechanisms) over the soft arcs (P, arcs) of each mechanism."""
+        mechanisms, number = self._mechanisms
+        found = np.zeros((len(x), len(mechanisms)))
+        np.add.at(found.T, number, np.where(self.hard, 0.0, x).T)
+        return found
 
     @cached_property
     def entropies(self) -> dict[frozenset[str], float]:
         """The weight of H(A) for every set A of variables, where it is not 0, once hard arcs hold; without the beta of
-        arcs whose attention varies."""
+        arcs whose attention varies. Of a single problem."""
         found: dict[frozenset[str], float] = {}
         size: dict[frozenset[str], float] = {}
+        gamma = self.gamma.item()
 
         def add(names: Iterable[str], weight: float) -> None:
             key = frozenset(names)
             found[key], size[key] = found.get(key, 0.0) + weight, size.get(key, 0.0) + abs(weight)
 
         for a in self.arcs:
-            weight = self.gamma * a.alpha - (0.0 if a.hard or a.varying is not None else a.beta)
+            weight = gamma * a.alpha - (0.0 if a.hard or a.varying is not None else a.beta)
             add(a.scope, weight)
             add(a.sources, -weight)
-        add((v.name for v in self.variables), -self.gamma)
+        add((v.name for v in self.variables), -gamma)
         return {names: w for names, w in found.items() if names and abs(w) > EVEN * size[names]}
 
     @cached_property
-    def convex(self) -> bool:
-        """Whether the objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
-        if self.beta.min(initial=0.0) < 0 and any(a.beta < 0 and np.isneginf(a.log_p).any() for a in self.arcs):
-            return False
-        if (self.beta >= self.gamma * self.alpha).all():  # then so do the sums over mechanisms
-            return True
-        size: dict[Mechanism, float] = {}
-        for a in self.arcs:
-            size[a.arc.mechanism] = size.get(a.arc.mechanism, 0.0) + abs(a.beta) + self.gamma * abs(a.alpha)
-        return all(w >= -EVEN * size[m] for m, w in self.weights.items())
-
-    def at(self, theta: Theta | None) -> Component:
-        """The same component at other parameters; what does not depend on them stays known."""
-        if any(a.log_p.size for a in self.arcs):
-            arcs = moved(self.arcs, theta)
-            known = {name: x for name, x in self.__dict__.items() if name not in OF_TABLES}
-            changed = {"arcs": arcs, "theta": _kept(arcs, theta)}
-        else:
-            _ = self.is_drawn, self.varies, self.pinned, self.entropies  # known to the copy as well
-            known, changed = self.__dict__, {"theta": theta}
-        found = object.__new__(Component)
-        found.__dict__.update({**known, **changed})
+    def convex(self) -> Bools:
+        """Whether each objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
+        structure = self.gamma[:, None] * self.alpha
+        found = (self.beta >= structure).all(1)  # then so do the sums over mechanisms
+        if not found.all():
+            total, size = (
+                self._by_mechanism(x) for x in (self.beta - structure, np.abs(self.beta) + np.abs(structure))
+            )
+            fixed = np.zeros(total.shape, dtype=np.bool_)
+            for i, m in enumerate(self._mechanisms[1]):
+                fixed[:, m] |= self.hard[:, i]
+            found |= (fixed | (total >= -EVEN * size)).all(1)
+        if self.beta.min(initial=0.0) < 0:
+            found &= ~((self.log_p == -math.inf) & (self.beta < 0)[:, self.arc_of]).any(1)
         return found
-
-    def without(self, name: str) -> Component:
-        """The same variables without one arc: it stays with weight 0 (a hard one goes), so that components without one
-        soft arc or another still have the same shape."""
-        arcs = [
-            replace(a, beta=0.0, alpha=0.0) if a.name == name else a for a in self.arcs if a.name != name or not a.hard
-        ]
-        return Component(self.variables, tuple(arcs), self.gamma, self.theta)
-
-    def split(self, arcs: Iterable[Attended]) -> Problem:
-        """What is left with some of its arcs only."""
-        return Problem.of(arcs, self.variables, self.gamma, self.theta, lambda _, theta: theta)
 
     @cached_property
     def _makers(self) -> tuple[Attended, ...] | None:
@@ -229,7 +455,7 @@ class Component:
 
     @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
-        """Hard arcs that determine mu, in an order in which sources come first; None if they do not.
+        """Hard arcs that determine mu of a single problem, in an order in which sources come first; None if they do not.
 
         Acyclic, with distinct targets, every variable a target, and nothing left to choose in the scope of any arc: two
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.
@@ -247,7 +473,7 @@ class Component:
         do not determine mu(R), or if an arc that is not all in R has beta != gamma alpha (added up over its mechanism).
         """
         makers = self._makers
-        if not makers or self.gamma <= 0:
+        if not makers or self.gamma.item() <= 0:
             return None
         known = {t for a in makers for t in a.targets}
         if not known.issuperset(v for a in self.arcs if a.hard for v in a.scope):
@@ -271,81 +497,69 @@ class Component:
         first = tuple(n for n in sizes if n in known)
         return rest, Tree(sizes, tuple((*first, *c) for c in rest.clusters), rest.parent), loose
 
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
     @cached_property
     def accuracy(self) -> Accuracy:
         """How well tables and weights are known; of densities, which round for themselves, the weights alone."""
-        beta, alpha, gamma = self.beta[None], self.alpha[None], np.array([self.gamma], dtype=np.float64)
         if self.kinds:
-            ones = np.ones(len(self.arcs), dtype=np.int64)
-            return Accuracy(TableRows(ones, ones, 0.0), None, beta, alpha, gamma, densities=True)
-        return Accuracy(self.shape.rows, tables_of([self]), beta, alpha, gamma)
+            ones = np.ones(len(self.beliefs), dtype=np.int64)
+            return Accuracy(TableRows(ones, ones, 0.0), None, self.beta, self.alpha, self.gamma, densities=True)
+        return Accuracy(self.shape.rows, self.log_p, self.beta, self.alpha, self.gamma)
 
     def proved(
-        self, low: float, high: float, blur: float = 0.0, *, tol: float = math.inf, broken: float = 0.0
-    ) -> tuple[float, float, bool]:
-        """Return the bounds that a solver's numbers prove, and whether they meet: see `ProvedBounds.proved`.
+        self, low: npt.ArrayLike, high: npt.ArrayLike, blur: float | Array = 0.0, *, tol: float = math.inf, **how: Any
+    ) -> ProvedBounds:
+        """Return the bounds that a solver's numbers prove: see `ProvedBounds.proved`.
 
         `tol`: the relative gap that is aimed at; of a closed form, whose bounds are apart by rounding only, any.
         """
-        return ProvedBounds.proved(self.accuracy, low, high, blur, tol=tol, broken=broken).one
+        return ProvedBounds.proved(self.accuracy, low, high, blur, tol=tol, **how)
 
 
-def tables_of(components: Sequence[Component]) -> Array:
-    """Return log p of components that are alike, (P, entries), one arc after another."""
-    every = [a.log_p.ravel() for c in components for a in c.arcs] or [np.zeros(0)]
-    return np.concatenate(every).reshape(len(components), -1)
+OF_SHAPE = (
+    "variables",
+    "beliefs",
+    "free",
+    "facts",
+    "known",
+    "ruled_out",
+    "shape",
+    "ruled",
+    "entry_at",
+    "arc_of",
+    "row_of",
+    "_mechanisms",
+    "connected",
+)
+"""What is known of a batch whatever its numbers."""
+
+OF_TABLES = "parts", "arcs", "dead", "key", "convex", "_makers", "pinned", "given", "beyond", "accuracy"
+"""What is known of a batch that may change with the numbers in its tables."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Components to solve, variables that no arc mentions, and what those cost: -gamma log|V| each (V is infinite if
-    Euclidean)."""
-
-    components: tuple[Component, ...]
-    free: tuple[Variable, ...]
-    gamma: float
-    theta: Theta | None = None
-
-    @classmethod
-    def of(
-        cls,
-        arcs: Iterable[Attended],
-        variables: Iterable[Variable],
-        gamma: float,
-        theta: Theta | None,
-        kept: Callable[[Sequence[Attended], Theta | None], Theta | None],
-    ) -> Problem:
-        """The connected parts of arcs, each with what is `kept` of theta for it."""
-        parts = connected(arcs, variables)
-        seen = {v.name for vs, _ in parts for v in vs}
-        free = tuple([v for v in variables if v.name not in seen])
-        return cls(tuple([Component(vs, some, gamma, kept(some, theta)) for vs, some in parts]), free, gamma, theta)
-
-    @cached_property
-    def unmentioned(self) -> tuple[float, float]:
-        """Bounds of -gamma sum log|V| over the variables that no arc mentions."""
-        return ProvedBounds.entropy(self.free, self.gamma).one[:2] if self.gamma and self.free else (0.0, 0.0)
-
-    @property
-    def constant(self) -> float:
-        """-gamma sum log|V| over the variables that no arc mentions, rounded."""
-        return sum(self.unmentioned) / 2
-
-    def at(self, theta: Theta) -> Problem:
-        """The same problem at other parameters; itself if it was prepared for these very ones."""
-        if theta is self.theta:
-            return self
-        return Problem(tuple([c.at(theta) for c in self.components]), self.free, self.gamma, theta)
+def _copied(known: Mapping[str, Any], **changes: Any) -> Batch:
+    """Return a batch of what is known of another one, with some of it changed."""
+    found = object.__new__(Batch)
+    found.__dict__.update(known)
+    found.__dict__.update(changes)
+    return found
 
 
-def connected(
-    arcs: Iterable[Attended], variables: Iterable[Variable]
-) -> list[tuple[tuple[Variable, ...], tuple[Attended, ...]]]:
-    """The connected parts, in the order of their first arcs: their variables, of those given, and their arcs."""
-    arcs = tuple(arcs)
+def _offsets(sizes: Iterable[int]) -> Index:
+    """Where blocks of these sizes begin, and the last one ends."""
+    return np.array([0, *accumulate(sizes)], dtype=np.int64)
+
+
+def _columns(tables: Sequence[Array]) -> Array:
+    """Return the tables of a single problem, one after another, (1, entries)."""
+    return np.concatenate([np.zeros(0), *map(np.ravel, tables)])[None]
+
+
+def connected(scopes: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Return the connected parts of scopes, as numbers of scopes, in the order of their first ones."""
     together: dict[str, list[str]] = {}  # all the names of a part, under each of them
-    for a in arcs:
-        first, *others = a.arc.names
+    for first, *others in scopes:
         if first not in together:
             together[first] = [first]
         here = together[first]
@@ -358,32 +572,34 @@ def connected(
                 few, here = (here, there) if len(here) < len(there) else (there, here)
                 here += few
                 together |= dict.fromkeys(few, here)
-    parts: dict[str, tuple[list[Variable], list[Attended]]] = {}
-    for a in arcs:
-        one = together[a.arc.names[0]][0]
-        if one not in parts:
-            parts[one] = [], []
-        parts[one][1].append(a)
-    for v in variables:
-        if v.name in together:
-            parts[together[v.name][0]][0].append(v)
-    return [(tuple(vs), tuple(some)) for vs, some in parts.values()]
-
-
-def _kept(arcs: Sequence[Attended], theta: Theta | None) -> Theta | None:
-    """theta as it is now, since a result must not change with the parameters; what is drawn is made once, live."""
-    live = any(a.varying is not None or (not a.log_p.size and a.arc.is_drawn) for a in arcs)
-    return theta if live else frozen([a.arc for a in arcs], theta)
+    parts: dict[str, list[int]] = {}
+    for i, scope in enumerate(scopes):
+        parts.setdefault(together[scope[0]][0], []).append(i)
+    return list(parts.values())
 
 
 @uncollected()
-def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Problem:
-    """Drop what carries no weight, tabulate the rest, split it into connected components.
+def prepare(pdg: PDG, attention: Attention, theta: Theta | None = None) -> Batch:
+    """Return an attended PDG as a problem: what carries no weight is dropped, the rest is tabulated.
 
-    An arc is dropped when beta = 0 and gamma alpha = 0; a variable when no remaining arc mentions it.
+    An arc is dropped when beta = 0 and gamma alpha = 0; a variable that no remaining arc mentions is free.
     """
     attention = attention.on(pdg)
     attention.check(pdg)
     beta, alpha, gamma = attention.beta, attention.alpha, attention.gamma
     arcs = [a for a in pdg.arcs if beta.get(a.name, 0.0) != 0 or gamma * alpha.get(a.name, 0.0) != 0]
-    return Problem.of(with_weights(arcs, attention, theta), pdg.variables, gamma, theta, _kept)
+    seen = {n for a in arcs for n in a.names}
+    tables = tabulated(arcs, theta)
+    found = Batch(
+        tuple([v for v in pdg.variables if v.name in seen]),
+        tuple(arcs),
+        _columns(tables),
+        np.array([[beta.get(a.name, 0.0) for a in arcs]], dtype=np.float64),
+        np.array([[alpha.get(a.name, 0.0) for a in arcs]], dtype=np.float64),
+        np.array([gamma], dtype=np.float64),
+        theta,
+        {a.name: attention.varying[a.name] for a in arcs if a.name in attention.varying} if attention.varying else {},
+        tuple([v for v in pdg.variables if v.name not in seen]) if len(seen) < len(pdg.variables) else (),
+    )
+    found.__dict__["entry_at"] = _offsets(x.size for x in tables)
+    return found

@@ -191,13 +191,37 @@ class ProvedBounds:
             blur = np.where(np.isfinite(value), 2 * EPS * np.abs(value), 0.0)  # of the logarithms, and of the product
         return cls(value - blur, value + blur, blur, np.ones(len(gamma), dtype=np.bool_))
 
+    @classmethod
+    def infinite(cls, count: int, value: float = math.inf) -> ProvedBounds:
+        """Return bounds of problems whose beliefs contradict each other outright."""
+        return cls(np.full(count, value), np.full(count, value), np.zeros(count), np.ones(count, dtype=np.bool_))
+
     def plus(self, *others: ProvedBounds) -> ProvedBounds:
-        """Return bounds of the sum; where one of two is 0, nothing is rounded."""
-        lower, upper, blur, met = self.lower, self.upper, self.blur, self.met
-        for x in others:
-            lower, upper = added(lower, x.lower, -math.inf), added(upper, x.upper, math.inf)
-            blur, met = blur + x.blur, met & x.met
-        return ProvedBounds(lower, upper, blur, met)
+        """Return bounds of the sum; where all but one are 0, nothing is rounded."""
+        every = self, *others
+        if len(every) == 1:
+            return self
+
+        def total(name: str, outwards: float) -> Floats:
+            columns = np.stack([getattr(x, name) for x in every], axis=1)  # (P, parts)
+            return np.array([summed(row, outwards) for row in columns.tolist()])
+
+        lower, upper = total("lower", -math.inf), total("upper", math.inf)
+        blur, met = sum(x.blur for x in every), np.logical_and.reduce([x.met for x in every])
+        return ProvedBounds(lower, upper, np.asarray(blur), met)
+
+    def put(self, where: Ints, other: ProvedBounds) -> None:
+        """Overwrite the bounds of some of the problems, in place."""
+        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine[where] = theirs
+
+    def take(self, some: Ints | slice) -> ProvedBounds:
+        """Return the bounds of some of the problems."""
+        return ProvedBounds(self.lower[some], self.upper[some], self.blur[some], self.met[some])
+
+    def within(self, tol: float) -> Bools:
+        """Return which bounds are within `tol` max(1, |upper|) of each other, beside what rounding leaves open."""
+        return meeting(self.lower, self.upper, tol, self.blur)
 
     @property
     def one(self) -> tuple[float, float, bool]:
@@ -219,17 +243,8 @@ def uncrossed(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     return np.minimum(lower, upper), np.where(crossed, math.inf, np.maximum(lower, upper))
 
 
-def added(one: Floats, other: Floats, outwards: float) -> Floats:
-    """Return the sum of bounds of two components, rounded outwards; +inf is a contradiction, whatever the other is."""
-    with np.errstate(invalid="ignore"):
-        total = one + other
-        exact = (one == 0) | (other == 0) | ~np.isfinite(total)
-        total = np.where(exact, total, np.nextafter(total, outwards))
-    return np.where((one == math.inf) | (other == math.inf), math.inf, total)
-
-
 def summed(bounds: Iterable[float], outwards: float) -> float:
-    """Return the sum of bounds of many components, as `added` does for two."""
+    """Return the sum of bounds of parts, rounded outwards; +inf is a contradiction, whatever the others are."""
     held = [x for x in bounds if x]
     if math.inf in held:
         return math.inf

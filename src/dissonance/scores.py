@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
-from dissonance.attended import tabulated
+from dissonance.attended import Attended, tabulated
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
@@ -88,13 +88,14 @@ def _names(arc: Arc) -> tuple[list[str], list[str]]:
     return [v.name for v in arc.sources], [v.name for v in arc.targets]
 
 
-def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None) -> Tensor:
-    """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) )."""
+def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None, log_p: Tensor | None = None) -> Tensor:
+    """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) ); `log_p`: its table, if that is known."""
     gaussian = part(mu, (v.name for v in arc.scope))
     if isinstance(gaussian, Gaussian):
         expected = gaussian.expected_log_prob(_names(arc), arc.linear_gaussian(theta))
         return -arc_conditional_entropy(gaussian, arc) - expected
-    return numerics.divergence(mu.rows(arc.sources, arc.targets), _log_rows(arc, theta))
+    m = mu.rows(arc.sources, arc.targets)
+    return numerics.divergence(m, _log_rows(arc, theta) if log_p is None else log_p.reshape(m.shape))
 
 
 def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
@@ -273,28 +274,40 @@ def incompatibility(mu: Distribution, pdg: PDG, attention: Attention | Weights, 
     pdg.check(theta)
     attention = Attention.of(attention, pdg)
     attention.check(pdg)
-    return unchecked_incompatibility(mu, pdg, attention, theta)
-
-
-def unchecked_incompatibility(
-    mu: Distribution,
-    pdg: PDG,
-    attention: Attention,
-    theta: Theta | None = None,
-    known: Mapping[str, Tensor] | None = None,
-) -> Tensor:
-    """The incompatibility for a theta that may be of more arcs than these; `known`: log p at theta of some arcs."""
     if attention.varying:
         raise CapabilityError("a given mu has no score under sample-dependent attention: ask for the inconsistency.")
-    alpha, beta, gamma = attention.alpha, attention.beta, attention.gamma
-    even = [a for a in pdg.arcs if 0 < beta.get(a.name, 0.0) == gamma * alpha.get(a.name, 0.0)]
-    even = [a for a in even if all([v.is_finite for v in a.scope])]
-    rest = attention.without(*[a.name for a in even]) if even else attention
-    total = observational_incompatibility(mu, pdg, rest.beta, theta)
-    for arc in even:
-        rows, log_p = mu.rows(arc.sources, arc.targets), (known or {}).get(arc.name)
-        log_p = arc.log_table(theta) if log_p is None else log_p
-        total = total - beta[arc.name] * numerics.expectation(rows, log_p.reshape(rows.shape))
-    if gamma:
-        total = total + gamma * structural_deficiency(mu, pdg, rest.alpha)
-    return total
+    beta, alpha, none = attention.beta, attention.alpha, np.zeros(0)
+    arcs = [Attended(a, none, beta.get(a.name, 0.0), alpha.get(a.name, 0.0)) for a in pdg.arcs]
+    if any(a.hard and not holds(mu, a.arc, theta) for a in arcs):
+        return torch.tensor(math.inf, dtype=numerics.DTYPE)
+    finite = [a for a in arcs if 0 < a.beta == attention.gamma * a.alpha and all([v.is_finite for v in a.arc.scope])]
+    return attended_incompatibility(mu, arcs, attention.gamma, {a.name: a.arc.log_table(theta) for a in finite}, theta)
+
+
+def attended_incompatibility(
+    mu: Distribution,
+    arcs: Sequence[Attended],
+    gamma: float,
+    tables: Mapping[str, Tensor],
+    theta: Theta | None = None,
+) -> Tensor:
+    """The incompatibility of mu with arcs and their weights, of which the hard ones hold; infinite if that of a believed
+    arc is.
+
+    `tables`: log p of arcs by name; those of others are as theta has them.
+    """
+    total = -gamma * mu.entropy() if gamma else torch.zeros((), dtype=numerics.DTYPE)
+    impossible = False  # and then disbelief in something else does not help
+    for a in arcs:
+        log_p = tables.get(a.name)
+        if log_p is not None and 0 < a.beta == gamma * a.alpha:  # entropies cancel
+            m = mu.rows(a.arc.sources, a.arc.targets)
+            total = total - a.beta * numerics.expectation(m, log_p.reshape(m.shape))
+            continue
+        if a.beta and not a.hard:
+            cost = a.beta * arc_divergence(mu, a.arc, theta, log_p)
+            impossible |= bool(cost == math.inf)
+            total = total + cost
+        if gamma * a.alpha:
+            total = total + gamma * a.alpha * arc_conditional_entropy(mu, a.arc)
+    return torch.full_like(total, math.inf) if impossible else total

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.answer import DEFAULT_TOL, Answer
 from dissonance.bounds.descent import StateDescent
 from dissonance.bounds.dual import RelaxedDual
 from dissonance.bounds.larger import helpful
@@ -25,8 +26,7 @@ from dissonance.bounds.worlds import Worlds
 from dissonance.compiled import clock
 from dissonance.distributions import Distribution
 from dissonance.errors import SizeError
-from dissonance.problem import EPS, Component
-from dissonance.solution import DEFAULT_TOL, Solution
+from dissonance.problem import EPS, Batch
 from dissonance.timed import TimedBounds
 
 _log = logging.getLogger(__name__)
@@ -84,18 +84,25 @@ class Limits(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class BoundsSolution(Solution):
+WHY = "the junction tree does not fit"
+"""Why bounds need not meet."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundsAnswer(Answer):
     """A bracket: `mu` is joint states (at gamma > 0 a mixture of products), `log_q` what the lower bound bets on, arc
     by arc."""
 
     states: Distribution | None = field(default=None, repr=False)
     log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
 
-    @property
-    def bracket(self) -> str:
-        """Why its bounds need not meet."""
-        return "the junction tree does not fit"
+    kind = "samples"
+
+    @cached_property
+    def joint(self) -> Floats:
+        """mu(s,t) of every entry of every table, (1, entries)."""
+        tables = [self.mu.marginal(*a.names) for a in self.part.beliefs] if self.states is not None else []
+        return np.concatenate([x.numpy().ravel() for x in tables])[None] if tables else np.zeros_like(self.part.log_p)
 
     @property
     def mu(self) -> Distribution:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -107,7 +114,7 @@ class BoundsSolution(Solution):
 class Bracketing(TimedBounds):
     """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
-    def __init__(self, solver: Limits, component: Component) -> None:
+    def __init__(self, solver: Limits, component: Batch) -> None:
         super().__init__(solver.seconds)
         self.solver, self.component = solver, component
         self.terms = self._terms()
@@ -294,16 +301,14 @@ class Bracketing(TimedBounds):
             self.upper, self.states = value, (self.terms, states.copy())
         return value
 
-    def solution(self) -> BoundsSolution:
+    def solution(self) -> BoundsAnswer:
         """The bounds that were found, as a solution."""
         component = self.component
-        lower, upper, met = component.proved(self.lower, self.upper, tol=DEFAULT_TOL)
-        return BoundsSolution(
+        return BoundsAnswer(
             component,
-            lower,
-            upper,
+            component.proved(self.lower, self.upper, tol=DEFAULT_TOL),
             NAME,
-            converged=met,
+            bracket=WHY,
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
             states=None if self.states is None else JointStates(component.variables, *self.states),

@@ -26,7 +26,7 @@ from dissonance.bounds.cut import CutBlock, blocks_apart
 from dissonance.bounds.terms import Floats, Ints
 from dissonance.compiled import clock
 from dissonance.distributions import CliqueTree, Distribution
-from dissonance.problem import Component
+from dissonance.problem import Batch
 from dissonance.reduced.dual import FIXED, SOFT, ReducedDual, ReducedPoint, ReducedTerm, reduced_terms
 from dissonance.reduced.solver import Cooling, Reduced, agreeing_tables
 from dissonance.variables import Variable
@@ -107,7 +107,7 @@ def _across(product: BlockProduct, names: tuple[str, ...]) -> Tensor:
 class ProductDescent:
     """The blocks of one cut, each solved in turn given the others."""
 
-    def __init__(self, component: Component, terms: Sequence[ReducedTerm], blocks: Sequence[CutBlock]) -> None:
+    def __init__(self, component: Batch, terms: Sequence[ReducedTerm], blocks: Sequence[CutBlock]) -> None:
         self.component, self.terms, self.blocks = component, terms, blocks
         sizes = component.sizes
         home = {v: k for k, b in enumerate(blocks) for v in b.variables}
@@ -161,7 +161,7 @@ class ProductDescent:
         block = self.blocks[k]
         dual = ReducedDual(block.tree, [self._seen(i, k) for i in self.members[k]])
         before = self.points[k]
-        run = Cooling(Reduced(seconds, 100 * GAIN), self.component.gamma, dual)
+        run = Cooling(Reduced(seconds, 100 * GAIN), self.component.gamma.item(), dual)
         run.told = math.inf  # its bounds are not those of the whole
         run.run(None if before is None else before.x)
         if run.upper == math.inf or run.best is None:
@@ -194,7 +194,7 @@ class ProductDescent:
 class MixtureDescent:
     """Products over blocks, cut in other places each time, mixed as is best."""
 
-    def __init__(self, component: Component, generator: np.random.Generator) -> None:
+    def __init__(self, component: Batch, generator: np.random.Generator) -> None:
         self.component, self.generator = component, generator
         self.terms = reduced_terms(component)
         self.upper = math.inf
@@ -216,7 +216,7 @@ class MixtureDescent:
         rows = np.add.reduceat(mass, at)[row]
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(mass > 0, np.log(mass / rows), 0.0)
-        gamma = self.component.gamma
+        gamma = self.component.gamma.item()
         value = float((mass * (cost + weight * logs)).sum()) - gamma * entropy
         return value, float((mass * (np.abs(cost) + weight * np.abs(logs) + weight)).sum()) + gamma * (1 + entropy)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dissonance.answer import Answer, Solver, infinite
 from dissonance.bounds.bracketing import NAME, Bracketing
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Component
-from dissonance.solution import Solution, Solver, infinite
+from dissonance.problem import BUDGET, Batch
 
 
 @dataclass(frozen=True)
@@ -28,24 +28,24 @@ class Bounds(Solver):
     budget: int = BUDGET
     seed: int = 0
 
-    def fits(self, component: Component) -> bool:
+    def fits(self, component: Batch) -> bool:
         """Whether no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
-        return not (component.beta < 0).any() and component.convex
+        return bool(not (component.beta < 0).any() and component.convex.all())
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The bracket that is reached in time; of an interrupted one, the best so far."""
         if not self.fits(component):
             raise CapabilityError(
                 f"the {self.name} solver needs tables, beta >= 0 and beta >= gamma alpha. Use "
                 'solver="concave-convex", which finds a local minimum.'
             )
-        if not component.gamma:
+        if not component.gamma.item():
             return self.narrowed(Bracketing(self, component))
         from dissonance.bounds.structural import StructuralBracketing  # SciPy's graphs are slow to import
 
         return self.narrowed(StructuralBracketing(self, component))
 
-    def narrowed(self, run: Bracketing) -> Solution:
+    def narrowed(self, run: Bracketing) -> Answer:
         """The same of what has been made ready."""
         with run.interruptible():
             for _ in run:

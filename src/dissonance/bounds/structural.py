@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from dissonance.bounds.bracketing import BYTES, NAME, BoundsSolution, Bracketing
+from dissonance.answer import DEFAULT_TOL
+from dissonance.bounds.bracketing import BYTES, NAME, WHY, BoundsAnswer, Bracketing
 from dissonance.bounds.dual import RelaxedDual
 from dissonance.bounds.mixture import MixtureDescent
 from dissonance.bounds.terms import (
@@ -35,10 +35,9 @@ from dissonance.bounds.terms import (
     projected_cells,
 )
 from dissonance.distributions.tree import decompose
-from dissonance.problem import Component
+from dissonance.problem import Batch
 from dissonance.reduced.dual import HARD as HOLDS
 from dissonance.reduced.dual import ReducedTerm, reduced_terms
-from dissonance.solution import DEFAULT_TOL
 from dissonance.timed import QUICK
 
 CELLS, IN_ALL, FEWEST = 128, 2**17, 16
@@ -49,11 +48,11 @@ RAISED = 0.6
 """The part of the time in which the lower bound is raised."""
 
 
-def structural_terms(component: Component) -> Terms:
+def structural_terms(component: Batch) -> Terms:
     """The terms of a convex component at gamma > 0, and one for the entropy of every variable given some others."""
     making, gone = made_variables(component)
     number = {name: i for i, name in enumerate(component.sizes)}
-    kept = replace(component, arcs=tuple(a for k, a in enumerate(component.arcs) if k not in gone))
+    kept = component.among([k for k in range(len(component.beliefs)) if k not in gone])
     found: list[SmallTerm] = []
     for t in reduced_terms(kept):
         variables = tuple(number[v] for v in t.scope)
@@ -61,7 +60,9 @@ def structural_terms(component: Component) -> Terms:
         found += _small(t, scope, making.at(variables, scope))
     sizes = making.sizes
     base = [v for v in range(len(sizes)) if v not in making.made]
-    found += [_entropy(v, given, sizes, component.gamma) for v, given in _conditioned(base, sizes, found).items()]
+    found += [
+        _entropy(v, given, sizes, component.gamma.item()) for v, given in _conditioned(base, sizes, found).items()
+    ]
     return Terms(sizes, found, making.made)
 
 
@@ -129,7 +130,7 @@ class StructuralBracketing(Bracketing):
     def scale(self) -> float:
         """A typical weight of what mechanisms cost: gamma at least."""
         weights = [w for w in self.component.weights.values() if w > 0]
-        return max(self.component.gamma, float(np.median(weights)) if weights else 0.0)
+        return max(self.component.gamma.item(), float(np.median(weights)) if weights else 0.0)
 
     @property
     def attainable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -165,16 +166,15 @@ class StructuralBracketing(Bracketing):
         self.upper = min(self.upper, self.mixture.upper)
         return more
 
-    def solution(self) -> BoundsSolution:
+    def solution(self) -> BoundsAnswer:
         """What was found."""
-        lower, upper, met = self.component.proved(self.lower, self.upper, tol=DEFAULT_TOL)
-        return BoundsSolution(
+        bounds = self.component.proved(self.lower, self.upper, tol=DEFAULT_TOL)
+        return BoundsAnswer(
             self.component,
-            lower,
-            upper,
+            bounds,
             NAME,
-            converged=met,
+            bracket=WHY,
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
-            states=self.mixture.mu if upper < math.inf else None,
+            states=self.mixture.mu if bounds.upper[0] < math.inf else None,
         )

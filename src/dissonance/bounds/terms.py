@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.attended import Attended
-from dissonance.problem import Component
+from dissonance.problem import Batch
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -128,7 +128,7 @@ class Making:
         return np.broadcast_to(np.asarray(flat, dtype=np.int64), (math.prod(shape),))
 
 
-def made_variables(component: Component) -> tuple[Making, set[int]]:
+def made_variables(component: Batch) -> tuple[Making, set[int]]:
     """The variables that deterministic arcs make of others, and these arcs."""
     number = {name: i for i, name in enumerate(component.sizes)}
     sizes = tuple(component.sizes.values())
@@ -143,7 +143,7 @@ def made_variables(component: Component) -> tuple[Making, set[int]]:
     return making, {k for k in defining if scopes[k][-1] in making.made}
 
 
-def terms_of(component: Component) -> Terms:
+def terms_of(component: Batch) -> Terms:
     """The terms of a component at gamma = 0 whose beta are not negative."""
     number = {name: i for i, name in enumerate(component.sizes)}
     sizes = tuple(component.sizes.values())

@@ -15,11 +15,10 @@ from dissonance.distributions import Distribution
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.inconsistency import Inconsistency
 from dissonance.pdg import PDG
-from dissonance.problem import check_bytes
+from dissonance.problem import Batch, check_bytes
 from dissonance.solvers import Newton
-from dissonance.solvers.convex.program import Arcs
 from dissonance.solvers.exact import BYTES_PER_CELL
-from dissonance.solvers.stack import Stack
+from dissonance.solvers.front import solve_rows
 from dissonance.variables import cells
 from dissonance.workers.base import Watch
 
@@ -116,13 +115,13 @@ class SourceSamples:
         return found
 
     @cached_property
-    def _stack(self) -> Stack:
-        return Stack(self.beliefs.variables, self.beliefs.arcs)
+    def _blank(self) -> Batch:
+        return Batch.over(self.beliefs.variables, self.beliefs.arcs)
 
     def solved(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
         """The inconsistency of P replicates (P,), and what each sample contributes (P, samples), in nats."""
         total = len(counts[0])
-        tree = self._stack.tree
+        tree = self._blank.tree
         solver = Newton(tol=1e-7)
         check_bytes(tree, BYTES_PER_CELL * tree.cells, solver.budget)
         step = max(1, AT_ONCE // tree.cells)
@@ -135,15 +134,11 @@ class SourceSamples:
             own = [np.log(p).reshape(count, -1) for p in self.tables(counts)]
         hard = [np.broadcast_to(a.log_table().detach().numpy().ravel(), (count, cells(a.scope))) for a in self.facts]
         beta = np.broadcast_to(np.array(list(self.beta.values())), (count, len(self.beta)))
-        a = Arcs(np.concatenate([*own, *hard], 1), beta.copy(), np.zeros_like(beta), np.zeros(count))
-        value, contribution = np.zeros(count), np.zeros((count, len(self.arcs)))
-        for group, some in self._stack.groups(a).items():
-            answers = self._stack.solve(group, a.take(some), solver)[0]
-            value[some] = answers.upper.numpy()
-            contribution[some] = self._contributions(answers.joint.numpy(), a.log_p[some])
-        if not np.isfinite(value).all():
+        log_p = np.concatenate([*own, *hard], 1)
+        found = solve_rows(self._blank.with_numbers(log_p, beta.copy(), np.zeros_like(beta), np.zeros(count)), solver)
+        if not np.isfinite(found.bounds.upper).all():
             raise DissonanceError("the facts contradict each other: there is no population to draw samples from.")
-        return value, contribution
+        return found.bounds.upper, self._contributions(found.joint, log_p)
 
     def _contributions(self, joint: Floats, log_p: Floats) -> Floats:
         """n KL( mu(s,t) || p(t|s) mu(s) ) of every sample."""

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dissonance.problem import EPS
-from dissonance.solvers.convex.program import Arcs, Floats, Structure
-from dissonance.solvers.stack import Group, Stack, as_bits
+from dissonance.problem import EPS, Batch
+from dissonance.solvers import Newton
+from dissonance.solvers.convex.program import Floats, Structure
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -46,18 +46,26 @@ def by_belief(gain: Floats, no: Ints, yes: Ints) -> Floats:
 class Bets:
     """The bets on beliefs whose tables say no and yes at the entries `no` and `yes` (B, ends)."""
 
-    def __init__(self, stack: Stack, no: Ints, yes: Ints) -> None:
-        self.stack, self.no, self.yes = stack, no, yes
-        self.whole = stack.possible(stack.plain)
+    def __init__(self, blank: Batch, no: Ints, yes: Ints) -> None:
+        self.blank, self.no, self.yes = blank, no, yes
+        self.whole = self._structure(np.zeros(blank.log_p.shape[1], dtype=np.bool_))
         self.possible = self._seen(self.whole)
 
-    def certain(self, group: Group, a: Arcs, gain: Floats, lower: Floats) -> tuple[Floats, Floats]:
-        """Return the bets of books of one group, (P, B, 2), and `lower` (P,) as far as they win it in every world.
+    def _structure(self, dead: Bools) -> Structure:
+        """Return the structure of books without hard beliefs in which some entries are impossible."""
+        none = np.zeros_like(self.blank.beta)
+        numbers = np.where(dead, -math.inf, 0.0)[None], none + 1.0, none, self.blank.gamma
+        found = Newton().structure(self.blank.with_numbers(*numbers))
+        assert found is not None
+        return found
+
+    def certain(self, told: Batch, a: Batch, gain: Floats, lower: Floats) -> tuple[Floats, Floats]:
+        """Return the bets of books of one pattern, which `told` have, (P, B, 2), and `lower` (P,) as far as they win it in every world.
 
         `gain` (P, entries): what they win at outcomes that can carry mass, -inf at others of soft beliefs.
         """
-        gain = np.where(self.stack.ruled_out(group), math.inf, gain)
-        turns = self._turns(group)
+        gain = np.where(told.impossible, math.inf, gain)
+        turns = self._turns(told)
         if turns:
             found = by_belief(gain, self.no, self.yes)
             happens = self.possible[self.no].any(-1), self.possible[self.yes].any(-1)
@@ -99,17 +107,17 @@ class Bets:
         seen[s.layout.arc_table] = True
         return seen
 
-    def _turns(self, group: Group) -> list[Exclusion]:
+    def _turns(self, a: Batch) -> list[Exclusion]:
         """Return what hard beliefs rule out, in the order in which each exclusion follows from those before it."""
-        hard = np.repeat(np.array(group[0], dtype=np.bool_), self.no.shape[1])
+        hard = np.repeat(a.hard[0], self.no.shape[1])
         if not hard.any():
             return []
         pairs = np.stack([self.no.ravel(), self.yes.ravel()])[:, hard]
         pairs = np.concatenate([pairs, pairs[::-1]], 1)
-        impossible = self.stack.ruled_out(group)
+        impossible = a.impossible
         dead, found = impossible.copy(), list[Exclusion]()
         while True:
-            seen = self._seen(self.stack.possible((self.stack.plain[0], False, as_bits(dead[None])[0])))
+            seen = self._seen(self._structure(dead))
             turn = Exclusion(*pairs[:, seen[pairs[0]] & ~seen[pairs[1]] & ~impossible[pairs[1]]])
             if not len(turn.won):
                 break

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.problem import Batch
 from dissonance.proof import EPS, Accuracy, ProvedBounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
 from dissonance.solvers.convex.hard import satisfy
 from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Arcs, Numbers, Program, Structure
+from dissonance.solvers.convex.program import Numbers, Program, Structure
 from dissonance.solvers.convex.solve import Work
 from dissonance.tolerances import FEASIBLE
 
@@ -66,12 +67,12 @@ class Projection:
         shape = int(lay.table_at[-1]), len(lay.own)
         return sp.csr_matrix((np.ones(len(cell)), (lay.arc_table, cell)), shape=shape)
 
-    def solve(self, a: Arcs) -> Projected:
+    def solve(self, a: Batch) -> Projected:
         """Solve one book after another."""
         found = [self._one(a.take(np.array([k]))) for k in range(len(a.beta))]
         return Projected(*(np.stack(x) for x in zip(*found, strict=True)))
 
-    def _one(self, a: Arcs) -> tuple[Floats, ...]:
+    def _one(self, a: Batch) -> tuple[Floats, ...]:
         s = self.structure
         p, hard = np.exp(a.log_p[0, self.yes]), s.layout.hard[self.belief]
         beta = np.where(hard, 0.0, a.beta[0, self.belief])

@@ -31,7 +31,7 @@ from dissonance.bounds.states import Sampler, States
 from dissonance.bounds.tally import CellTally
 from dissonance.bounds.terms import SOFT, Floats, Ints, Terms
 from dissonance.bounds.worlds import STEPS, Worlds
-from dissonance.problem import EPS, Component
+from dissonance.problem import EPS, Batch
 from dissonance.solvers import Bounds
 
 TEMPERATURE = 1e-4
@@ -210,14 +210,14 @@ class SquaredWorlds(Worlds):
 class SquaredBracketing(Bracketing):
     """The brackets of a book; `tables` and `beta`: what the arcs of the component really say, and how strongly."""
 
-    def __init__(self, solver: Bounds, component: Component, tables: Sequence[Floats]) -> None:
+    def __init__(self, solver: Bounds, component: Batch, tables: Sequence[Floats]) -> None:
         super().__init__(solver, component)
         self.tables = tables
 
     @cached_property
     def errors(self) -> SquaredErrors:
         """The squared errors of the beliefs, as a function of mu."""
-        return SquaredErrors.of(self.terms, self.tables, self.component.beta)
+        return SquaredErrors.of(self.terms, self.tables, self.component.beta[0])
 
     @cached_property
     def scale(self) -> float:
@@ -258,5 +258,5 @@ class SquaredBracketing(Bracketing):
             other = 1 - mine
             for a in t.arcs:
                 won = (1 - self.tables[a]) ** 2 - other**2
-                found[self.component.arcs[a].name] = self.component.beta[a] * np.where(np.isnan(mine), 0.0, won)
+                found[self.component.arcs[a].name] = self.component.beta[0, a] * np.where(np.isnan(mine), 0.0, won)
         return found

@@ -10,9 +10,8 @@ from dissonance.bounds.regions import regions_of
 from dissonance.bounds.terms import terms_of
 from dissonance.coherence.beliefs import Belief
 from dissonance.coherence.graph import Graph
-from dissonance.problem import BUDGET, Component
-from dissonance.solvers.exact import BYTES_PER_CELL
-from dissonance.solvers.stack import Stack
+from dissonance.problem import BUDGET, Batch
+from dissonance.solvers.exact import BYTES_PER_CELL, Newton
 from dissonance.variables import Variable
 
 
@@ -34,9 +33,9 @@ def contradictory(facts: Sequence[Belief], variables: Iterable[Variable], budget
 
 def _impossible(graph: Graph, budget: int) -> bool:
     """Whether no world is left."""
-    stack = Stack(graph.variables, (), graph.facts)
-    if BYTES_PER_CELL * stack.tree.cells <= budget:
-        return stack.structure(stack.plain) is None
+    blank, solver = Batch.over(graph.variables, (), facts=graph.facts), Newton(budget=budget)
+    if BYTES_PER_CELL * solver.tree(blank).cells <= budget:
+        return solver.structure(blank) is None
     return regions_of(terms_of(component(graph, hard_facts(graph)))).empty
 
 
@@ -46,7 +45,7 @@ def hard_facts(graph: Graph) -> list[Attended]:
     return [Attended(a, p, float("inf"), 0.0) for a, p in zip(graph.facts, tables, strict=True)]
 
 
-def component(graph: Graph, arcs: Sequence[Attended]) -> Component:
+def component(graph: Graph, arcs: Sequence[Attended]) -> Batch:
     """Arcs of a book as a problem, in one piece or not."""
     seen = {name for a in arcs for name in a.scope}
-    return Component(tuple(v for v in graph.variables if v.name in seen), tuple(arcs), 0.0)
+    return Batch.of(tuple(v for v in graph.variables if v.name in seen), arcs, 0.0)

@@ -14,10 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dissonance.problem import Bools, Shape
+from dissonance.problem import Batch, Bools
 from dissonance.solvers.convex.certificate import EPS
 from dissonance.solvers.convex.layout import Ints
-from dissonance.solvers.convex.program import Arcs, Floats, Program, Structure, new_structure
+from dissonance.solvers.convex.program import Floats, Program, Structure, new_structure
 from dissonance.solvers.convex.solve import solve
 
 LARGE = 1e9
@@ -45,10 +45,10 @@ class Narrow:
 
 
 class Narrowing:
-    """Problems without hard arcs, of one structure and the shape it was made of."""
+    """Problems of a pattern without hard arcs, and their structure."""
 
-    def __init__(self, shape: Shape, whole: Structure) -> None:
-        self.shape, self.whole = shape, whole
+    def __init__(self, part: Batch, whole: Structure) -> None:
+        self.part, self.whole = part, whole
 
     @cached_property
     def _clusters(self) -> list[tuple[slice, Ints]]:
@@ -87,7 +87,7 @@ class Narrowing:
             excess[cells] = up[cells] - best[own] + state[own - first]
         return total - len(lay.parent) * EPS * size, excess
 
-    def solve(self, a: Arcs, tol: float) -> Narrow:
+    def solve(self, a: Batch, tol: float) -> Narrow:
         """Solve one problem to `tol`, relative to max(1, value)."""
         s = self.whole
         numbers = s.numbers(a)
@@ -134,7 +134,7 @@ class Narrowing:
         """The structure with some of its cells."""
         alive = np.zeros(self.whole.tree.cells, dtype=np.bool_)
         alive[self.whole.places[work]] = True
-        return new_structure(self.shape, self.whole.tree, alive)
+        return new_structure(self.part.shape, self.whole.tree, self.part.hard[0], False, alive)
 
     def _spread(self, part: Structure, y: Floats) -> Floats:
         """log q of all entries from those of a part, every row of q summing to 1."""

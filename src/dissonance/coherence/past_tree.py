@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dissonance.attended import Attended
-from dissonance.bounds.bracketing import BoundsSolution, Bracketing
+from dissonance.bounds.bracketing import BoundsAnswer, Bracketing
 from dissonance.bounds.regions import Bools
 from dissonance.bounds.terms import Floats
 from dissonance.coherence.beliefs import BeliefError
@@ -17,8 +17,8 @@ from dissonance.coherence.bets import FLOOR
 from dissonance.coherence.brier_bounds import SquaredBracketing
 from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import Graph, HeldBelief
+from dissonance.problem import Batch
 from dissonance.solvers import Bounds
-from dissonance.solvers.convex.program import Arcs
 
 
 class Bracket(NamedTuple):
@@ -30,7 +30,7 @@ class Bracket(NamedTuple):
     gain: Floats
 
 
-def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds, score: str = "log") -> Bracket:
+def book_bracket(graph: Graph, arcs: Batch, book: int, solver: Bounds, score: str = "log") -> Bracket:
     """The bracket of one of many books, when the solver stops."""
     held, facts = [h.arc for h in graph.held], hard_facts(graph)
     log_p, beta = arcs.log_p[book], arcs.beta[book]
@@ -50,7 +50,7 @@ def book_bracket(graph: Graph, arcs: Arcs, book: int, solver: Bounds, score: str
     found = solver.narrowed(run)
     if found.lower == math.inf:
         return Bracket(math.inf, math.inf, np.full(len(log_p), math.nan), np.full(len(log_p), math.nan))
-    assert isinstance(found, BoundsSolution)
+    assert isinstance(found, BoundsAnswer)
     wins = run.wins() if isinstance(run, SquaredBracketing) else _wins(found, said)
     wins |= run.fair_bets()
     return Bracket(found.lower, found.upper, _joint(found, said), np.concatenate([_gain(wins, a) for a in said]))
@@ -87,13 +87,13 @@ def _asked(graph: Graph, possible: Mapping[str, Bools]) -> list[Bools]:
     return [possible[h.arc.name][[*h.yes, *h.no]] if h.arc.name in possible else np.ones(1, bool) for h in graph.held]
 
 
-def _joint(found: BoundsSolution, arcs: Sequence[Attended]) -> Floats:
+def _joint(found: BoundsAnswer, arcs: Sequence[Attended]) -> Floats:
     if found.states is None:
         return np.zeros(sum(a.log_p.size for a in arcs))
     return np.concatenate([found.states.marginal(*a.scope).numpy().ravel() for a in arcs])
 
 
-def _wins(found: BoundsSolution, arcs: Sequence[Attended]) -> dict[str, Floats]:
+def _wins(found: BoundsAnswer, arcs: Sequence[Attended]) -> dict[str, Floats]:
     """By soft arc, beta log q/p."""
     log_q = found.log_q
     return {a.name: a.beta * (np.maximum(log_q[a.name], FLOOR) - a.log_p.ravel()) for a in arcs if a.name in log_q}

@@ -22,14 +22,12 @@ from dissonance.coherence.narrow import LARGE, Narrowing
 from dissonance.coherence.past_tree import book_bracket
 from dissonance.errors import DissonanceError
 from dissonance.pdg import PDG, Arc
-from dissonance.problem import check_bytes
+from dissonance.problem import Batch
 from dissonance.solvers import Bounds, Newton
-from dissonance.solvers.convex.conic import by_clarabel
 from dissonance.solvers.convex.layout import HARD
-from dissonance.solvers.convex.program import Arcs, Program, Structure
-from dissonance.solvers.exact import BYTES_PER_CELL
-from dissonance.solvers.stack import Answers, Group, Stack
-from dissonance.tolerances import ROUNDING
+from dissonance.solvers.convex.program import Structure
+from dissonance.solvers.convex.support import structure_of
+from dissonance.solvers.exact import BYTES_PER_CELL, proved_on
 from dissonance.variables import Variable, cells, shape
 
 Floats = npt.NDArray[np.float64]
@@ -79,8 +77,8 @@ class Template:
         self.beliefs = tuple(b for b in every if not b.is_fact)
         self.graph = Graph(every, variables)
         self.solver = Newton(tol=tol)
-        self.stack = Stack(self.graph.variables, [h.arc for h in self.graph.held], self.graph.facts)
-        self.past_tree = BYTES_PER_CELL * self.stack.tree.cells > self.solver.budget
+        self.blank = Batch.over(self.graph.variables, [h.arc for h in self.graph.held], facts=self.graph.facts)
+        self.past_tree = BYTES_PER_CELL * self.solver.tree(self.blank).cells > self.solver.budget
         self._check(every)
 
     def __len__(self) -> int:
@@ -92,7 +90,7 @@ class Template:
     def _check(self, every: Sequence[Belief]) -> None:
         """Facts that contradict each other, and conditions that cannot hold, are errors."""
         facts = [b for b in every if b.is_fact]
-        if self.graph.facts and (self.past_tree or self.stack.structure(self.stack.plain) is None):
+        if self.graph.facts and (self.past_tree or self.solver.structure(self.blank) is None):
             n = contradictory(facts, self.graph.named.values())
             if n is not None:
                 what = "contradicts the facts before it" if n else "can never hold"
@@ -105,7 +103,8 @@ class Template:
 
     def _can_hold(self, held: HeldBelief) -> bool:
         """Whether the condition of a belief can hold."""
-        s = self.stack.possible(self.stack.plain)
+        s = self.solver.structure(self.blank)
+        assert s is not None
         a = next(i for i, h in enumerate(self.graph.held) if h is held)
         seen = s.layout.arc_table[s.layout.arc_cell[a] : s.layout.arc_cell[a + 1]] - s.layout.table_at[a]
         return bool(np.isin(held.yes + held.no, seen).any())
@@ -129,10 +128,10 @@ class Template:
 
     @cached_property
     def _bets(self) -> Bets:
-        return Bets(self.stack, *self._places[:2])
+        return Bets(self.blank, *self._places[:2])
 
-    def arcs(self, p: npt.ArrayLike, high: npt.ArrayLike | None = None, beta: npt.ArrayLike | None = None) -> Arcs:
-        """The arcs of P books."""
+    def arcs(self, p: npt.ArrayLike, high: npt.ArrayLike | None = None, beta: npt.ArrayLike | None = None) -> Batch:
+        """Return P books as problems."""
         low = np.atleast_2d(np.asarray(p, dtype=np.float64))
         if low.ndim != 2 or low.shape[1] != len(self):
             raise DissonanceError(
@@ -154,7 +153,7 @@ class Template:
         with np.errstate(divide="ignore"):
             for end, q in ((0, low), (1, up)):  # of no range both are the same place
                 logs[:, yes[:, end]], logs[:, no[:, end]] = np.log(q), np.log1p(-q)
-        return Arcs(logs, confidence, np.zeros_like(confidence), np.zeros(len(low)))
+        return self.blank.with_numbers(logs, confidence, np.zeros_like(confidence), np.zeros(len(low)))
 
     def pdgs(self, p: npt.ArrayLike, high: npt.ArrayLike | None = None) -> list[PDG]:
         """The PDG of each of P books, in which the beliefs can move and the facts cannot: for `lirs`, with
@@ -194,51 +193,48 @@ class Template:
         if self.past_tree:
             return self._bracket(a, score, seconds)
         solve, told = (self._solve, a) if score == "log" else (self._project, self._numbers(a))
-        for group, some in self.stack.groups(told).items():
-            part = self._solved(solve, group, a.take(some))
+        for some in told.groups():
+            part = self._solved(solve, told.take(some), a.take(some))
             for mine, theirs in zip(vars(found).values(), vars(part).values(), strict=True):
                 mine[some] = theirs
         return found
 
-    def _numbers(self, a: Arcs) -> Arcs:
+    def _numbers(self, a: Batch) -> Batch:
         """The arcs of books under the quadratic score: there only a hard belief makes something impossible."""
         no, yes, _ = self._places
         logs, soft = a.log_p.copy(), np.isfinite(a.beta)[:, :, None]
         for at in (no, yes):
             logs[:, at] = np.where(soft, -math.log(2), logs[:, at])
-        return replace(a, log_p=logs)
+        return a.with_numbers(logs, a.beta, a.alpha, a.gamma)
 
-    def _solved(self, solve: Callable[[Group, Structure, Arcs], Gains], group: Group, a: Arcs) -> Gains:
-        """Books of one group, with bets that win the lower bound in every world that facts allow."""
-        s, (count, size) = self.stack.structure(group), a.beta.shape
+    def _solved(self, solve: Callable[[Structure, Batch], Gains], told: Batch, a: Batch) -> Gains:
+        """Books `a` of one pattern, which `told` have, with bets that win the lower bound in every world that facts
+        allow."""
+        s, (count, size) = structure_of(told, self.solver.tree(told)), a.beta.shape
         if s is None:  # what is certain to one belief is impossible by another
             infinite, nothing = np.full(count, math.inf), np.full((count, size), math.nan)
             return Gains(infinite, infinite, nothing, nothing, np.full((count, size, 2), math.nan))
-        found = solve(group, s, a)
-        gain, lower = self._bets.certain(group, a, found.gain, found.lower)
+        found = solve(s, a)
+        gain, lower = self._bets.certain(told, a, found.gain, found.lower)
         return replace(found, lower=lower, gain=gain)
 
-    def _project(self, group: Group, s: Structure, a: Arcs) -> Gains:
+    def _project(self, s: Structure, a: Batch) -> Gains:
         """The bounds, for the quadratic score, of books of one group; bets (P, entries)."""
         found = Projection(s, *self._places[:2]).solve(a)
         hard = self._hard_gains(s, a, found.y)
         gain = np.where(s.layout.hard[s.arc_of], hard, found.gain)
         return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, "brier"), gain)
 
-    def _solve(self, group: Group, s: Structure, a: Arcs) -> Gains:
+    def _solve(self, s: Structure, a: Batch) -> Gains:
         """The bounds of books of one group; bets (P, entries)."""
         if s.work > LARGE and not s.hard:
-            return self._narrow(group, s, a)
-        check_bytes(s.tree, s.bytes, self.solver.budget)
-        answers, at = self.stack.solve(group, a, self.solver)
-        assert at is not None
-        for k in np.flatnonzero(answers.open(self.solver.tol).numpy()):
-            self._insist(s, a, answers, at, int(k))
-        joint = answers.joint.numpy()
-        lower, upper = answers.lower.numpy(), answers.upper.numpy()
-        return Gains(lower, upper, *self._reconciled(a, joint), self._gains(s, a, s.y(at)))
+            return self._narrow(s, a)
+        found = self.solver.solve(a, quick=True)
+        assert found.points is not None
+        gain = self._gains(s, a, s.y(found.points))
+        return Gains(found.bounds.lower, found.bounds.upper, *self._reconciled(a, found.joint), gain)
 
-    def _bracket(self, a: Arcs, score: str, seconds: float) -> Gains:
+    def _bracket(self, a: Batch, score: str, seconds: float) -> Gains:
         """Books that no tree fits, one after another."""
         solver = Bounds(seconds=seconds)
         found = [book_bracket(self.graph, a, k, solver, score) for k in range(len(a.beta))]
@@ -246,28 +242,18 @@ class Template:
         gain = np.where((lower > 0)[:, None, None], by_belief(gain, *self._places[:2]), 0.0)
         return Gains(lower, upper, *self._reconciled(a, joint, score), gain)
 
-    def _narrow(self, group: Group, s: Structure, a: Arcs) -> Gains:
+    def _narrow(self, s: Structure, a: Batch) -> Gains:
         """Large books, one after another, on few of their cells."""
-        narrowing = Narrowing(self.stack.shape(group), s)
+        narrowing = Narrowing(a, s)
         found = [narrowing.solve(a.take(np.array([k])), self.solver.tol) for k in range(len(a.beta))]
         low, high = (np.array([getattr(x, name) for x in found]) for name in ("lower", "upper"))
-        bounds, gain = self.stack.proved(s, a, low, high), self._gains(s, a, np.stack([x.y for x in found]))
+        bounds, gain = (
+            proved_on(s, a, low, high, tol=self.solver.tol),
+            self._gains(s, a, np.stack([x.y for x in found])),
+        )
         return Gains(bounds.lower, bounds.upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 
-    def _insist(self, s: Structure, a: Arcs, answers: Answers, at: Floats, k: int) -> None:
-        """Solve a book whose bounds do not meet again: by Clarabel, then by Newton from its solution."""
-        one = a.take(np.array([k]))
-        program = Program(s, s.numbers(one))
-        for outcome in by_clarabel(program, self.solver.tol):
-            low, high, residual = outcome.bounds[0].tolist()
-            better = residual <= ROUNDING and high - low < float(answers.upper[k] - answers.lower[k])
-            if better or outcome.contradiction[0] > 0:
-                found = self.stack.read(s, one, outcome)
-                for mine, theirs in zip(answers.tensors, found.tensors, strict=True):
-                    mine[k] = theirs[0]
-                at[k] = outcome.at[0]
-
-    def _reconciled(self, a: Arcs, joint: Floats, score: str = "log") -> tuple[Floats, Floats]:
+    def _reconciled(self, a: Batch, joint: Floats, score: str = "log") -> tuple[Floats, Floats]:
         """mu(event | given) of each belief, its own probability where mu(given) is 0; and beta KL, or beta times the
         squared error, both (P, B)."""
         no, yes, _ = self._places
@@ -287,7 +273,7 @@ class Template:
         own = np.exp(a.log_p[:, yes]).mean(-1)
         return np.where(total.sum(-1) > TINY, event, own), blame
 
-    def _gains(self, s: Structure, a: Arcs, y: Floats) -> Floats:
+    def _gains(self, s: Structure, a: Batch, y: Floats) -> Floats:
         """What is won at the entries of tables, (P, entries): beta log(q/p), for q whose rows sum to 1."""
         lay, soft = s.layout, s.kind != HARD
         q = np.where(soft, np.exp(np.where(soft, y, 0.0)), 0.0)
@@ -302,7 +288,7 @@ class Template:
             gain = np.where(beta > 0, beta * (log_q - a.log_p), 0.0)
         return np.where(lay.hard[s.arc_of], self._hard_gains(s, a, y), gain)
 
-    def _hard_gains(self, s: Structure, a: Arcs, y: Floats) -> Floats:
+    def _hard_gains(self, s: Structure, a: Batch, y: Floats) -> Floats:
         """The fair bets on hard beliefs by the multipliers y: what is won at the entries of tables, (P, entries)."""
         lay = s.layout
         p = np.where(s.kind == HARD, np.exp(a.log_p[:, lay.table]), 0.0)

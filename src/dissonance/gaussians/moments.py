@@ -29,7 +29,7 @@ from dissonance.distributions.gaussian import LOG_2PI
 from dissonance.errors import CapabilityError
 from dissonance.gaussians.covariance import CovarianceProgram, Term, log_det
 from dissonance.gaussians.means import GaussianBelief, norm
-from dissonance.problem import EPS, Component
+from dissonance.problem import EPS, Batch
 from dissonance.variables import Euclidean, Variable
 
 
@@ -68,7 +68,7 @@ def coordinates(variables: Iterable[Variable]) -> dict[str, list[int]]:
     return found
 
 
-def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
+def gaussian_beliefs(component: Batch) -> list[GaussianBelief]:
     """The arcs as numbers, over the coordinates of the component's variables."""
     place = coordinates(component.variables)
     n = sum(map(len, place.values()))
@@ -80,7 +80,7 @@ def gaussian_beliefs(component: Component) -> list[GaussianBelief]:
     return found
 
 
-def mechanisms(component: Component, arcs: Sequence[GaussianBelief]) -> list[MechanismArcs]:
+def mechanisms(component: Batch, arcs: Sequence[GaussianBelief]) -> list[MechanismArcs]:
     """The mechanisms that bend the objective (w > 0) or bind it (hard)."""
     scale = max((abs(a.arc.beta) for a in arcs if not a.arc.hard), default=0.0)
     found: dict[Mechanism, MechanismArcs] = {}
@@ -100,9 +100,9 @@ class Reduction:
     depend on the core's C.
     """
 
-    def __init__(self, component: Component, arcs: Sequence[GaussianBelief]) -> None:
+    def __init__(self, component: Batch, arcs: Sequence[GaussianBelief]) -> None:
         self.n = arcs[0].n
-        self.gamma = component.gamma
+        self.gamma = component.gamma.item()
         self.arcs = arcs
         self.multipliers: dict[str, tuple[Array, Array]] = {}
         """Omega and Phi (not whitened) of hard arcs that were peeled."""
@@ -124,7 +124,7 @@ class Reduction:
         weighted = ((1.0 if a.arc.hard else a.arc.beta) * a.white.T @ a.white for a in arcs)
         return sum(weighted, np.zeros((self.n, self.n)))
 
-    def _constants(self, component: Component) -> float:
+    def _constants(self, component: Batch) -> float:
         """All that depends neither on m nor on C; entropies of hard mechanisms among them."""
         total = 0.0
         fixed = {a.arc.mechanism: a for a in reversed(self.arcs) if a.arc.hard}

@@ -22,17 +22,17 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from dissonance.answer import Answer, Solver
 from dissonance.arc import Theta
 from dissonance.attended import Attended
 from dissonance.distributions.gaussian import LOG_2PI
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
-from dissonance.problem import Component
+from dissonance.problem import Batch
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Estimate, Plan
-from dissonance.sampling.solver import SampledSolution
-from dissonance.solution import Solution, Solver
+from dissonance.sampling.solver import SampledAnswer
 from dissonance.variables import Euclidean
 
 
@@ -46,8 +46,8 @@ class _Pool:
     divergences: dict[str, Tensor]
 
 
-@dataclass(frozen=True)
-class GaussianPoolSolution(SampledSolution):
+@dataclass(frozen=True, eq=False)
+class GaussianPoolAnswer(SampledAnswer):
     """What the pools of all rows cost, on top of what made the rows."""
 
     pool: _Pool = field(kw_only=True, repr=False)
@@ -62,10 +62,10 @@ class GaussianPoolSolution(SampledSolution):
         z = torch.randn(mean.shape, dtype=DTYPE, generator=generator)
         root = torch.linalg.cholesky(precision).mT
         drawn = mean + torch.linalg.solve_triangular(root, z[..., None], upper=True)[..., 0]
-        targets = _pooled(self.component)[0].arc.targets
+        targets = _pooled(self.part)[0].arc.targets
         widths = [v.domain.dim for v in targets if isinstance(v.domain, Euclidean)]
         values = dict(zip((v.name for v in targets), drawn.split(widths, -1), strict=True))
-        return Samples(self.component.variables, {**rows.values, **values}, rows.weights)
+        return Samples(self.part.variables, {**rows.values, **values}, rows.weights)
 
     @torch.no_grad()
     def divergences(self) -> dict[str, float]:
@@ -89,11 +89,11 @@ class GaussianPool(Solver):
 
     takes = needs = frozenset({"drawn"})
 
-    def fits(self, component: Component) -> bool:
+    def fits(self, component: Batch) -> bool:
         """Whether all that hard arcs do not make is in the targets of such beliefs, and of no other arc."""
         return component.is_drawn and bool(_pooled(component))
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The average over rows; converged if nothing in it is random."""
         if not self.fits(component):
             raise CapabilityError(misfit(component) or _NEEDS)
@@ -101,7 +101,7 @@ class GaussianPool(Solver):
         plan, again = _rest(component), partial(self.estimate, component)
         names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
         why = f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row."
-        return GaussianPoolSolution.of(
+        return GaussianPoolAnswer.of(
             component, self.name, found, lambda: why, plan=plan, again=again, pool=pool, seed=self.seed
         )
 
@@ -109,11 +109,11 @@ class GaussianPool(Solver):
         """The same for a step of LIR: see `Sampled.for_step`."""
         return GaussianPool(self.count or 1, seed)
 
-    def estimate(self, component: Component, theta: Theta | None) -> Estimate:
+    def estimate(self, component: Batch, theta: Theta | None) -> Estimate:
         """The rows, with the pools' cost among their scores."""
         return self.evaluate(component, theta)[0]
 
-    def evaluate(self, component: Component, theta: Theta | None) -> tuple[Estimate, _Pool]:
+    def evaluate(self, component: Batch, theta: Theta | None) -> tuple[Estimate, _Pool]:
         """The same, and the pools."""
         found = estimate(_rest(component), theta, self.count, self.seed)
         if found.tally is not None:
@@ -129,18 +129,18 @@ _NEEDS = (
 )
 
 
-def _pooled(component: Component) -> tuple[Attended, ...]:
+def _pooled(component: Batch) -> tuple[Attended, ...]:
     """The beliefs that are pooled; none if there are others about their targets."""
     arcs = _about(component)
     return () if _apart(component, arcs) else arcs
 
 
-def _about(component: Component) -> tuple[Attended, ...]:
+def _about(component: Batch) -> tuple[Attended, ...]:
     """The arcs about what hard arcs do not make, if they are Gaussians about the same targets."""
     made = {t for a in component.arcs if a.hard for t in a.targets}
     free = {v.name for v in component.variables} - made
     arcs = tuple(a for a in component.arcs if not free.isdisjoint(a.scope))
-    if not arcs or component.varies:
+    if not arcs or component.varying:
         return ()
     alike = all(a.targets == arcs[0].targets and a.beta >= 0 for a in arcs)
     gaussian = all(a.arc.cpd.is_normal for a in arcs)
@@ -150,16 +150,16 @@ def _about(component: Component) -> tuple[Attended, ...]:
     return arcs if rest.arcs and rest.pinned is not None else ()
 
 
-def _apart(component: Component, arcs: tuple[Attended, ...]) -> list[Attended]:
+def _apart(component: Batch, arcs: tuple[Attended, ...]) -> list[Attended]:
     """The arcs that are given something else than the others, and are not mere factors."""
     points = {t for a in component.arcs if a.hard and not a.sources and a.deterministic for t in a.targets}
     given = [set(a.sources) - points for a in arcs]
     most = max(given, key=len, default=set[str]())
-    factor = [s <= most and a.beta == component.gamma * a.alpha for a, s in zip(arcs, given, strict=True)]
+    factor = [s <= most and a.beta == component.gamma.item() * a.alpha for a, s in zip(arcs, given, strict=True)]
     return [a for a, s, fits in zip(arcs, given, factor, strict=True) if s != most and not fits]
 
 
-def misfit(component: Component) -> str | None:
+def misfit(component: Batch) -> str | None:
     """Why beliefs that are nearly fit to be pooled are not; None if they are nothing of the kind."""
     odd = _apart(component, _about(component)) if component.is_drawn else []
     if not odd:
@@ -172,24 +172,25 @@ def misfit(component: Component) -> str | None:
     )
 
 
-def _weight(component: Component, arcs: tuple[Attended, ...]) -> float:
-    return sum(a.beta for a in arcs) + component.gamma * (1 - sum(a.alpha for a in arcs))
+def _weight(component: Batch, arcs: tuple[Attended, ...]) -> float:
+    return sum(a.beta for a in arcs) + component.gamma.item() * (1 - sum(a.alpha for a in arcs))
 
 
-def _without(component: Component, arcs: tuple[Attended, ...]) -> Component:
+def _without(component: Batch, arcs: tuple[Attended, ...]) -> Batch:
     gone = set(arcs[0].targets)
     variables = tuple(v for v in component.variables if v.name not in gone)
-    return Component(variables, tuple(a for a in component.arcs if a not in arcs), component.gamma, component.theta)
+    kept = [a for a in component.arcs if a not in arcs]
+    return Batch.of(variables, kept, component.gamma.item(), component.theta)
 
 
-def _rest(component: Component) -> Plan:
+def _rest(component: Batch) -> Plan:
     """How the rows are made."""
     rest = _without(component, _pooled(component))
     assert rest.pinned is not None
     return Plan.of(rest, rest.pinned)
 
 
-def _pool(component: Component, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
+def _pool(component: Batch, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
     W, rows = _weight(component, arcs), len(mu)
     beta = torch.tensor([a.beta for a in arcs], dtype=DTYPE)
     normals = [a.arc.call("normal", theta, [mu.values[n] for n in a.sources]) for a in arcs]

@@ -23,14 +23,15 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics, threads
+from dissonance.answer import DEFAULT_TOL, Answer, Solver, infinite
 from dissonance.arc import Theta
 from dissonance.attended import Array
 from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.problem import BUDGET, EPS, Component
-from dissonance.scores import amiss, unchecked_incompatibility
-from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.problem import BUDGET, EPS, Batch
+from dissonance.proof import ProvedBounds
+from dissonance.scores import amiss, attended_incompatibility
 from dissonance.tolerances import CLEARLY, FEASIBLE, ROUNDING
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ ALONE = 64
 """Dimensions up to which matrices are so small that threads of BLAS take longer to meet than to multiply them."""
 
 Multiplier = tuple[Array, Array, Array]
-"""Omega, Phi and eta of a hard arc: see `GaussianSolution.surrogate`."""
+"""Omega, Phi and eta of a hard arc: see `GaussianAnswer.surrogate`."""
 
 
-@dataclass(frozen=True)
-class GaussianSolution(Solution):
+@dataclass(frozen=True, eq=False)
+class GaussianAnswer(Answer):
     """Bounds, the mean, and the reduction from which mu is made on demand."""
+
+    kind = "gaussian"
 
     mean: Array = field(default_factory=lambda: np.zeros(0))
     reduction: Reduction | None = None
@@ -69,7 +72,7 @@ class GaussianSolution(Solution):
         if self.improper:
             core = minimise(self.reduction.program(PRIOR)[0], 1e-3 * PRIOR).C
         C = self.reduction.covariance(core)
-        return GaussianDistribution(self.component.variables, torch.from_numpy(self.mean), torch.from_numpy(C))
+        return GaussianDistribution(self.part.variables, torch.from_numpy(self.mean), torch.from_numpy(C))
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """A function of theta with the gradient of the inconsistency at the present theta (its value means nothing).
@@ -80,7 +83,7 @@ class GaussianSolution(Solution):
         """
         total = torch.zeros((), dtype=numerics.DTYPE)
         fixed: set[object] = set()
-        for a in self.component.arcs:
+        for a in self.part.arcs:
             live = a.arc.linear_gaussian(theta)
             if not any(x.requires_grad for x in live):
                 continue
@@ -97,13 +100,13 @@ class GaussianSolution(Solution):
             total = total + eta @ (b - R @ m)
             if a.mechanism not in fixed:
                 fixed.add(a.mechanism)
-                same = [o for o in self.component.arcs if o.mechanism == a.mechanism]
-                weight = sum(self.component.gamma * o.alpha - (0.0 if o.hard else o.beta) for o in same)
+                same = [o for o in self.part.arcs if o.mechanism == a.mechanism]
+                weight = sum(self.part.gamma.item() * o.alpha - (0.0 if o.hard else o.beta) for o in same)
                 total = total + 0.5 * weight * torch.logdet(Sigma)
         return total
 
 
-class PinnedGaussian(GaussianSolution):
+class PinnedGaussian(GaussianAnswer):
     """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
 
     exact = True
@@ -112,14 +115,14 @@ class PinnedGaussian(GaussianSolution):
     def mu(self) -> GaussianDistribution:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The one mu that the hard arcs allow."""
         with torch.no_grad():
-            return _product(self.component, self.component.theta)
+            return _product(self.part, self.part.theta)
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The incompatibility as a function of theta, mu included."""
-        return _evaluate(self.component, theta)
+        return _evaluate(self.part, theta)
 
 
-def _product(component: Component, theta: Theta | None) -> GaussianDistribution:
+def _product(component: Batch, theta: Theta | None) -> GaussianDistribution:
     """prod_a p_a over the pinning arcs: x = B x + b + noise, so m = (I - B)^-1 b and C = (I - B)^-1 N (I - B)^-T."""
     assert component.pinned is not None
     n = sum(len(a.arc.linear_gaussian(theta)[1]) for a in component.pinned)
@@ -135,9 +138,8 @@ def _product(component: Component, theta: Theta | None) -> GaussianDistribution:
     return GaussianDistribution(component.variables, torch.linalg.solve(B, b), half @ half.T)
 
 
-def _evaluate(component: Component, theta: Theta | None) -> Tensor:
-    soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-    return unchecked_incompatibility(_product(component, theta), component.pdg, soft, theta)
+def _evaluate(component: Batch, theta: Theta | None) -> Tensor:
+    return attended_incompatibility(_product(component, theta), component.arcs, component.gamma.item(), {}, theta)
 
 
 @dataclass(frozen=True)
@@ -154,16 +156,16 @@ class GaussianSolver(Solver):
 
     takes = needs = frozenset({"euclidean"})
 
-    def fits(self, component: Component) -> bool:
+    def fits(self, component: Batch) -> bool:
         """Whether all is linear-Gaussian."""
-        return component.is_euclidean
+        return "euclidean" in component.kinds
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """Bounds on the inconsistency, each with its proof, and the Gaussian that attains the upper one.
 
         -inf if gamma > 0 and some direction is bounded by no arc: mu can be as wide as it likes there.
         """
-        if not component.is_euclidean:
+        if "euclidean" not in component.kinds:
             raise CapabilityError(
                 f'the gaussian solver needs Euclidean variables; {component.variables[0]} is not. Use solver="auto".'
             )
@@ -180,7 +182,7 @@ class GaussianSolver(Solver):
         with threads.without_blas_threads() if size <= ALONE else nullcontext():
             return self._bounded(component)
 
-    def _bounded(self, component: Component) -> Solution:
+    def _bounded(self, component: Batch) -> Answer:
         """The solution of a convex component."""
         from dissonance.gaussians.moments import gaussian_beliefs
 
@@ -193,7 +195,7 @@ class GaussianSolver(Solver):
         residual = _amiss(component, found.mu)
         return replace(found, residual=residual) if residual <= ROUNDING else self._closely(component, arcs, found)
 
-    def _closely(self, component: Component, arcs: Sequence[GaussianBelief], found: GaussianSolution) -> Solution:
+    def _closely(self, component: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnswer) -> Answer:
         """No mu was found at which hard arcs hold: bounds for all mu at which they hold closely enough.
 
         It is solved as if they said what the present mu does. Where they may be broken by `off` the infimum is lower by
@@ -202,21 +204,18 @@ class GaussianSolver(Solver):
         C, m = found.mu.covariance.numpy(), found.mu.mean.numpy()
         now = self._solve(component, [a.said_by(m, C) if a.arc.hard else a for a in arcs])
         if now is None or not math.isfinite(now.upper):
-            return replace(found, upper=math.inf, lower=-math.inf, converged=False, within=FEASIBLE)
+            return replace(found, bounds=component.proved(-math.inf, math.inf, tol=self.tol), within=FEASIBLE)
         residual = _amiss(component, now.mu)
         lower = now.lower - 2 * (FEASIBLE + residual) * _price(component, arcs, now)
-        upper = now.upper if residual <= FEASIBLE else math.inf
         return replace(
             now,
-            lower=lower,
-            upper=upper,
-            converged=math.isfinite(upper) and upper - lower <= self.tol * max(1.0, abs(upper)),
+            bounds=component.proved(lower, now.upper, tol=self.tol, broken=residual, within=FEASIBLE),
             steps=found.steps + now.steps,
             residual=residual,
             within=FEASIBLE,
         )
 
-    def _solve(self, component: Component, arcs: Sequence[GaussianBelief]) -> GaussianSolution | None:
+    def _solve(self, component: Batch, arcs: Sequence[GaussianBelief]) -> GaussianAnswer | None:
         """The solution at these beliefs, -inf if nothing bounds it below; None if hard arcs contradict each other."""
         from dissonance.gaussians.covariance import Result, minimise
         from dissonance.gaussians.means import blurred_covariance, mean
@@ -226,10 +225,10 @@ class GaussianSolver(Solver):
         if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
             return None  # the root of the sum of their squares is as small as it can be
         if middle.cost == -math.inf:  # more doubt than belief in some direction: the further mu goes there the better
-            return GaussianSolution(component, -math.inf, -math.inf, self.name)
+            return GaussianAnswer(component, ProvedBounds.infinite(1, -math.inf), self.name)
         reduction = Reduction(component, arcs)
         if reduction.unbounded:
-            return GaussianSolution(component, -math.inf, -math.inf, self.name)
+            return GaussianAnswer(component, ProvedBounds.infinite(1, -math.inf), self.name)
         reduction.peel()
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
@@ -253,13 +252,10 @@ class GaussianSolver(Solver):
         slack = self._rounding(reduction, abs(found.upper) + abs(middle.cost)) + middle.blur
         slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))
         low, high = sorted((found.lower + constant, found.upper + constant))  # they cross if hard arcs do not hold yet
-        lower, upper, met = component.proved(low, high, slack, tol=self.tol)
-        return GaussianSolution(
+        return GaussianAnswer(
             component,
-            lower,
-            upper,
+            component.proved(low, high, slack, tol=self.tol),
             self.name,
-            converged=met,
             steps=found.steps,
             mean=middle.m,
             reduction=reduction,
@@ -268,7 +264,7 @@ class GaussianSolver(Solver):
             prices=_prices(reduction, found, middle),
         )
 
-    def _pinned(self, component: Component) -> Solution | None:
+    def _pinned(self, component: Batch) -> Answer | None:
         """The one mu that hard arcs allow; None if others do not hold there, but perhaps closely enough nearby."""
         assert component.pinned is not None
         with torch.no_grad():
@@ -290,13 +286,10 @@ class GaussianSolver(Solver):
         slack = 1e-13 * max(1.0, abs(exact))
         slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
         slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
-        lower, upper, met = component.proved(exact, exact, slack, tol=self.tol)
         within = 0.0 if residual <= ROUNDING else FEASIBLE
-        if within:  # other mu, that break all of them a little, may cost less: not convex
-            lower, upper = -math.inf, upper if residual <= FEASIBLE else math.inf
-        return PinnedGaussian(
-            component, lower, upper, self.name, converged=met and not within, residual=residual, within=within
-        )
+        low = -math.inf if within else exact  # other mu, that break all of them a little, may cost less: not convex
+        bounds = component.proved(low, exact, slack, tol=self.tol, broken=residual, within=FEASIBLE)
+        return PinnedGaussian(component, bounds, self.name, residual=residual, within=within)
 
     @staticmethod
     def _rounding(reduction: Reduction, value: float) -> float:
@@ -323,13 +316,13 @@ def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Mult
     return {name: (*both, eta[name]) for name, both in prices.items()}
 
 
-def _amiss(component: Component, mu: GaussianDistribution, but: Container[str] = ()) -> float:
+def _amiss(component: Batch, mu: GaussianDistribution, but: Container[str] = ()) -> float:
     """How far hard arcs are from holding: see `scores.amiss`."""
     arcs = [a.arc for a in component.arcs if a.hard and a.name not in but]
     return max((amiss(mu, arc, component.theta) for arc in arcs), default=0.0)
 
 
-def _price(component: Component, arcs: Sequence[GaussianBelief], found: GaussianSolution) -> float:
+def _price(component: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnswer) -> float:
     """What hard arcs cost at most, to first order, for each unit by which `scores.amiss` finds them broken."""
     deviation = np.sqrt(found.mu.covariance.diagonal().numpy())
     total = 0.0
@@ -338,11 +331,11 @@ def _price(component: Component, arcs: Sequence[GaussianBelief], found: Gaussian
             omega, phi, eta = found.prices[a.arc.name]
             total += 0.5 * float(np.abs(a.L.T @ omega @ a.L).sum()) + float(np.abs(a.L.T @ eta).sum())
             total += float((np.abs(a.L.T @ phi) @ deviation[a.sources]).sum())
-        total += len(a.b) * (component.gamma * abs(a.arc.alpha) + (0.0 if a.arc.hard else abs(a.arc.beta)))
+        total += len(a.b) * (component.gamma.item() * abs(a.arc.alpha) + (0.0 if a.arc.hard else abs(a.arc.beta)))
     return total
 
 
-def collapses(component: Component) -> bool:
+def collapses(component: Batch) -> bool:
     """Whether the incompatibility goes to -inf as targets with more doubt than belief become a function of sources.
 
     If mu lies within epsilon of a subspace, H(A) is loss(A) log epsilon and bounded terms, loss(A) the dimensions that
@@ -371,8 +364,8 @@ def collapses(component: Component) -> bool:
     return False
 
 
-def _not_convex(component: Component) -> str:
-    first = next(a for a in component.arcs if a.beta < component.gamma * a.alpha or a.beta < 0)
+def _not_convex(component: Batch) -> str:
+    first = next(a for a in component.arcs if a.beta < component.gamma.item() * a.alpha or a.beta < 0)
     return (
         f"{first.arc} has beta < gamma alpha, not outweighed by other arcs with the same sources and targets, so the "
         "incompatibility is not convex. The gaussian solver needs a convex one, unless hard arcs determine mu."

@@ -98,11 +98,11 @@ def refuse_nonfinite(state: Algorithm, keys: Collection[str] | None = None, writ
 @torch.no_grad()
 def impossible(pdg: PDG, attention: Attention, theta: Theta) -> str:
     """The first arc that gives density 0, or an infinite one, to samples that the hard arcs make, and what to do."""
-    for s in inconsistency(pdg, attention, theta=theta).solutions:
-        if not s.sampled:
+    for s in inconsistency(pdg, attention, theta=theta).answers:
+        if s.kind != "samples":
             continue
         mu: Any = s.mu  # samples
-        for a in s.component.arcs:
+        for a in s.part.arcs:
             if a.hard or a.beta == 0:
                 continue
             targets, sources = ([mu.values[v.name] for v in side] for side in (a.arc.targets, a.arc.sources))

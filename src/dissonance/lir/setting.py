@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dissonance.answer import DEFAULT_TOL, checked
 from dissonance.columns.weights import ColumnWeights
 from dissonance.control import Chi
 from dissonance.errors import DissonanceError
@@ -17,7 +18,6 @@ from dissonance.lir.parameters import Parameters
 from dissonance.lir.refocus import Refocus
 from dissonance.lir.trace import Record
 from dissonance.pdg import PDG
-from dissonance.solution import DEFAULT_TOL, checked
 from dissonance.solvers import Solver, solver_named
 
 

@@ -33,9 +33,9 @@ from dissonance.lir.sweep.run import Sweeping
 from dissonance.lir.trace import NAN, Record, Row, Trace
 from dissonance.options import in_step
 from dissonance.pdg import PDG, checked_pdg
+from dissonance.problem import Batch
 from dissonance.proof import Accuracy
 from dissonance.solvers import Solver
-from dissonance.solvers.stack import Stack
 
 STEPS = 20
 SWEEPS = 10
@@ -332,7 +332,7 @@ def _value(state: Algorithm, k: int, row: Row, theta: Mapping[str, Tensor]) -> V
     with torch.no_grad():
         log_p = of.log_tables(theta)[k : k + 1].numpy()
     a = Attentions.of([state.setting.base.attention], state.setting.names)
-    rows, (beta, alpha, gamma) = Stack(of.pdgs[k].variables, of.arcs).rows, (x.numpy() for x in a.tensors)
+    rows, (beta, alpha, gamma) = Batch.over(of.pdgs[k].variables, of.arcs).shape.rows, (x.numpy() for x in a.tensors)
     blur = float(Accuracy(rows, log_p, beta, alpha, gamma).blur(np.array([found.upper]))[0])
     return replace(found, tol=found.tol + 2 * blur / max(1.0, abs(found.upper)))
 

@@ -28,7 +28,7 @@ import torch
 from dissonance.attended import Attended, Mechanism
 from dissonance.distributions.messages import Messages
 from dissonance.distributions.tree import Tree
-from dissonance.problem import EPS, Component
+from dissonance.problem import EPS, Batch
 from dissonance.tolerances import UNSEEN
 
 Floats = npt.NDArray[np.float64]
@@ -55,10 +55,10 @@ class ReducedTerm:
     name: str
 
 
-def reduced_terms(component: Component) -> list[ReducedTerm]:
+def reduced_terms(component: Batch) -> list[ReducedTerm]:
     """The terms of a convex component."""
     found: list[ReducedTerm] = []
-    gamma, weights = component.gamma, component.weights
+    gamma, weights = component.gamma.item(), component.weights
     by_mechanism: dict[Mechanism, list[Attended]] = {}
     for a in component.arcs:
         by_mechanism.setdefault(a.mechanism, []).append(a)

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from dissonance import threads
+from dissonance.answer import DEFAULT_TOL, Answer, Marginals, Solver, infinite
 from dissonance.distributions import CliqueTree, Tree
 from dissonance.distributions.messages import message_bytes
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.problem import BUDGET, Batch, Bools, check_bytes
 from dissonance.reduced.ascent import Ascent
 from dissonance.reduced.dual import (
     HARD,
@@ -22,8 +23,7 @@ from dissonance.reduced.dual import (
     reduced_terms,
     with_leaves,
 )
-from dissonance.scores import amiss, unchecked_incompatibility
-from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.scores import amiss, attended_incompatibility
 from dissonance.timed import TimedBounds
 from dissonance.tolerances import FEASIBLE, ROUNDING
 
@@ -35,15 +35,6 @@ ROUGH = 2e-3
 
 CYCLES = 100
 """How often every hard arc is made to hold in turn, at most."""
-
-
-class ReducedSolution(Solution):
-    """Bounds from conditionals and the mu that is calibrated to them."""
-
-    @property
-    def bracket(self) -> str:
-        """Whether it stopped before the bounds met."""
-        return "" if self.converged else "Newton's steps do not fit"
 
 
 @dataclass(frozen=True)
@@ -60,23 +51,23 @@ class Reduced(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
-    def fits(self, component: Component) -> bool:
-        """Whether beta >= gamma alpha, mechanism by mechanism."""
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return where beta >= gamma alpha, mechanism by mechanism."""
         return component.convex
 
-    def bytes(self, component: Component) -> int:
+    def bytes(self, component: Batch) -> int:
         """What messages take on the junction tree with a leaf for every term."""
         return message_bytes(with_leaves(component.tree, reduced_terms(component)))
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The bounds that are reached in time; of an interrupted one, the best so far."""
-        if not self.fits(component):
+        if not component.convex.all():
             raise CapabilityError(
                 f'the {self.name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local '
                 "minimum."
             )
         check_bytes(component.tree, self.bytes(component), self.budget)
-        run = Cooling(self, component.gamma, ReducedDual(component.tree, reduced_terms(component)))
+        run = Cooling(self, component.gamma.item(), ReducedDual(component.tree, reduced_terms(component)))
         with run.interruptible():
             run.run()
         return run.solution(component)
@@ -164,7 +155,7 @@ class Cooling(TimedBounds):
         """Whether looking for the cheapest state may raise the bound by much."""
         return point.gap <= ROUGH * point.temperature * len(self.dual.terms)
 
-    def solution(self, component: Component) -> Solution:
+    def solution(self, component: Batch) -> Answer:
         """What was found of a component; the upper bound is the incompatibility of the tables themselves."""
         solver, best = self.solver, self.best
         if self.lower == math.inf or best is None:
@@ -172,34 +163,35 @@ class Cooling(TimedBounds):
         mu = CliqueTree(component.variables, component.tree, agreeing_tables(component.tree, best.cells))
         with torch.no_grad():
             off = max((amiss(mu, a.arc, component.theta) for a in component.arcs if a.hard), default=0.0)
-            soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-            value = float(unchecked_incompatibility(mu, component.pdg, soft, component.theta))
+            tables = {a.name: torch.from_numpy(a.log_p) for a in component.arcs}
+            value = float(attended_incompatibility(mu, component.arcs, self.gamma, tables))
         blur, lower, within = self.dual.blur(best), self.lower, FEASIBLE if ROUNDING < off <= FEASIBLE else ROUNDING
         if within > ROUNDING:
             lower = best.value - blur - self.dual.given_up(best.x, within)
         upper = value + blur if off <= within else math.inf
-        lower, upper, met = component.proved(lower, upper, tol=solver.tol)
-        return ReducedSolution(
+        bounds = component.proved(lower, upper, tol=solver.tol)
+        return Answer(
             component,
-            lower,
-            upper,
+            bounds,
             solver.name,
-            converged=met,
-            tree=component.tree,
-            tables=mu.tables,
-            multipliers=self._multipliers(component, best.x),
+            Marginals(component.tree, mu.tables, self._multipliers(component, best.x)),
+            bracket="" if bounds.met.all() else "Newton's steps do not fit",
             steps=self.passes,
             residual=off,
             within=within if within > ROUNDING else 0.0,
             memory=message_bytes(self.dual.tree),
         )
 
-    def _multipliers(self, component: Component, x: Floats) -> dict[str, torch.Tensor]:
-        """lambda of the hard arcs, with the sign that other solvers give it."""
-        shapes = {a.name: a.log_p.shape for a in component.arcs}
-        lam, at = np.where(self.dual.hard, -x, 0.0), self.dual.at.tolist()
-        hard = ((k, t.name) for k, t in enumerate(self.dual.terms) if t.kind == HARD)
-        return {name: torch.from_numpy(lam[at[k] : at[k + 1]]).reshape(shapes[name]) for k, name in hard}
+    def _multipliers(self, component: Batch, x: Floats) -> Floats | None:
+        """lambda of the hard arcs, with the sign that other solvers give it, (1, entries)."""
+        if not self.dual.hard.any():
+            return None
+        found, lam, at = np.zeros_like(component.log_p), np.where(self.dual.hard, -x, 0.0), self.dual.at.tolist()
+        number = {a.name: k for k, a in enumerate(component.beliefs)}
+        for k, t in enumerate(self.dual.terms):
+            if t.kind == HARD:
+                found[0, component.entries([number[t.name]])] = lam[at[k] : at[k + 1]]
+        return found
 
 
 def agreeing_tables(tree: Tree, cells: torch.Tensor) -> list[torch.Tensor]:

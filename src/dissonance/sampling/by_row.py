@@ -24,7 +24,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
-from dissonance.problem import Component
+from dissonance.problem import Batch
 from dissonance.sampling.plan import UNASKED
 from dissonance.tolerances import HEAVY
 from dissonance.variables import Variable, cells, shape
@@ -128,7 +128,7 @@ class RowTables:
     points: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, component: Component, makers: Sequence[Attended], theta: Theta | None) -> RowTables | None:
+    def of(cls, component: Batch, makers: Sequence[Attended], theta: Theta | None) -> RowTables | None:
         """Those of the rows that hard arcs make; None if the component does not come apart into rows."""
         rows = RowsOfHardArcs.made(makers, theta)
         others = [a for a in component.arcs if a not in makers]
@@ -137,18 +137,18 @@ class RowTables:
         free = tuple(v for v in component.variables if v.name not in rows.values)
         return cls(rows, free, {a.name: rows.log_p(a.arc, theta) for a in others})
 
-    def about_free(self, component: Component) -> list[Attended]:
+    def about_free(self, component: Batch) -> list[Attended]:
         """The arcs about variables that the rows leave open."""
         return [a for a in component.arcs if not self.rows.values.keys() >= set(a.scope)]
 
-    def constant(self, component: Component) -> Tensor:
+    def constant(self, component: Batch) -> Tensor:
         """What arcs cost that are about the variables of the rows alone, and the entropy of the rows."""
-        total = -component.gamma * self.rows.entropy
+        total = -component.gamma.item() * self.rows.entropy
         for a in component.arcs:
             if not a.hard and self.rows.values.keys() >= set(a.scope):
                 total = total + numerics.scale(a.beta, self.divergence(a))
             if not a.sources and self.rows.tell(a.targets):
-                total = total + component.gamma * a.alpha * self.rows.entropy
+                total = total + component.gamma.item() * a.alpha * self.rows.entropy
         return total
 
     def divergence(self, a: Attended) -> Tensor:
@@ -156,7 +156,7 @@ class RowTables:
         surprise = numerics.expectation(self.rows.weights, -self.log_p[a.name].expand(len(self.rows)))
         return surprise if a.sources else surprise - self.rows.entropy
 
-    def size(self, component: Component) -> float:
+    def size(self, component: Batch) -> float:
         """How large the finite logarithms are that rows add up."""
         soft = [(a.beta, self.log_p[a.name].detach()) for a in component.arcs if not a.hard]
         return sum(beta * float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for beta, x in soft)
@@ -176,7 +176,7 @@ class RowPool:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, component: Component, at: RowTables) -> RowPool | None:
+    def of(cls, component: Batch, at: RowTables) -> RowPool | None:
         """The pools that the arcs make of rows; None if they do not."""
         free = at.free
         if cells(free) > LARGEST:
@@ -184,12 +184,12 @@ class RowPool:
         arcs = at.about_free(component)
         soft, hard = ([a for a in arcs if a.hard == fixed] for fixed in (False, True))
         beta, alpha = (sum(x) for x in ([a.beta for a in soft], [a.alpha for a in soft]))
-        total = beta + component.gamma * (1 - alpha) if free else 1.0
+        total = beta + component.gamma.item() * (1 - alpha) if free else 1.0
         names = {v.name for v in free}
         if not (
             all(0 <= a.beta <= HEAVY and names.isdisjoint(a.sources) for a in soft)
             and all(a.deterministic and a.log_p.size and names.issuperset(a.scope) for a in hard)
-            and total > (beta + component.gamma * (1 + abs(alpha))) / HEAVY
+            and total > (beta + component.gamma.item() * (1 + abs(alpha))) / HEAVY
         ):
             return None
         value = dict(zip((v.name for v in free), settings(shape(free)), strict=True))

@@ -27,7 +27,7 @@ from dissonance.attended import Attended
 from dissonance.cpds.base import Drawn
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError
-from dissonance.problem import Component
+from dissonance.problem import Batch
 from dissonance.sampling.draws import Tally, Units
 from dissonance.sampling.entropies import Entropy, Names, entropies, entropy_of
 from dissonance.sampling.scored import ScoredSamples, average, surprisal
@@ -94,7 +94,7 @@ class Plan:
     entropies: dict[Names, Entropy]
 
     @classmethod
-    def of(cls, component: Component, makers: tuple[Attended, ...]) -> Plan:
+    def of(cls, component: Batch, makers: tuple[Attended, ...]) -> Plan:
         """The plan for hard arcs that make mu."""
         for a in component.arcs:
             if a.hard and a not in makers:

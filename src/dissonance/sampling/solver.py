@@ -8,31 +8,38 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
+import numpy as np
 from torch import Tensor
 
+from dissonance.answer import Answer, Solver
 from dissonance.arc import Theta
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, DissonanceError
-from dissonance.problem import Component
+from dissonance.problem import Batch
+from dissonance.proof import ProvedBounds
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Estimate, Plan
-from dissonance.solution import Solution, Solver
 
 
-@dataclass(frozen=True)
-class SampledSolution(Solution):
+@dataclass(frozen=True, eq=False)
+class SampledAnswer(Answer):
     """An average over samples of the one mu that the hard arcs allow; `error` is its standard error."""
 
     estimate: Estimate | None = field(default=None, repr=False)
-    up_to_constant: bool = False
     plan: Plan | None = field(default=None, repr=False)
     again: Callable[[Theta | None], Estimate] | None = field(default=None, repr=False)
     """The same draws at other parameters."""
 
-    sampled = exact = True
+    exact = True
+    kind = "samples"
+
+    @property
+    def up_to_constant(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether an infinite or constant entropy of points was left out."""
+        return self.estimate is not None and self.estimate.up_to_constant
 
     @classmethod
-    def of(cls, component: Component, name: str, found: Estimate, why: Callable[[], str], **more: Any) -> Self:
+    def of(cls, component: Batch, name: str, found: Estimate, why: Callable[[], str], **more: Any) -> Self:
         """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
 
         `why` it is NaN, if it is; `more`: what is needed later.
@@ -40,8 +47,9 @@ class SampledSolution(Solution):
         value = found.value.item()
         if math.isnan(value):
             raise DissonanceError(why())
-        known = {"converged": not found.random, "estimate": found, "up_to_constant": found.up_to_constant}
-        return cls(component, value, value, name, **known, **more)
+        both = np.array([value])
+        bounds = ProvedBounds(both, both.copy(), np.zeros(1), np.array([not found.random]))
+        return cls(component, bounds, name, estimate=found, **more)
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -50,14 +58,14 @@ class SampledSolution(Solution):
         return self.estimate.mu
 
     @property
-    def error(self) -> float:
+    def error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The standard error; 0 where nothing was drawn at random, NaN where there was but one draw."""
         return 0.0 if self.estimate is None else self.estimate.error
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The average as a function of theta, samples included: the same draws again."""
         assert self.again is not None and self.estimate is not None
-        if theta is self.component.theta and self.estimate.value.requires_grad:
+        if theta is self.part.theta and self.estimate.value.requires_grad:
             return self.estimate.value
         return self.again(theta).value
 
@@ -88,29 +96,29 @@ class Sampled(Solver):
         """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
         return replace(self, count=self.count or 1, seed=seed)
 
-    def fits(self, component: Component) -> bool:
+    def fits(self, component: Batch) -> bool:
         """Whether there is something to sample and hard arcs make mu."""
         return bool(component.kinds) and component.pinned is not None
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The inconsistency as an average over samples."""
         plan, found = self.plan(component), self.estimate(component, component.theta)
         why = partial(plan.not_a_number, found.mu, component.theta)
-        return SampledSolution.of(component, self.name, found, why, plan=plan, again=partial(self.estimate, component))
+        return SampledAnswer.of(component, self.name, found, why, plan=plan, again=partial(self.estimate, component))
 
-    def plan(self, component: Component) -> Plan:
+    def plan(self, component: Batch) -> Plan:
         """What there is to draw and to score."""
         makers = component.pinned
         if makers is None:
             raise CapabilityError(_not_pinned(component))
         return Plan.of(component, makers)
 
-    def estimate(self, component: Component, theta: Theta | None) -> Estimate:
+    def estimate(self, component: Batch, theta: Theta | None) -> Estimate:
         """Draw, score, average."""
         return estimate(self.plan(component), theta, self.count, self.seed)
 
 
-def unpinned(component: Component) -> str:
+def unpinned(component: Batch) -> str:
     """Why hard arcs do not determine mu."""
     made = {t for a in component.arcs if a.hard for t in a.targets}
     loose = next((v.name for v in component.variables if v.name not in made), None)
@@ -119,7 +127,7 @@ def unpinned(component: Component) -> str:
     return "the hard arcs form a cycle, or leave free how variables of one arc depend on each other"
 
 
-def _not_pinned(component: Component) -> str:
+def _not_pinned(component: Batch) -> str:
     what = unpinned(component)
     varying = next((a.arc for a in component.arcs if a.varying is not None), None)
     if varying is not None:

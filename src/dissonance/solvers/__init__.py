@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from dissonance.lazy import lazily
 
 if TYPE_CHECKING:
+    from dissonance.answer import Answer as Answer
+    from dissonance.answer import Solver as Solver
     from dissonance.bounds.columnar import ColumnBracket as ColumnBracket
     from dissonance.bounds.columnar import bracket as bracket
     from dissonance.bounds.solver import Bounds as Bounds
@@ -12,10 +14,6 @@ if TYPE_CHECKING:
     from dissonance.gaussians.solver import GaussianSolver as GaussianSolver
     from dissonance.reduced.solver import Reduced as Reduced
     from dissonance.sampling.solver import Sampled as Sampled
-    from dissonance.solution import Solution as Solution
-    from dissonance.solution import Solver as Solver
-    from dissonance.solution import chosen as chosen
-    from dissonance.solution import solve_together as solve_together
     from dissonance.solvers.at_points import AtPoints as AtPoints
     from dissonance.solvers.auto import SOLVERS as SOLVERS
     from dissonance.solvers.auto import Auto as Auto
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from dissonance.solvers.exact import CliqueTreeSolver as CliqueTreeSolver
     from dissonance.solvers.exact import JointSolver as JointSolver
     from dissonance.solvers.exact import Newton as Newton
+    from dissonance.solvers.front import solve as solve
     from dissonance.solvers.paper import Paper as Paper
     from dissonance.solvers.pooled import Pooled as Pooled
     from dissonance.tolerances import FEASIBLE as FEASIBLE

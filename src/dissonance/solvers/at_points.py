@@ -9,24 +9,25 @@ values even where they coincide. Where all is about the row of data at hand, eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.answer import Answer, Solver, added_up
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds import CPD
 from dissonance.distributions.samples import Samples
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.problem import EPS, Component, connected
+from dissonance.problem import EPS, Batch, connected
+from dissonance.proof import ProvedBounds
 from dissonance.sampling.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables, settings
-from dissonance.sampling.solver import SampledSolution
-from dissonance.solution import Solution, Solver, added_up, solve_together
-from dissonance.solvers.exact import Newton
+from dissonance.sampling.solver import SampledAnswer
 from dissonance.variables import Variable, cells
 
 
@@ -42,13 +43,13 @@ class TableAtPoints(CPD):
         return self.get_buffer("log_p")
 
 
-@dataclass(frozen=True)
-class AtPointsSolution(SampledSolution):
+@dataclass(frozen=True, eq=False)
+class AtPointsAnswer(SampledAnswer):
     """The rows' values, added up: those of pools, or of what a finite solver found for each row."""
 
     at: RowTables = field(kw_only=True, repr=False)
     pool: RowPool | None = field(default=None, repr=False)
-    solved: Sequence[Sequence[Solution]] = field(default=(), repr=False)
+    solved: Sequence[Sequence[Answer]] = field(default=(), repr=False)
     """The solutions of each row, if they are not pools."""
 
     @cached_property
@@ -63,19 +64,24 @@ class AtPointsSolution(SampledSolution):
         values = {n: x.detach()[row if len(x) > 1 else torch.zeros_like(row)] for n, x in rows.values.items()}
         for v, i in zip(free, index, strict=True):
             values[v.name] = self.at.points[v.name].detach()[i] if v.name in self.at.points else i
-        return Samples(self.component.variables, values, joint[(row, *index)])
+        return Samples(self.part.variables, values, joint[(row, *index)])
 
     @property
-    def exact(self) -> bool:
-        """The surrogate is the inconsistency itself."""
+    def exact(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the surrogate is the inconsistency itself."""
         return all(s.exact for row in self.solved for s in row)
+
+    @property
+    def up_to_constant(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the entropy of points was left out."""
+        return any(not v.is_finite for a in self.part.arcs if not a.hard for v in a.arc.targets)
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
         """The value as a function of theta, points included."""
         at = self.at
-        if theta is not self.component.theta or not any(t.requires_grad for t in at.log_p.values()):
-            at = _tables(self.component, theta)
-        total = at.constant(self.component)
+        if theta is not self.part.theta or not any(t.requires_grad for t in at.log_p.values()):
+            at = _tables(self.part, theta)
+        total = at.constant(self.part)
         if self.pool is not None:
             return total + numerics.expectation(at.rows.weights, self.pool.values(at))
         for r, row in enumerate(self.solved):
@@ -88,12 +94,12 @@ class AtPointsSolution(SampledSolution):
     @torch.no_grad()
     def divergences(self) -> dict[str, float]:
         """KL of every soft arc at mu."""
-        at, about_free = self.at, self.at.about_free(self.component)
-        found = {a.name: float(at.divergence(a)) for a in self.component.arcs if not a.hard and a not in about_free}
+        at, about_free = self.at, self.at.about_free(self.part)
+        found = {a.name: float(at.divergence(a)) for a in self.part.arcs if not a.hard and a not in about_free}
         if self.pool is not None:
             return found | self.pool.divergences(at)
         for part in zip(*self.solved, strict=True):  # in every row
-            for a in part[0].component.arcs:
+            for a in part[0].part.arcs:
                 if not a.hard:
                     m = torch.stack([s.mu.rows(a.arc.sources, a.arc.targets) for s in part])
                     each = numerics.divergence(m, at.log_p[a.name].reshape(-1, *m.shape[1:]))
@@ -103,73 +109,62 @@ class AtPointsSolution(SampledSolution):
 
 @dataclass(frozen=True)
 class AtPoints(Solver):
-    """Tables at the points that hard arcs make, solved by `solver`."""
+    """The reduction of a problem to the tables at the points that hard arcs make."""
 
     name = "at points"
-
     takes = needs = frozenset({"drawn"})
+    reduces = True
 
-    solver: Solver = field(default_factory=Newton)
-
-    def fits(self, component: Component) -> bool:
+    def fits(self, component: Batch) -> bool:
         """Whether hard arcs make points of every Euclidean variable, and no other hard arc is about these."""
-        makers = _makers(component) if component.is_drawn and not component.varies else None
+        makers = _makers(component) if component.is_drawn and not component.varying else None
         if makers is None:
             return False
         others = [a for a in component.arcs if a.hard and a not in makers]
         return all(v.is_finite for a in others for v in a.arc.targets)
 
-    def solve(self, component: Component) -> Solution:
-        """The rows' bounds, added up."""
-        if not component.is_drawn:
-            return self.solver.solve(component)
+    def reduce(self, component: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
+        """Return what is left of every row, unless rows are pools; the rows' bounds add up."""
         if not self.fits(component):
-            odd = next(v for v in component.variables if not v.is_finite)
+            odd = next((v for v in component.variables if not v.is_finite), component.variables[0])
             raise CapabilityError(
                 f"{odd.name} is {odd.domain}, and no hard arc makes points of it: give it a PointMass, a Function "
                 "or Data with beta = inf."
             )
         at = _tables(component, component.theta)
-        weights, constant = at.rows.weights.detach(), float(at.constant(component))
-        pool, solved = RowPool.of(component, at), list[list[Solution]]()
-        if pool is not None:
-            value = constant + float(numerics.expectation(weights, pool.values(at).detach()))
-            low = high = value
-        else:
-            parts = _components(component, at)
-            found = iter(solve_together(self.solver, [c for row in parts for c in row]))
-            solved = [[next(found) for _ in row] for row in parts]
-            bounds = [[sum(x.lower for x in row), sum(x.upper for x in row)] for row in solved]
-            ends = torch.tensor(bounds, dtype=numerics.DTYPE).T
-            low, high = (constant + float(numerics.expectation(weights, each)) for each in ends)
-        lower, upper, _ = component.proved(low, high, 8 * EPS * (1 + abs(constant) + at.size(component)))
-        every = [s for row in solved for s in row]
-        known = added_up(every)
-        known["method"] = " + ".join(sorted({*(["row by row"] if at.rows.values else []), *(s.solver for s in every)}))
-        return AtPointsSolution(
-            component,
-            lower,
-            upper,
-            self.name,
-            **known,
-            up_to_constant=any(not v.is_finite for a in component.arcs if not a.hard for v in a.arc.targets),
-            at=at,
-            pool=pool,
-            solved=solved,
-        )
+        pool = RowPool.of(component, at)
+        parts = [] if pool is not None else _components(component, at)
+
+        def back(found: Sequence[Answer]) -> Answer:
+            answers = iter(found)
+            solved = [[next(answers) for _ in row] for row in parts]
+            weights, constant = at.rows.weights.detach(), float(at.constant(component))
+            if pool is not None:
+                low = high = constant + float(numerics.expectation(weights, pool.values(at).detach()))
+            else:
+                bounds = [[sum(x.lower for x in row), sum(x.upper for x in row)] for row in solved]
+                ends = torch.tensor(bounds, dtype=numerics.DTYPE).T
+                low, high = (constant + float(numerics.expectation(weights, each)) for each in ends)
+            known = added_up(found)
+            known["method"] = tuple(sorted({*(["row by row"] if at.rows.values else []), *(s.solver for s in found)}))
+            proved = component.proved(low, high, 8 * EPS * (1 + abs(constant) + at.size(component)))
+            met = ProvedBounds(proved.lower, proved.upper, proved.blur, np.array([all(s.converged for s in found)]))
+            return AtPointsAnswer(component, met, self.name, **known, at=at, pool=pool, solved=solved)
+
+        return [part for row in parts for part in row], back
 
 
-def _joint(row: Sequence[Solution], free: Sequence[Variable]) -> Tensor:
+def _joint(row: Sequence[Answer], free: Sequence[Variable]) -> Tensor:
     """mu of the free variables of a row, a product of independent parts."""
     found = torch.ones((), dtype=numerics.DTYPE)
-    order = [v.name for s in row for v in s.component.variables]
+    order = [v.name for s in row for v in s.part.variables]
     for s in row:
-        part = s.mu.marginal(*(v.name for v in s.component.variables)).detach()
+        part = s.mu.marginal(*(v.name for v in s.part.variables)).detach()
         found = found.reshape(*found.shape, *[1] * part.dim()) * part
     return found.permute([order.index(v.name) for v in free])
 
 
-def _components(component: Component, at: RowTables) -> list[list[Component]]:
+def _components(component: Batch, at: RowTables) -> list[list[Batch]]:
     """The connected parts of what is left of every row."""
     free = {v.name: v for v in at.free}
     each: dict[str, list[Attended]] = {}
@@ -180,15 +175,20 @@ def _components(component: Component, at: RowTables) -> list[list[Component]]:
             Attended(Arc(a.name, sources, targets, TableAtPoints(t)), t.numpy(force=True), a.beta, a.alpha)
             for t in tables
         ]
-    parts = connected((row[0] for row in each.values()), at.free)
-    chosen = [(variables, [each[a.name] for a in arcs]) for variables, arcs in parts]
+    every, gamma = list(each.values()), component.gamma.item()
+    chosen = [[every[k] for k in numbers] for numbers in connected([row[0].scope for row in every])]
+    seen = [{n for row in arcs for n in row[0].scope} for arcs in chosen]
+    variables = [tuple(v for v in at.free if v.name in names) for names in seen]
     return [
-        [Component(vs, tuple(row[r if len(row) > 1 else 0] for row in arcs), component.gamma) for vs, arcs in chosen]
+        [
+            Batch.of(vs, [row[r if len(row) > 1 else 0] for row in arcs], gamma)
+            for vs, arcs in zip(variables, chosen, strict=True)
+        ]
         for r in range(len(at.rows))
     ]
 
 
-def _makers(component: Component) -> list[Attended] | None:
+def _makers(component: Batch) -> list[Attended] | None:
     """Hard arcs that make points of the Euclidean variables, sources first; None if some variable has none."""
     loose = {v.name for v in component.variables if not v.is_finite}
     makers: list[Attended] = []
@@ -210,7 +210,7 @@ def _settings(variables: tuple[Variable, ...], points: dict[str, Tensor]) -> tup
     return sizes, [i if v.is_finite else points[v.name][i] for v, i in index]
 
 
-def _tables(component: Component, theta: Theta | None) -> RowTables:
+def _tables(component: Batch, theta: Theta | None) -> RowTables:
     """The tables of its rows, or else those at all combinations of points."""
     makers = _makers(component)
     assert makers is not None

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+import numpy as np
+
+from dissonance.answer import DEFAULT_TOL, Answer, Ints, Solver
 from dissonance.bounds.solver import Bounds
 from dissonance.distributions.messages import message_bytes
 from dissonance.errors import DissonanceError, suggest
 from dissonance.gaussians.pool import GaussianPool, misfit
 from dissonance.gaussians.solver import GaussianSolver
-from dissonance.problem import BUDGET, Component
+from dissonance.problem import BUDGET, Batch
 from dissonance.reduced.solver import Reduced
 from dissonance.sampling.solver import Sampled
-from dissonance.solution import DEFAULT_TOL, Solution, Solver
 from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
+from dissonance.solvers.front import solve
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled, left
 from dissonance.solvers.pooled import Pooled
@@ -27,10 +31,10 @@ from dissonance.solvers.pooled import Pooled
 class PastNewton(Reduced):
     """The reduced dual, where Newton's steps do not fit but the junction tree does."""
 
-    def fits(self, component: Component) -> bool:
-        """Whether Newton refuses it, and messages have room."""
+    def fits(self, component: Batch) -> bool:
+        """Return whether Newton refuses it, and messages have room."""
         newton = Newton(budget=self.budget)
-        if newton.surely(component) or not super().fits(component) or message_bytes(component.tree) > self.budget:
+        if newton.surely(component) or not component.convex.all() or message_bytes(component.tree) > self.budget:
             return False
         return newton.refuses(component) and self.bytes(component) <= self.budget
 
@@ -39,12 +43,13 @@ class PastNewton(Reduced):
 class PastTree(Bounds):
     """Bounds, where the junction tree does not fit the budget."""
 
-    def fits(self, component: Component) -> bool:
-        """Whether there is no room for Newton's steps nor for messages, not even of what is left without loose ends."""
+    def fits(self, component: Batch) -> bool:
+        """Return whether there is no room for Newton's steps nor for messages, not even of what is left without loose
+        ends."""
         newton = Newton(budget=self.budget)
         if newton.surely(component) or not super().fits(component):
             return False
-        if SumProductSolver().fits(component):
+        if SumProductSolver().fits(component).all():
             return message_bytes(component.tree) > self.budget
         reduced = PastNewton(budget=self.budget)
         return any(newton.refuses(c) and not reduced.fits(c) for c in left(component))
@@ -57,6 +62,7 @@ class Auto(Solver):
     `nodes` parts of the space."""
 
     name = "auto"
+    takes = frozenset({"drawn", "varying", "euclidean"})
 
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
@@ -65,51 +71,53 @@ class Auto(Solver):
     seed: int = 0
     seconds: float = Bounds.seconds
     nodes: int = ConcaveConvex.nodes
-
-    takes = frozenset({"drawn", "varying", "euclidean"})
+    first: tuple[Solver, ...] = ()
 
     @cached_property
     def candidates(self) -> tuple[Solver, ...]:
-        """What is tried, in this order; large convex components without their loose ends."""
+        """Solvers and reductions in the order in which they are tried: first those of one's own."""
         return (
+            *self.first,
             GaussianSolver(self.tol, self.budget),
             Sampled(self.samples, self.seed),
             GaussianPool(self.samples, self.seed),
-            AtPoints(self),
+            AtPoints(),
             Pinned(self.budget),
             Given(self.budget),
             Pooled(),
             PastTree(self.seconds, budget=self.budget, seed=self.seed),
             SumProductSolver(self.budget),
-            Peeled(self, self.budget),
+            Peeled(self.budget),
             PastNewton(self.seconds, self.tol, self.budget),
-            self.for_tables(),
+            Newton(self.tol, self.budget, self.device),
             ConcaveConvex(budget=self.budget, nodes=self.nodes),
         )
 
-    def choose(self, component: Component) -> Solver:
-        """The first that fits; if none does, one that says why."""
-        kinds = component.kinds
+    def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
+        """Return the first solver that fits each problem; if none does, one that says why."""
+        kinds, left = part.kinds, np.arange(len(part))
+        found: list[tuple[Solver, Ints]] = []
         for s in self.candidates:
-            if kinds <= s.takes and (not s.needs or kinds & s.needs) and s.fits(component):
-                return s
-        return (GaussianPool if misfit(component) else Sampled)(self.samples, self.seed)
-
-    def for_tables(self) -> Newton:
-        """The Newton solver of its list of candidates."""
-        return Newton(self.tol, self.budget, self.device)
+            if kinds <= s.takes and (not s.needs or kinds & s.needs):
+                fits = np.broadcast_to(s.fits(part), len(left))
+                if fits.all():
+                    return [*found, (s, left)]
+                if fits.any():
+                    found.append((s, left[fits]))
+                    part, left = part.take(np.flatnonzero(~fits)), left[~fits]
+        return [*found, ((GaussianPool if misfit(part) else Sampled)(self.samples, self.seed), left)]
 
     def for_step(self, seed: int) -> Auto:
-        """The same for a step of LIR: see `Sampled.for_step`."""
+        """Return the solver for a step of LIR: see `Sampled.for_step`."""
         return replace(self, samples=self.samples or 1, seed=seed)
 
     def unproved(self) -> Auto:
-        """Without branch and bound."""
+        """Return the solver without branch and bound."""
         return replace(self, nodes=0)
 
-    def solve(self, component: Component) -> Solution:
-        """Whatever the chosen solver finds."""
-        return self.choose(component).solve(component)
+    def solve(self, part: Batch, *how: Any, **options: Any) -> Answer:
+        """Return what the chosen solver finds."""
+        return solve([part], self)[0]
 
 
 SOLVERS: dict[str, type[Solver]] = {

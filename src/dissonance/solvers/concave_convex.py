@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dissonance.answer import Answer, Marginals, Solver, infinite
 from dissonance.attended import Array
-from dissonance.problem import BUDGET, Bools, Component
-from dissonance.solution import Solution, Solver, infinite
+from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.solvers import convex
 from dissonance.solvers.branching import Branching
 from dissonance.solvers.exact import Newton
@@ -77,16 +77,15 @@ class ConcaveConvex(Solver):
         """Without branch and bound."""
         return replace(self, nodes=0)
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The lowest local minimum found, and how much lower the global one may be."""
         eased = least_concave(component)
-        arcs = convex.program.Arcs.of([eased])
-        ((s, _),) = Newton(budget=self.budget).structures(eased.shape, component.tree, arcs)
+        s = Newton(budget=self.budget).structure(eased, component.tree)
         if s is None:
             return infinite(component, self.name)
-        numbers = s.numbers(arcs)
+        numbers = s.numbers(eased)
         bottomless = np.isneginf(numbers.c[0])
-        problem = Branching(s, numbers._replace(c=np.where(bottomless, 0.0, numbers.c)), s.weights(arcs)[0])
+        problem = Branching(s, numbers._replace(c=np.where(bottomless, 0.0, numbers.c)), s.weights(eased)[0])
         if bottomless.any() and self._reached(problem, bottomless):
             return infinite(component, self.name, -math.inf)
         rng = np.random.default_rng(self.seed)
@@ -109,16 +108,13 @@ class ConcaveConvex(Solver):
         _, blur, residual = problem.value(best.mu)
         lower = min(lower, best.value) if residual <= ROUNDING else -math.inf
         upper = best.value if residual <= FEASIBLE else math.inf
-        lower, upper, met = component.proved(lower, upper, blur + unlike(component, eased), tol=self.gap)
-        return Solution(
+        bounds = component.proved(lower, upper, blur + unlike(component, eased), tol=self.gap)
+        priced = s.spread_multipliers(s.y(best.at)[None])[:, : component.log_p.shape[1]] if s.hard else None
+        return Answer(
             component,
-            lower,
-            upper,
+            bounds,
             self.name,
-            converged=met,
-            tree=component.tree,
-            tables=s.tables(best.mu),
-            multipliers=s.multipliers(s.y(best.at), eased.arcs),
+            Marginals(component.tree, s.tables(best.mu), priced),
             steps=steps,
             residual=residual,
             within=0.0 if residual <= ROUNDING else FEASIBLE,

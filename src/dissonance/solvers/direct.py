@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance import numerics, tolerances
+from dissonance.answer import Answer, Marginals, Solver, infinite
 from dissonance.arc import Theta
-from dissonance.attended import Attended
+from dissonance.attended import Array, Attended
 from dissonance.distributions import CliqueTree, Distribution, Joint, Tree
 from dissonance.distributions.messages import Messages, calibrate, gathered, message_bytes
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Component, check_bytes
+from dissonance.problem import BUDGET, Batch, Bools, check_bytes
+from dissonance.proof import ProvedBounds
 from dissonance.sampling.solver import Sampled, unpinned
-from dissonance.scores import unchecked_incompatibility
-from dissonance.solution import Solution, Solver, infinite
+from dissonance.scores import attended_incompatibility
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.exact import Newton
 
@@ -30,7 +34,7 @@ BYTES_GIVEN = 80
 class _Product(CliqueTree):
     """A distribution made of conditionals whose logarithms are known: H(mu) = -sum_a E_mu[log p_a]."""
 
-    def __init__(self, of: Component, tables: list[Tensor], logs: dict[str, Tensor]) -> None:
+    def __init__(self, of: Batch, tables: list[Tensor], logs: dict[str, Tensor]) -> None:
         super().__init__(of.variables, of.tree, tables)
         self.factors = [(a.arc, logs[a.name]) for a in of.arcs if a.name in logs]
 
@@ -41,7 +45,7 @@ class _Product(CliqueTree):
         return total
 
 
-def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribution, solver: str) -> Solution | None:
+def _contradicted(component: Batch, makers: Sequence[Attended], mu: Distribution, solver: str) -> Answer | None:
     """What is left to say if a hard arc does not hold at the mu that others make: None if they all do.
 
     What is clear is answered; whether they hold closely enough elsewhere is for the solvers that look for mu.
@@ -60,34 +64,61 @@ def _contradicted(component: Component, makers: Sequence[Attended], mu: Distribu
     return (Newton() if component.convex else ConcaveConvex()).solve(component)
 
 
-def _tables(component: Component, arcs: Sequence[Attended], theta: Theta | None) -> dict[str, Tensor]:
-    """log p of some arcs at theta; as they are known already, unless derivatives are asked for."""
-    known = theta is component.theta and not torch.is_grad_enabled()
-    return {a.name: torch.from_numpy(a.log_p) if known else a.arc.log_table(theta) for a in arcs}
+@dataclass(frozen=True, eq=False)
+class DirectAnswer(Answer):
+    """An answer whose value is a function of the tables, mu included.
 
+    `evidence`: log Z(R) of what `Given` solves, of the shape of R's variables in their order; where Z is 0 and mu(R) is
+    not, the problem is impossible, and `evidence` says which states of R are to blame.
+    """
 
-class PinnedSolution(Solution):
-    """A pinned mu moves with the hard arcs: the incompatibility itself is the function to differentiate."""
+    value: Callable[[Tables], Tensor] = field(kw_only=True, repr=False)
+    evidence: Tensor | None = None
 
     exact = True
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """The incompatibility as a function of theta, mu included."""
-        return _evaluate(self.component, theta)[0]
+        """Return the inconsistency as a function of theta."""
+        known = theta is self.part.theta and not torch.is_grad_enabled()
+        tables = _known(self.part) if known else _tables(self.part, theta)
+        return self.value(tables)
+
+    @cached_property
+    def slope(self) -> Array:
+        """The derivative of the inconsistency in log p, (1, entries)."""
+        leaves = {a.name: torch.from_numpy(a.log_p).clone().requires_grad_() for a in self.part.arcs}
+        with torch.enable_grad():
+            value = self.value(leaves)
+        if not (value.requires_grad and math.isfinite(self.upper)):
+            return np.zeros_like(self.part.log_p)
+        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return torch.cat([x.reshape(-1) for x in found]).nan_to_num(0.0).numpy()[None]
 
 
-def _evaluate(component: Component, theta: Theta | None) -> tuple[Tensor, CliqueTree]:
+Tables = Mapping[str, Tensor]
+"""log p of arcs, by name."""
+
+
+def _tables(component: Batch, theta: Theta | None) -> Tables:
+    """log p of the arcs at theta."""
+    return {a.name: a.arc.log_table(theta) for a in component.arcs}
+
+
+def _known(component: Batch) -> Tables:
+    """log p of the arcs as the problem has it."""
+    return {a.name: torch.from_numpy(a.log_p) for a in component.arcs}
+
+
+def _evaluate(component: Batch, tables: Tables) -> tuple[Tensor, CliqueTree]:
     """The incompatibility of prod_a p_a over the pinning arcs, and that distribution; hard arcs are checked apart."""
     assert component.pinned is not None
     tree = component.tree
-    known = _tables(component, component.arcs, theta)
-    logs = {a.name: known[a.name] for a in component.pinned}
+    logs = {a.name: tables[a.name] for a in component.pinned}
     logs_by_cluster = gathered(tree, [(a.scope, logs[a.name]) for a in component.pinned])
     # All in one cluster the product is mu itself; across clusters it must be added up.
-    tables = [logs_by_cluster[0].exp()] if len(logs_by_cluster) == 1 else calibrate(tree, logs_by_cluster)[1]
-    mu = _Product(component, tables, logs)
-    soft = component.attention.replace(beta={a.name: 0.0 for a in component.arcs if a.hard})
-    return unchecked_incompatibility(mu, component.pdg, soft, theta, known), mu
+    marginals = [logs_by_cluster[0].exp()] if len(logs_by_cluster) == 1 else calibrate(tree, logs_by_cluster)[1]
+    mu = _Product(component, marginals, logs)
+    return attended_incompatibility(mu, component.arcs, component.gamma.item(), tables), mu
 
 
 @dataclass(frozen=True)
@@ -100,30 +131,34 @@ class Pinned(Solver):
 
     takes = frozenset({"varying"})
 
-    def fits(self, component: Component) -> bool:
-        """Whether hard arcs determine mu."""
-        return component.pinned is not None
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return where hard arcs determine mu."""
+        return component.hard.any() and np.array([one.pinned is not None for one in component.singles])
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The incompatibility of the one feasible mu; infinite if a further hard arc contradicts it."""
         if component.pinned is None:
             raise CapabilityError(
                 "the pinned solver needs acyclic hard arcs that determine every attended variable; "
                 f"{unpinned(component)}."
             )
-        if component.varies:  # the one mu, outcome by outcome
+        if component.varying:  # the one mu, outcome by outcome
             return replace(Sampled().solve(component), solver=self.name)
         check_bytes(component.tree, message_bytes(component.tree), self.budget)
-        value, mu = _evaluate(component, component.theta)
+        with torch.no_grad():
+            value, mu = _evaluate(component, _known(component))
         odd = _contradicted(component, component.pinned, mu, self.name)
         if odd is not None:
             return odd
-        exact = float(value.detach())
+        exact = float(value)
         if not math.isfinite(exact):
             return infinite(component, self.name, exact)
-        lower, upper, _ = component.proved(exact, exact, 1e-14 * max(1.0, abs(exact)))
-        tables = tuple(map(Tensor.detach, mu.tables))
-        return PinnedSolution(component, lower, upper, self.name, tree=mu.tree, tables=tables)
+        bounds = component.proved(exact, exact, 1e-14 * max(1.0, abs(exact)))
+
+        def at(tables: Tables) -> Tensor:
+            return _evaluate(component, tables)[0]
+
+        return DirectAnswer(component, bounds, self.name, Marginals(mu.tree, mu.tables), unique=True, value=at)
 
 
 @dataclass(frozen=True)
@@ -137,21 +172,18 @@ class SumProductSolver(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, component: Component) -> bool:
-        """Whether this component is a factor graph."""
-        return (
-            component.gamma > 0
-            and not any(a.hard or a.beta < 0 for a in component.arcs)
-            and all(w == 0 for w in component.weights.values())
-        )
+    def fits(self, component: Batch) -> Bools:
+        """Return which problems are factor graphs."""
+        factors = (component.gamma > 0) & ((component.beta >= 0) & ~component.hard).all(1)
+        return factors & (component.mechanism_weights == 0).all(1) if factors.any() else factors
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """One calibration of the junction tree; exact but for rounding."""
         if not self.fits(component):
             raise CapabilityError(
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."
             )
-        tree, gamma = component.tree, component.gamma
+        tree, gamma = component.tree, component.gamma.item()
         check_bytes(tree, message_bytes(tree), self.budget)
         logs = [(a.scope, numerics.scale(a.beta / gamma, torch.from_numpy(a.log_p))) for a in component.arcs]
         log_z, tables = calibrate(tree, gathered(tree, logs))
@@ -159,24 +191,7 @@ class SumProductSolver(Solver):
         if math.isinf(value):
             return infinite(component, self.name)
         blur = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters))
-        lower, upper, _ = component.proved(value, value, blur)
-        return Solution(component, lower, upper, self.name, tree=tree, tables=tables)
-
-
-@dataclass(frozen=True)
-class GivenSolution(Solution):
-    """mu(R) by hard arcs, a factor graph given R; `evidence` is log Z(R), of the shape of R's variables in their order.
-
-    Where Z is 0 and mu(R) is not, the component is impossible: `evidence` then says which states of R are to blame.
-    """
-
-    evidence: Tensor | None = None
-
-    exact = True
-
-    def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """The value as a function of theta: mu(R) and Z(R) both move."""
-        return _condition(self.component, theta).value
+        return Answer(component, component.proved(value, value, blur), self.name, Marginals(tree, tables), unique=True)
 
 
 @dataclass(frozen=True)
@@ -190,19 +205,17 @@ class _Conditioned:
     tables: list[Tensor]
 
 
-def _condition(component: Component, theta: Theta | None) -> _Conditioned:
+def _condition(component: Batch, tables: Tables) -> _Conditioned:
     """nu(R) = prod of the hard arcs, and for every state of R with mass one problem on the tree of the rest."""
-    makers, gamma = component.given, component.gamma
+    makers, gamma = component.given, component.gamma.item()
     assert makers is not None
     rest, whole, loose = component.beyond
     known = [v for v in component.variables if v.name not in rest.sizes]
-    tables = _tables(component, (*makers, *loose), theta)
     inside = single({v.name: v.size for v in known})
     nu = gathered(inside, [(a.scope, tables[a.name]) for a in makers])[0].exp()
     within = [a for a in component.arcs if a not in loose]
-    soft = component.attention.replace(beta={a.name: 0.0 for a in within if a.hard}).without(*(a.name for a in loose))
     inside_mu = Joint(known, nu)
-    fixed = unchecked_incompatibility(inside_mu, component.pdg, soft, theta)
+    fixed = attended_incompatibility(inside_mu, within, gamma, tables)
     logs = gathered(whole, [(a.scope, numerics.scale(a.beta / gamma, tables[a.name])) for a in loose])
     support = nu.detach().reshape(-1) > 0
     flat = [x.reshape(nu.numel(), -1) for x in logs]
@@ -243,13 +256,14 @@ class Given(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, component: Component) -> bool:
-        """Whether this is such a component, and its tables fit."""
-        if component.gamma <= 0 or component.given is None:
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return which problems are such ones, and their tables fit."""
+        if not (component.hard.any() and (component.gamma > 0).any()):
             return False
-        return BYTES_GIVEN * component.beyond[1].cells <= self.budget
+        sizes = [math.inf if one.given is None else one.beyond[1].cells for one in component.singles]
+        return BYTES_GIVEN * np.array(sizes, dtype=np.float64) <= self.budget
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """One calibration for every state of R; exact but for rounding."""
         if component.given is None:
             raise CapabilityError(
@@ -259,18 +273,22 @@ class Given(Solver):
         whole = component.beyond[1]
         check_bytes(whole, BYTES_GIVEN * whole.cells, self.budget)
         with torch.no_grad():
-            found = _condition(component, component.theta)
+            found = _condition(component, _known(component))
         nu = found.known.table
         odd = _contradicted(component, component.given, found.known, self.name)
         if odd is not None:
             return odd
         value = float(found.value)
+
+        def at(tables: Tables) -> Tensor:
+            return _condition(component, tables).value
+
+        more: dict[str, Any] = {"evidence": found.evidence, "unique": True, "value": at}
         if bool(((found.evidence == -math.inf) & (nu > 0)).any()):
             value = math.inf  # whatever an arc in R says
         if math.isinf(value):
-            return GivenSolution(component, value, value, self.name, evidence=found.evidence)
-        size = float(numerics.times(nu, found.evidence.abs()).sum()) * component.gamma
+            return DirectAnswer(component, ProvedBounds.infinite(1, value), self.name, **more)
+        size = float(numerics.times(nu, found.evidence.abs()).sum()) * component.gamma.item()
         blur = 1e-14 * max(1.0, abs(value), size) * math.sqrt(len(found.tree.clusters))
-        lower, upper, _ = component.proved(value, value, blur)
-        known = GivenSolution(component, lower, upper, self.name, evidence=found.evidence)
-        return replace(known, tree=found.tree, tables=found.tables)
+        bounds = component.proved(value, value, blur)
+        return DirectAnswer(component, bounds, self.name, Marginals(found.tree, found.tables), **more)

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from dissonance.answer import DEFAULT_TOL, Answer, Solver, infinite
 from dissonance.attended import Array
 from dissonance.compiled import begin_compiling, complete, engage, kept
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError, SizeError
-from dissonance.problem import BUDGET, Component, Shape, check_bytes
-from dissonance.proof import Accuracy, ProvedBounds, meeting, uncrossed
-from dissonance.solution import DEFAULT_TOL, TOGETHER, Solution, Solver, infinite
+from dissonance.problem import BUDGET, Batch, check_bytes
+from dissonance.proof import ProvedBounds
 from dissonance.solvers import convex
 from dissonance.threads import allowed
 from dissonance.tolerances import FEASIBLE, ROUNDING
 
 if TYPE_CHECKING:  # Numba is imported where something is solved
     from dissonance.solvers.convex.layout import Bools
-    from dissonance.solvers.convex.program import Arcs, Program, Structure
+    from dissonance.solvers.convex.program import Program, Structure
     from dissonance.solvers.convex.solve import Outcome
 
+
+TOGETHER = 256
+"""At most so many problems are solved in one batch on a CPU: more do not fit its caches."""
 
 LARGE = 2000
 """Problems a core from which on a batch is quicker on a GPU."""
@@ -46,6 +51,61 @@ MOST_WORK = 2e11
 """Multiplications of a Newton step above which a problem is refused: some twenty of them would take an hour."""
 
 
+class Targets(NamedTuple):
+    """Gaps in units of the tolerance: the one to iterate to, the one that is enough where a nearby solution is
+    followed, and the one above which a problem is solved again by other means."""
+
+    to: float
+    enough: float
+    insist: float
+
+
+FINE, QUICK = Targets(1e-3, 1e-2, 1e-2), Targets(1e-2, 0.5, 1.0)
+"""The targets of one solve, whose mu is wanted (it is only as good as the root of the gap), and of one of a sequence."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonMarginals:
+    """The mu of problems of one structure, where Newton's iteration stopped."""
+
+    structure: Structure
+    outcome: Outcome
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of the clusters."""
+        return self.structure.tree
+
+    @cached_property
+    def tables(self) -> list[Tensor]:
+        """The cluster marginals of a single problem."""
+        return self.structure.tables(self.outcome.mu[0])
+
+    @cached_property
+    def multipliers(self) -> Array | None:
+        """Lagrange multipliers of the entries of hard arcs, (P, entries)."""
+        s = self.structure
+        return s.spread_multipliers(s.y(self.outcome.at)) if s.hard else None
+
+    @property
+    def points(self) -> Array:
+        """Where the iteration stopped, (P, point)."""
+        return self.outcome.at
+
+    @property
+    def stopped(self) -> tuple[Structure, Array]:
+        """The structure, and where the gap of a single problem was still broad, (point,)."""
+        return self.structure, self.outcome.broad[0]
+
+    def joint(self, part: Batch) -> Array:
+        """Return mu(s,t) of every entry of every table, (P, entries)."""
+        return self.structure.joint(self.outcome.mu)
+
+    def one(self, k: int) -> NewtonMarginals:
+        """Return the mu of problem k."""
+        return NewtonMarginals(self.structure, self.outcome.take(slice(k, k + 1)))
+
+
 @dataclass(frozen=True)
 class Newton(Solver):
     """Interior-point Newton on the junction tree; Clarabel if that leaves a gap. The default.
@@ -56,93 +116,146 @@ class Newton(Solver):
     """
 
     name = "newton"
+    together = True
 
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
     device: str | None = None
 
-    def fits(self, component: Component) -> bool:
-        """Whether beta >= gamma alpha, mechanism by mechanism."""
-        return component.convex
+    def fits(self, part: Batch) -> Bools:
+        """Return where beta >= gamma alpha, mechanism by mechanism."""
+        return part.convex
 
-    def for_tables(self) -> Newton | None:
-        """Itself: batches of convex tables are what it is for."""
-        return self
+    def tree(self, part: Batch) -> Tree:
+        """Return the tree whose cluster marginals are solved for."""
+        return convex.support.tree_of(part) if part.facts else part.tree
 
-    def batch(self, component: Component) -> object:
-        """Components that differ in their numbers only."""
-        return component.shape.key
-
-    def together(self, count: int) -> int:
-        """All on a GPU; more than a few hundred do not fit the caches of a CPU."""
+    def most(self, count: int) -> int:
+        """Return how many of so many problems are solved at a time: all on a GPU, as many as fit the caches of a CPU."""
         return count if self.on_gpu(count) else min(count, TOGETHER)
 
-    def tree(self, component: Component) -> Tree:
-        """The tree whose cluster marginals are solved for."""
-        return component.tree
+    def starts(self, part: Batch, near: Sequence[Answer]) -> tuple[Array, Bools] | None:
+        """Return where the answers to nearby problems stopped, as far as they are of the same structure."""
+        s = self.structure(part)
+        old = [x.on.outcome.at[0] if isinstance(x.on, NewtonMarginals) and x.on.structure is s else None for x in near]
+        known = np.array([x is not None for x in old], dtype=np.bool_)
+        if s is None or not known.any():
+            return None
+        unknown = np.zeros(s.flat_layout[1].point)
+        return np.stack([unknown if x is None else x for x in old]), known
 
-    def solve(self, component: Component) -> Solution:
-        """Bounds on the inconsistency, each with its proof, and the mu that attains the upper one."""
-        return self.solve_many([component])[0]
+    def solve(
+        self,
+        part: Batch,
+        near: tuple[Array, Bools] | None = None,
+        quick: bool = False,
+        settle: bool = False,
+    ) -> Answer:
+        """Return bounds on the inconsistencies of the problems of a pattern, each with its proof.
 
-    def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
-        """The same for components that differ in their numbers only, together: see `Shape`.
-
-        `near`: solutions of almost the same components to start from. A start that does not lead to a tight proof is
-        forgotten, and the problem solved afresh.
+        `near`: where nearby problems stopped, (P, point), and for which that is known, (P,). A start that does not lead
+        to a tight proof is forgotten, and the problem solved afresh. `quick`: for a sequence of problems, whose mu need
+        not be as close as can be. `settle`: iterate until mu stands still, where hard arcs let it.
         """
-        for c in components:
-            if not c.convex:
-                raise CapabilityError(_not_convex(c, self.name))
-        tree, arcs = self.tree(components[0]), convex.program.Arcs.of(components)
-        found: dict[int, Solution] = {}
-        for s, some in self.structures(components[0].shape, tree, arcs):
-            here = [components[k] for k in some.tolist()]
-            if s is None:
-                found |= zip(some.tolist(), [infinite(c, self.name) for c in here], strict=True)
-            else:
-                before = [near[k] for k in some.tolist()] if near is not None else []
-                found |= zip(some.tolist(), self._solve(s, here, arcs.take(some), before), strict=True)
-        return [found[k] for k in range(len(components))]
+        targets = QUICK if quick else FINE
+        if not part.convex.all():
+            raise CapabilityError(_not_convex(part, self.name))
+        s = self.structure(part)
+        if s is None:
+            return infinite(part, self.name)
+        program = convex.program.Program(s, s.numbers(part))
+        if settle:
+            outcome, fine = self.settled(s, part)
+            if not fine.all():
+                left = np.flatnonzero(~fine)
+                again = self.run(convex.program.Program(s, s.numbers(part.take(left))), self._targets(s, targets))
+                for name, x in vars(outcome).items():
+                    x[left] = getattr(again, name)
+        else:
+            outcome = self.run(program, self._targets(s, targets), *(near or ()))
+        within, methods = np.full(len(part), ROUNDING), ["newton"] * len(part)
+        bounds = self._proved(part, s, outcome, within)
+        left = ~(bounds.within(targets.insist * self.tol) | np.isnan(part.log_p).any(1) | settle)
+        for k in np.flatnonzero(left).tolist():
+            some = slice(k, k + 1)
+            found, within[k], methods[k] = self._insist(
+                part.take(some), program.take(some), outcome.take(some), targets
+            )
+            outcome.put(k, found)
+        if left.any():
+            bounds = self._proved(part, s, outcome, within)
+        return Answer(
+            part,
+            bounds,
+            self.name,
+            NewtonMarginals(s, outcome),
+            steps=outcome.steps,
+            residual=outcome.bounds[:, 2],
+            within=np.where(within > ROUNDING, within, 0.0),
+            memory=s.bytes * len(part),
+            method=tuple(methods),
+        )
 
-    def structures(self, shape: Shape, tree: Tree, arcs: Arcs) -> Iterator[tuple[Structure | None, np.ndarray]]:
-        """Problems by what can carry mass in them; SizeError before anything is allocated that would not fit."""
+    def settled(self, s: Structure, part: Batch) -> tuple[Outcome, Bools]:
+        """Return problems of a structure whose last step moved mu by next to nothing, and for which that is fine."""
+        work = convex.work.Work(s, s.numbers(part))
+        work.settle(np.full(len(part), 1e-12), 1e-9, 30)
+        work.certify()
+        found = convex.solve.unsolved(convex.program.Program(s, s.numbers(part)))
+        found = replace(found, at=work.at, broad=work.broad, mu=work.proved, bounds=work.bounds.copy())
+        if not s.hard:  # mu is some distribution at least
+            return found, np.ones(len(part), dtype=np.bool_)
+        low, high, residual = found.bounds.T
+        return found, (high - low <= self.tol * np.maximum(1.0, np.abs(high))) & (residual <= FEASIBLE)
+
+    def _proved(self, part: Batch, s: Structure, outcome: Outcome, within: Array) -> ProvedBounds:
+        """Return what an outcome proves of problems."""
+        low, high, residual = outcome.bounds.T
+        contradicted = outcome.contradiction > 0
+        return proved_on(s, part, low, high, tol=self.tol, broken=residual, within=within, contradicted=contradicted)
+
+    def structure(self, part: Batch, tree: Tree | None = None) -> Structure | None:
+        """Return the structure of the problems of a pattern, None if nothing can carry mass in them.
+
+        Raises SizeError before anything is allocated that would not fit.
+        """
+        tree = tree or self.tree(part)
         check_bytes(tree, BYTES_PER_CELL * tree.cells, self.budget)
-        for s, some in convex.support.by_support(shape, tree, arcs):
-            if s is not None:
-                check_bytes(tree, s.bytes, self.budget)
-                if s.work > MOST_WORK:
-                    raise SizeError(
-                        f"the attended part has treewidth {tree.treewidth} and {tree.cells:.3g} table cells: a Newton "
-                        f"step would take {s.work:.2g} multiplications, an hour or more in all. Attend to fewer arcs "
-                        "(set beta to 0)."
-                    )
-            yield s, some
+        s = convex.support.structure_of(part, tree)
+        if s is not None:
+            check_bytes(tree, s.bytes, self.budget)
+            if s.work > MOST_WORK:
+                raise SizeError(
+                    f"the attended part has treewidth {tree.treewidth} and {tree.cells:.3g} table cells: a Newton "
+                    f"step would take {s.work:.2g} multiplications, an hour or more in all. Attend to fewer arcs "
+                    "(set beta to 0)."
+                )
+        return s
 
-    def surely(self, component: Component) -> bool:
+    def surely(self, part: Batch) -> bool:
         """Whether it cannot be too large, as its cells tell at once."""
-        size = component.tree.cells
-        if component.hard.any():  # a cell may be eliminated by a multiplier for every arc
-            size *= 1 + len(component.arcs)
-        return self._roomy(component, size, size, 1)
+        size = part.tree.cells
+        if part.hard.any():  # a cell may be eliminated by a multiplier for every arc
+            size *= 1 + len(part.beliefs)
+        return self._roomy(part, size, size, 1)
 
-    def _roomy(self, component: Component, size: int, widest: int, margin: int) -> bool:
+    def _roomy(self, part: Batch, size: int, widest: int, margin: int) -> bool:
         """Whether systems of this size in all, of which the widest is that of one cluster, cannot be too large."""
-        most = 5 * BYTES_PER_CELL * size + BYTES_PER_PAIR * widest * (size + len(component.arcs))
+        most = 5 * BYTES_PER_CELL * size + BYTES_PER_PAIR * widest * (size + len(part.beliefs))
         return size * widest**2 <= MOST_WORK and margin * most <= self.budget
 
-    def refuses(self, component: Component) -> bool:
+    def refuses(self, part: Batch) -> bool:
         """Whether its steps need more memory, or more work, than there is."""
-        if self.surely(component):
+        if self.surely(part):
             return False
-        if BYTES_PER_CELL * component.tree.cells > self.budget:
+        if BYTES_PER_CELL * part.tree.cells > self.budget:
             return True
-        if not component.hard.any():
-            widest = max(map(math.prod, self.tree(component).shapes))
-            if self._roomy(component, component.tree.cells, widest, 4):
+        if not part.hard.any():
+            widest = max(map(math.prod, self.tree(part).shapes))
+            if self._roomy(part, part.tree.cells, widest, 4):
                 return False
         try:
-            list(self.structures(component.shape, self.tree(component), convex.program.Arcs.of([component])))
+            self.structure(part)
         except SizeError:
             return True
         return False
@@ -155,123 +268,89 @@ class Newton(Solver):
             return self.device != "cpu"
         return count >= LARGE * allowed() and torch.cuda.is_available()
 
-    def _solve(
-        self, s: Structure, components: Sequence[Component], arcs: Arcs, near: Sequence[Solution]
-    ) -> list[Solution]:
-        program = convex.program.Program(s, s.numbers(arcs))
-        outcome = self.run(program, *self._targets(s), *_starts(s, near))
-        accuracy = Accuracy(components[0].shape.rows, arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)
-        found, bounds = self._solutions(components, accuracy, outcome, s)
-        enough = meeting(bounds.lower, bounds.upper, 1e-2 * self.tol, bounds.blur).tolist()
-        return [x if enough[k] else self._insist(x, program.take(slice(k, k + 1))) for k, x in enumerate(found)]
-
-    def _targets(self, s: Structure) -> tuple[float, float]:
-        """The gap to iterate to, and the one that is enough where a nearby solution is followed."""
-        return (5e-3 if s.work > DEAR else 1e-3) * self.tol, 1e-2 * self.tol
+    def _targets(self, s: Structure, targets: Targets) -> Targets:
+        """Return the targets in nats: relative ones, times the tolerance."""
+        to = max(targets.to, 5e-3) if s.work > DEAR else targets.to
+        return Targets(*(self.tol * x for x in (to, targets.enough, targets.insist)))
 
     def run(
-        self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
+        self, program: Program, targets: Targets, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
-        """Iterate to `tol`, from where nearby problems stopped where that is `known` and proves `enough`."""
+        """Iterate to a gap, from where nearby problems stopped where that is `known` and proves enough."""
         count, s = len(program), program.structure
-        targets = np.full(count, float(tol)), np.full(count, float(enough))
+        to, enough = np.full(count, targets.to), np.full(count, targets.enough)
         if self.on_gpu(count):
             if convex.device.small_enough(s):
-                return convex.device.solve(program, *targets, start, known, self.device or "cuda")
+                return convex.device.solve(program, to, enough, start, known, self.device or "cuda")
             if self.device is not None:
                 most = f"problems of at most {convex.device.LARGEST} cells and multipliers, and here are more"
                 warnings.warn(f"device={self.device!r} is for {most}: they are solved on the CPU.", stacklevel=2)
-        return convex.solve.solve(program, *targets, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
+        return convex.solve.solve(program, to, enough, start, known, max(1, min(TOGETHER, self.budget // s.bytes)))
 
-    def _insist(self, best: Solution, program: Program) -> Solution:
-        """A solution that is not close: Newton again, if it nearly is; Clarabel, and Newton from where that stopped."""
-        if self._close(best):
-            outcome = self.run(program, *self._targets(program.structure), *_starts(program.structure, [best]))
-            best = self._better(best, self._solution(best.component, outcome, program.structure))
-            if self._close(best, 1e-2):
-                return best
+    def _insist(self, part: Batch, program: Program, best: Outcome, targets: Targets) -> tuple[Outcome, float, str]:
+        """Solve a problem again whose bounds do not meet, how closely hard arcs hold, and by which method.
+
+        Newton again, from where it stopped if that is close; Clarabel, and Newton from where that stopped.
+        """
+        s, known = program.structure, np.ones(1, dtype=np.bool_)
+        if targets is QUICK or self._close(part, s, best, 1.0):
+            start = (best.at, known) if targets is not QUICK else ()
+            best = _better(best, self.run(program, self._targets(s, FINE), *start))
+            if self._close(part, s, best, 1e-2):
+                return best, ROUNDING, "newton"
+        method = "newton"
         for outcome in convex.conic.by_clarabel(program, self.tol):
-            now = replace(self._solution(best.component, outcome, program.structure), method="clarabel")
-            if now.lower == math.inf:
-                return now
-            best = self._better(best, now)
-            if self._close(best, 1e-3):
+            if self._proved(part, s, outcome, np.full(1, ROUNDING)).lower[0] == math.inf:
+                return outcome, ROUNDING, "clarabel"
+            now = _better(best, outcome)
+            method = "clarabel" if now.mu is outcome.mu else method
+            best = now
+            if self._close(part, s, best, 1e-3):
                 break
-        return best if best.residual <= ROUNDING else self._closely(best, program)
+        if best.bounds[0, 2] <= ROUNDING:
+            return best, ROUNDING, method
+        return self._closely(best, program), FEASIBLE, method
 
-    def _closely(self, best: Solution, program: Program) -> Solution:
+    def _closely(self, best: Outcome, program: Program) -> Outcome:
         """No mu was found at which hard arcs hold: bounds for all mu at which they hold closely enough.
 
         It is solved as if they said what the present mu does, and then proved for what they say.
         """
         s, tol = program.structure, np.array([1e-3 * self.tol], dtype=np.float64)
-        said = s.conditionals(s.flat(best.tables)[None], program.numbers.p)
+        said = s.conditionals(best.mu, program.numbers.p)
         said = np.where(s.kind == convex.layout.HARD, said, program.numbers.p)
-        outcome = convex.solve.solve(replace(program, numbers=program.numbers._replace(p=said)), tol, tol)
-        outcome.at[:, : outcome.mu.shape[1]] = outcome.mu
-        outcome = replace(convex.solve.prove(program, outcome.at, within=FEASIBLE), steps=best.steps + outcome.steps)
-        found = self._solution(best.component, outcome, s, FEASIBLE)
-        return replace(found, method=best.method)
-
-    def _solution(self, c: Component, outcome: Outcome, s: Structure, within: float = ROUNDING) -> Solution:
-        return self._solutions([c], c.accuracy, outcome, s, within)[0][0]
-
-    def _solutions(
-        self,
-        components: Sequence[Component],
-        accuracy: Accuracy,
-        outcome: Outcome,
-        s: Structure,
-        within: float = ROUNDING,
-    ) -> tuple[list[Solution], ProvedBounds]:
-        """What an outcome proves of components, one by one and together."""
-        low, high, residual = outcome.bounds.T
-        bounds = ProvedBounds.proved(
-            accuracy,
-            low,
-            high,
-            tol=self.tol,
-            broken=residual,
-            within=within,
-            contradicted=outcome.contradiction > 0,
+        found = convex.solve.solve(replace(program, numbers=program.numbers._replace(p=said)), tol, tol)
+        found.at[:, : found.mu.shape[1]] = found.mu
+        return replace(
+            convex.solve.prove(program, found.at, within=FEASIBLE), steps=best.steps + found.steps, broad=found.broad
         )
-        found: list[Solution] = []
-        columns = (x.tolist() for x in (bounds.lower, bounds.upper, bounds.met, residual, outcome.steps))
-        for k, (c, lower, upper, met, off, steps) in enumerate(zip(components, *columns, strict=True)):
-            if lower == math.inf:
-                found.append(replace(infinite(c, self.name), steps=steps))
-                continue
-            found.append(
-                Solution(
-                    c,
-                    lower,
-                    upper,
-                    self.name,
-                    converged=met,
-                    tree=s.tree,
-                    tables=s.tables(outcome.mu[k]),
-                    multipliers=s.multipliers(s.y(outcome.at[k]), c.arcs),
-                    steps=steps,
-                    residual=off,
-                    within=within if within > ROUNDING else 0.0,
-                    memory=s.bytes * len(outcome.steps),
-                    method="newton",
-                    near=(s, outcome.at[k], outcome.broad[k]),
-                )
-            )
-        return found, bounds
 
-    def _close(self, found: Solution, margin: float = 1.0) -> bool:
+    def _close(self, part: Batch, s: Structure, found: Outcome, margin: float) -> bool:
         """Whether the bounds meet; stopping asks for a margin, because mu is only as good as the root of the gap."""
-        lower, upper = np.array([found.lower]), np.array([found.upper])
-        return bool(meeting(lower, upper, margin * self.tol, found.component.accuracy.blur(upper))[0])
+        return bool(self._proved(part, s, found, np.full(1, ROUNDING)).within(margin * self.tol)[0])
 
-    def _better(self, a: Solution, b: Solution) -> Solution:
-        """The one whose mu is closer to the hard arcs, or else costs less; and the better of the lower bounds."""
-        chosen = min(a, b, key=lambda s: (max(s.residual, ROUNDING), s.upper))
-        lower, upper = uncrossed(np.array(max(a.lower, b.lower)), np.array(chosen.upper))
-        found = replace(chosen, lower=float(lower), upper=float(upper), steps=a.steps + b.steps)
-        return replace(found, converged=self._close(found))
+
+def proved_on(s: Structure, part: Batch, low: Array, high: Array, **how: Any) -> ProvedBounds:
+    """Return what a solver's numbers prove of problems of a structure; entries count that can carry mass."""
+    accuracy, possible = part.accuracy, s.layout.table[s.layout.table >= 0]
+    if len(possible) < part.log_p.shape[1]:
+        logs = np.full_like(part.log_p, -math.inf)
+        logs[:, possible] = part.log_p[:, possible]
+        accuracy = replace(accuracy, log_p=logs)
+    return ProvedBounds.proved(accuracy, low, high, **how)
+
+
+def _better(a: Outcome, b: Outcome) -> Outcome:
+    """Return the outcome whose mu is closer to the hard arcs, or else costs less, with the better of the lower bounds."""
+
+    def cost(x: Outcome) -> tuple[float, float]:
+        _, high, residual = x.bounds[0].tolist()
+        return max(residual, ROUNDING), high if residual <= ROUNDING else math.inf
+
+    chosen = min(a, b, key=cost)
+    bounds = chosen.bounds.copy()
+    bounds[0, 0] = max(a.bounds[0, 0], b.bounds[0, 0])
+    return replace(chosen, bounds=bounds, steps=a.steps + b.steps)
 
 
 @dataclass(frozen=True)
@@ -280,11 +359,8 @@ class CliqueTreeSolver(Newton):
 
     name = "clique-tree"
 
-    def for_tables(self) -> None:
-        """None: it solves one at a time."""
-
     def run(
-        self, program: Program, tol: float, enough: float, start: Array | None = None, known: Bools | None = None
+        self, program: Program, targets: Targets, start: Array | None = None, known: Bools | None = None
     ) -> Outcome:
         """Straight to Clarabel, one by one: nothing is proved here."""
         return convex.solve.unsolved(program)
@@ -296,26 +372,14 @@ class JointSolver(Newton):
 
     name = "joint"
 
-    def for_tables(self) -> None:
-        """None: arrays are made for junction trees."""
-
-    def tree(self, component: Component) -> Tree:
-        """A tree of one cluster with all variables."""
-        return single(component.sizes)
+    def tree(self, part: Batch) -> Tree:
+        """Return a tree of one cluster with all variables."""
+        return single(part.sizes)
 
 
-def _starts(s: Structure, near: Sequence[Solution]) -> tuple[Array | None, Bools | None]:
-    """The points of nearby problems, (P, point), as far as they are of the same structure; and which are."""
-    old = [x.near[1] if x.near is not None and x.near[0] is s else None for x in near]
-    known = np.array([x is not None for x in old], dtype=np.bool_)
-    if not known.any():
-        return None, None
-    unknown = np.zeros(s.flat_layout[1].point)
-    return np.stack([unknown if x is None else x for x in old]), known
-
-
-def _not_convex(component: Component, name: str) -> str:
-    first = next(a for a in component.arcs if a.beta < component.gamma * a.alpha or a.beta < 0)
+def _not_convex(part: Batch, name: str) -> str:
+    one = part.take(slice(k := int((~part.convex).argmax()), k + 1))
+    first = next(a for a in one.arcs if a.beta < one.gamma.item() * a.alpha or a.beta < 0)
     return (
         f"{first.arc} has beta < gamma alpha (or beta < 0), so the incompatibility is not convex. "
         f'The {name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local minimum.'
@@ -339,7 +403,5 @@ def precompile() -> None:
     rows = [[0.7, 0.3], [0.4, 0.6]]
     pdg = PDG(Arc("ab", a, b, rows), Arc("bc", b, c, rows), Arc("ca", c, a, [[1.0, 0.0], [0.5, 0.5]]))
     for beta in (1.0, math.inf):
-        (problem,) = prepare(pdg, Attention.uniform(pdg).replace(beta={"ab": beta})).components
-        (found,) = Newton().solve_many([problem])
-        select(found)
+        select(Newton().solve(prepare(pdg, Attention.uniform(pdg).replace(beta={"ab": beta}))))
     complete()

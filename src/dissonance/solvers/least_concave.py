@@ -20,7 +20,7 @@ import numpy as np
 
 from dissonance.arc import Arc
 from dissonance.attended import Attended, Mechanism
-from dissonance.problem import EVEN, Component
+from dissonance.problem import EVEN, Batch
 
 MOST_VARIABLES = 6
 """A cluster may have so many variables, else the incompatibility stays as it is: S and T are 3^n - 2^n pairs."""
@@ -36,7 +36,7 @@ def _subsets(names: tuple[str, ...]) -> Iterator[frozenset[str]]:
         yield from map(frozenset, combinations(names, k))
 
 
-def _weights(component: Component) -> Sets:
+def _weights(component: Batch) -> Sets:
     """The weight of H(A) of every set inside a cluster; that of all variables is taken apart along the tree."""
     found = dict(component.entropies)
     every = frozenset(v.name for v in component.variables)
@@ -48,7 +48,7 @@ def _weights(component: Component) -> Sets:
     return {names: w for names, w in found.items() if names and w}
 
 
-def least_concave(component: Component) -> Component:
+def least_concave(component: Batch) -> Batch:
     """A component with the same incompatibility at every mu on the tree, up to rounding, and gamma = 0.
 
     Its arcs have alpha = 0; others that say nothing (log p = 0) carry what entropies are left. The component itself if
@@ -89,7 +89,7 @@ def least_concave(component: Component) -> Component:
     return _carrying(component, totals)
 
 
-def unlike(component: Component, eased: Component) -> float:
+def unlike(component: Batch, eased: Batch) -> float:
     """Return how far the incompatibility of a component with as little concave as can be may be from its own: weights
     of entropies are sums, and those that cancel are dropped."""
     if eased is component:
@@ -98,14 +98,14 @@ def unlike(component: Component, eased: Component) -> float:
     here, there = _weights(component), _weights(eased)
     found = sum(abs(here.get(x, 0.0) - there.get(x, 0.0)) * sum(map(logs.__getitem__, x)) for x in {*here, *there})
     dropped = (
-        ((0.0 if a.hard else abs(a.beta)) + c.gamma * abs(a.alpha)) * sum(map(logs.__getitem__, a.scope))
+        ((0.0 if a.hard else abs(a.beta)) + c.gamma.item() * abs(a.alpha)) * sum(map(logs.__getitem__, a.scope))
         for c in (component, eased)
         for a in c.arcs
     )
     return found + EVEN * math.fsum(dropped)
 
 
-def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component:
+def _carrying(component: Batch, totals: dict[Mechanism, float]) -> Batch:
     """The component at gamma = 0 whose mechanisms have these weights."""
     arcs = [Attended(a.arc, a.log_p, a.beta, 0.0) for a in component.arcs]
     for a in component.arcs:
@@ -119,4 +119,4 @@ def _carrying(component: Component, totals: dict[Mechanism, float]) -> Component
             even = np.full(shape, 1 / math.prod(v.size for v in targets))
             name = f"H({', '.join(sorted(t))} | {', '.join(sorted(s))})"
             arcs.append(Attended(Arc(name, sources, targets, even), np.zeros(shape), weight, 0.0))
-    return Component(component.variables, tuple(arcs), 0.0, component.theta)
+    return Batch.of(component.variables, arcs, 0.0, component.theta)

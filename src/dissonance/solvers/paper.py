@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -19,13 +19,13 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.adam import Adam
+from dissonance.answer import DEFAULT_TOL, Answer, Marginals, Solver, infinite
 from dissonance.arc import Arc
 from dissonance.distributions.messages import broadcast_over
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.numerics import DTYPE
-from dissonance.problem import BUDGET, Component
-from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
+from dissonance.problem import BUDGET, Batch
 from dissonance.solvers import convex
 from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable, cells, shape
@@ -52,25 +52,25 @@ class Paper(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The incompatibility of the best of the iterates."""
         hard = next((a for a in component.arcs if a.hard), None)
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
-        tree, numbered = single(component.sizes), convex.program.Arcs.of([component])
-        ((s, _),) = Newton(budget=self.budget).structures(component.shape, tree, numbered)
+        tree = single(component.sizes)
+        s = Newton(budget=self.budget).structure(component, tree)
         if s is None:
             return infinite(component, self.name)
-        dense = Dense.of(component.variables, [a.arc for a in component.arcs])
-        arcs = StackedArcs(*map(torch.from_numpy, vars(numbered).values()))
+        dense = Dense.of(component.variables, component.beliefs)
+        arcs = StackedArcs(*map(torch.from_numpy, (component.log_p, component.beta, component.alpha, component.gamma)))
         mu, _ = dense.descend(dense.uniform(1), arcs, self.iterations, self.rate * self.spread)
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
         if component.convex and math.isfinite(value):
-            low = min(value, convex.solve.lower_from(s, s.numbers(numbered), mu[0].numpy()[s.layout.full]))
+            low = min(value, convex.solve.lower_from(s, s.numbers(component), mu[0].numpy()[s.layout.full]))
         table = mu.reshape(shape(component.variables))
-        found = Solution(component, low, value, self.name, tree=tree, tables=(table,), steps=self.iterations)
-        return replace(found, converged=value - low <= self.tol * max(1.0, abs(value)))
+        bounds = component.proved(low, value, tol=self.tol)
+        return Answer(component, bounds, self.name, Marginals(tree, (table,)), steps=self.iterations)
 
 
 @dataclass(frozen=True)

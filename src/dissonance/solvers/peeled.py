@@ -5,8 +5,9 @@ mu is extended along them (`distributions/extended.py`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,21 +16,21 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
+from dissonance.answer import Answer, Solver, added_up, infinite
 from dissonance.arc import Theta
-from dissonance.attended import Attended
+from dissonance.attended import Array, Attended
 from dissonance.distributions.extended import End, Extended
-from dissonance.distributions.tree import MOST, decompose
-from dissonance.problem import Bools, Component
+from dissonance.distributions.tree import MOST
+from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.proof import ProvedBounds
-from dissonance.solution import Solution, Solver, added_up, bounds_of, infinite, solve_together
 from dissonance.solvers.exact import Newton
 
 LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
 
 
-def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
-    """The arcs that matter, and the loose ends, the outermost first.
+def peel(component: Batch) -> tuple[list[int], list[Attended]]:
+    """Return the numbers of the arcs that matter, and the loose ends, the outermost first.
 
     An arc S -> T with beta > 0 whose targets no other arc mentions costs nothing: whatever mu is on the rest, mu p(T|S)
     extends it, and the arc then agrees. Without it, its neighbours may be loose ends in turn: of a Bayesian network
@@ -40,7 +41,7 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
     waiting = _loose(component)
     matter = _matter(component).tolist()
     if not waiting:
-        return [a for a, here in zip(component.arcs, matter, strict=True) if here], []
+        return [k for k, here in enumerate(matter) if here], []
     kept = {a.name: a for a, here in zip(component.arcs, matter, strict=True) if here}
     mentions = Counter(v for a in kept.values() for v in a.scope)
     by_variable: dict[str, list[str]] = {}
@@ -57,114 +58,106 @@ def peel(component: Component) -> tuple[list[Attended], list[Attended]]:
             mentions[v] -= 1
             if mentions[v] == 1:
                 waiting += [n for n in by_variable[v] if n in kept]
-    return list(kept.values()), ends
+    return [k for k, a in enumerate(component.arcs) if a.name in kept], ends
 
 
-def _loose(component: Component) -> list[str]:
+def _loose(component: Batch) -> list[str]:
     """The arcs that are loose ends to begin with, the last first."""
     at, scope = component.shape.scopes
-    arc = np.repeat(np.arange(len(component.arcs)), np.diff(at))
+    arc = np.repeat(np.arange(len(component.beliefs)), np.diff(at))
     target = np.arange(len(scope)) >= (at[:-1] + component.shape.sources)[arc]
     mentions = np.bincount(scope, _matter(component)[arc])
     shared = np.bincount(arc, target & (mentions[scope] != 1))
-    loose = np.flatnonzero((component.beta > 0) & (component.alpha == 1) & (shared == 0))
-    return [component.arcs[k].name for k in loose[::-1]]
+    loose = np.flatnonzero((component.beta[0] > 0) & (component.alpha[0] == 1) & (shared == 0))
+    return [component.beliefs[k].name for k in loose[::-1]]
 
 
-def _matter(component: Component) -> Bools:
+def _matter(component: Batch) -> Bools:
     """Which arcs carry any weight."""
-    return (component.beta != 0) | (component.gamma * component.alpha != 0)
+    return (component.beta[0] != 0) | (component.gamma[0] * component.alpha[0] != 0)
 
 
-def left(component: Component) -> list[Component]:
+def left(component: Batch) -> list[Batch]:
     """The connected parts of the arcs that matter."""
-    kept = peel(component)[0]
-    return [component] if len(kept) == len(component.arcs) else list(component.split(kept).components)
+    return list(component.among(peel(component)[0]).parts)
 
 
-def cells_left(component: Component) -> int:
+def cells_left(component: Batch) -> int:
     """Cells of their junction trees."""
     return min(sum(c.tree.cells for c in left(component)), MOST)
 
 
-@dataclass(frozen=True)
-class PeeledSolution(Solution):
-    """Solutions of the parts that matter, extended along the loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
+@dataclass(frozen=True, eq=False)
+class PeeledAnswer(Answer):
+    """Answers about the parts that matter, extended along loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
 
-    solved: tuple[Solution, ...] = ()
-    ends: tuple[Attended, ...] = ()
+    parts: Sequence[Answer] = ()
+    ends: Sequence[End] = ()
     budget: int = 0
-
-    @property
-    def parts(self) -> Sequence[Solution]:
-        """The solutions of the parts that matter."""
-        return self.solved
 
     @cached_property
     def mu(self) -> Extended:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The mu that attains the upper bound, computed lazily for the marginals that are asked for."""
-        return Extended(self.component.variables, [s.mu for s in self.parts], self.conditionals, self.budget)
+        return Extended(self.part.variables, [s.mu for s in self.parts], self.ends, self.budget)
 
-    @property
-    def conditionals(self) -> list[End]:
-        """The loose ends, as mu follows them."""
-        return [(a.arc, torch.from_numpy(a.log_p)) for a in self.ends]
+    @cached_property
+    def joint(self) -> Array:
+        """mu(s,t) of every entry of every table, (1, entries); 0 of loose ends, which are to blame for nothing."""
+        return self._of_parts("joint")
+
+    @cached_property
+    def slope(self) -> Array:
+        """The derivative of the inconsistency in log p, (1, entries); 0 of loose ends."""
+        return self._of_parts("slope")
+
+    def _of_parts(self, name: str) -> Array:
+        number = {a.name: k for k, a in enumerate(self.part.beliefs)}
+        found = np.zeros_like(self.part.log_p)
+        for s in self.parts:
+            found[:, self.part.entries(number[a.name] for a in s.part.beliefs)] = getattr(s, name)
+        return found
 
     def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """Loose ends have derivative 0."""
+        """Return the sum over the parts: loose ends have derivative 0."""
         return sum((s.surrogate(theta) for s in self.parts), torch.zeros((), dtype=numerics.DTYPE))
 
 
 @dataclass(frozen=True)
 class Peeled(Solver):
-    """Leaves out the loose ends of a large component and solves the parts that matter with `inner`."""
+    """The reduction of a large problem to the parts that matter, without its loose ends."""
 
     name = "peeled"
+    reduces = True
 
-    inner: Solver
-    budget: int
+    budget: int = BUDGET
 
-    def fits(self, component: Component) -> bool:
-        """Whether this is a large convex component, and smaller without its loose ends.
+    def fits(self, component: Batch) -> bool:
+        """Return whether this is a large convex problem, and smaller without its loose ends.
 
         At gamma > 0, where Newton finds a mu* that can be differentiated, only if it may be too large for that.
         """
-        if not component.convex or component.tree.cells < LARGE:
+        if not component.convex.all() or component.tree.cells < LARGE:
             return False
-        if component.gamma and Newton(budget=self.budget).surely(component):
+        if component.gamma[0] and Newton(budget=self.budget).surely(component):
             return False
-        return cells_left(component) < 0.9 * component.tree.cells
+        key = "peeled", component.beta.tobytes(), component.alpha.tobytes(), component.gamma.tobytes()
+        if key not in component.known:
+            component.known[key] = cells_left(component) < 0.9 * component.tree.cells
+        return component.known[key]
 
-    def solve(self, component: Component) -> Solution:
-        """The bounds of the parts, added up; mu is computed lazily, for the marginals that are asked for."""
-        return self.solve_many([component])[0]
-
-    def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
-        """One after another, the parts of each from those of a nearby solution."""
-        return [self._solve(c, () if near is None else near[k].parts) for k, c in enumerate(components)]
-
-    def _solve(self, component: Component, near: Sequence[Solution]) -> Solution:
+    def reduce(self, component: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
+        """Return the parts that matter; bounds add up, and mu is computed lazily, for the marginals that are asked for."""
         kept, ends = peel(component)
-        rest = component.split(kept)
-        parts = solve_together(self.inner, rest.components, near=near if len(near) == len(rest.components) else None)
-        if any(s.lower == torch.inf for s in parts):
-            return infinite(component, self._named(parts))
-        scopes = [c for s in parts if s.tree is not None for c in s.tree.clusters] + [a.scope for a in ends]
-        made = {t for a in ends for t in a.targets}  # where loose ends begin and nothing else is said mu is uniform
-        free = ProvedBounds.entropy([v for v in rest.free if v.name not in made], component.gamma)
-        lower, upper = bounds_of(parts, free.one[:2])
-        return PeeledSolution(
-            component,
-            lower,
-            upper,
-            self._named(parts),
-            **added_up(parts),
-            tree=decompose(component.sizes, scopes),
-            multipliers={name: m for s in parts for name, m in s.multipliers.items()},
-            solved=tuple(parts),
-            ends=tuple(ends),
-            budget=self.budget,
-        )
+        rest = component.among(kept)
 
-    def _named(self, parts: Sequence[Solution]) -> str:
-        return " + ".join(sorted({self.name, *(s.solver for s in parts)}))
+        def back(parts: Sequence[Answer]) -> Answer:
+            named = " + ".join(sorted({self.name, *(s.solver for s in parts)}))
+            if any(s.lower == math.inf for s in parts):
+                return infinite(component, named)
+            made = {t for a in ends for t in a.targets}  # where loose ends begin and nothing else is said mu is uniform
+            free = ProvedBounds.entropy([v for v in rest.free if v.name not in made], component.gamma)
+            along = [(a.arc, torch.from_numpy(a.log_p)) for a in ends]
+            more = {"parts": tuple(parts), "ends": along, "budget": self.budget, **added_up(parts)}
+            return PeeledAnswer(component, free.plus(*(s.bounds for s in parts)), named, **more)
+
+        return list(rest.parts), back

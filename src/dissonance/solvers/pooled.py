@@ -8,21 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from dissonance.answer import Answer, Marginals, Solver, infinite
 from dissonance.attended import Array
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
-from dissonance.problem import EPS, Component
-from dissonance.solution import Solution, Solver, infinite
+from dissonance.problem import EPS, Batch, Bools
 from dissonance.tolerances import HEAVY
-
-
-class PooledSolution(Solution):
-    """The solution of a component whose arcs are all about the same variables: it has one minimiser."""
-
-    @property
-    def unique(self) -> bool:
-        """Every cell has an entropy of its own."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -37,13 +28,14 @@ class Pooled(Solver):
 
     name = "pooled"
 
-    def fits(self, component: Component) -> bool:
-        """Whether the arcs are such beliefs, and one is heavy."""
-        return bool(component.beta.max() > HEAVY) and _alike(component)
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return where the arcs are such beliefs, and one is heavy."""
+        heavy = component.beta.max(1, initial=0.0) > HEAVY
+        return heavy & _alike(component) if heavy.any() else heavy
 
-    def solve(self, component: Component) -> Solution:
+    def solve(self, component: Batch) -> Answer:
         """The inconsistency in closed form, exact but for rounding."""
-        if not _alike(component):
+        if not _alike(component).all():
             raise CapabilityError(
                 "the pooled solver needs gamma = 0 and arcs without sources that have the same targets and beta > 0."
             )
@@ -51,7 +43,7 @@ class Pooled(Solver):
         possible = np.isfinite(logs).all(0)
         if not possible.any():
             return infinite(component, self.name)
-        beta, total = component.beta, float(component.beta.sum())
+        beta, total = component.beta[0], float(component.beta.sum())
         r = int(beta.argmax())
         p = np.exp(logs[r])
         p /= p.sum()
@@ -65,18 +57,20 @@ class Pooled(Solver):
         mu[possible] = np.exp(terms - terms.max())
         mu /= mu.sum()
         size = float(others @ (np.abs(logs) + np.abs(logs[r])) @ mu[possible])
-        lower, upper, _ = component.proved(value, value, 8 * EPS * (1.0 + abs(value) + size))
+        bounds = component.proved(value, value, 8 * EPS * (1.0 + abs(value) + size))
         tree = single(component.sizes)
-        tables = (torch.from_numpy(mu.reshape(tree.shapes[0])),)
-        return PooledSolution(component, lower, upper, self.name, tree=tree, tables=tables)
+        mu = Marginals(tree, (torch.from_numpy(mu.reshape(tree.shapes[0])),))
+        return Answer(component, bounds, self.name, mu, unique=True)  # every cell has an entropy of its own
 
 
-def _alike(component: Component) -> bool:
-    same = not component.kinds and component.gamma == 0 and not component.shape.sources.any()
-    return same and bool((component.beta > 0).all() and not component.hard.any()) and len(component.weights) == 1
+def _alike(component: Batch) -> Bools:
+    """Return the problems whose arcs are soft beliefs about the same variables."""
+    scopes = {frozenset(a.names) for a in component.beliefs}
+    same = not component.kinds and not component.shape.sources.any() and len(scopes) == 1
+    return same & (component.gamma == 0) & ((component.beta > 0) & ~component.hard).all(1)
 
 
-def _over(component: Component, k: int) -> Array:
+def _over(component: Batch, k: int) -> Array:
     """log p of an arc, its targets in the order of the component's variables, flat."""
     arc = component.arcs[k]
     return arc.log_p.transpose([arc.targets.index(n) for n in component.sizes]).ravel()

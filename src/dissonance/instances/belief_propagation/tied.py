@@ -10,31 +10,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.arc import Theta
+from dissonance.answer import Answer, Ints, Marginals, Solver, infinite
 from dissonance.attended import Attended
 from dissonance.distributions.tree import Scope, Tree
-from dissonance.problem import Component
-from dissonance.solution import Solver, infinite
-from dissonance.solvers import Auto, Solution
-from dissonance.variables import cells
-
-
-class TiedSolution(Solution):
-    """A solution in which what ties copies together is given, and has no derivative."""
-
-    def surrogate(self, theta: Theta | None = None) -> Tensor:
-        """A function of theta with the gradient of the inconsistency, but for the ties."""
-        total = torch.zeros((), dtype=numerics.DTYPE)
-        for a in self.component.arcs:
-            if tie(a):
-                continue
-            log_p = a.arc.log_table(theta).reshape(cells(a.arc.sources), cells(a.arc.targets))
-            m = self.mu.rows(a.arc.sources, a.arc.targets).detach()
-            if a.hard:
-                total = total + (self.multipliers[a.name].reshape(log_p.shape) * log_p.exp()).sum()
-            else:
-                total = total - numerics.scale(a.beta, numerics.times(m, log_p).sum())
-        return total
+from dissonance.problem import Batch
+from dissonance.solvers import Auto
 
 
 @dataclass(frozen=True)
@@ -56,23 +36,40 @@ class Tied(Solver):
     tol: float = 1e-10
     cells: int = 2**22
 
-    def solve(self, component: Component) -> Solution:
-        """Closed form where it applies; exact but for rounding."""
+    def choose(self, component: Batch) -> list[tuple[Solver, Ints]]:
+        """Return the solver where its closed form applies, `Auto` elsewhere."""
+        fits = np.array([self._applies(one) for one in component.singles])
+        found: list[tuple[Solver, Ints]] = [(self, np.flatnonzero(fits))] if fits.any() else []
+        if not fits.all():
+            left = np.flatnonzero(~fits)
+            found += [
+                (s, left[rows]) for s, rows in Auto(self.tol).choose(component.take(left) if fits.any() else component)
+            ]
+        return found
+
+    def _applies(self, component: Batch) -> bool:
+        """Whether one belief at most is no factor, and the joint table of what stands for the copies is small."""
+        if component.kinds or component.gamma.item() == 0:
+            return False
+        into = _representatives(component)
+        large = math.prod(component.sizes[v] for v in set(into.values())) > self.cells
+        return not large and self._special(component, into) is not None
+
+    def solve(self, component: Batch) -> Answer:
+        """Closed form; exact but for rounding."""
         into = _representatives(component)
         scope = tuple(dict.fromkeys(into.values()))
         odd = self._special(component, into)
-        large = math.prod(component.sizes[v] for v in scope) > self.cells
-        if component.is_euclidean or component.gamma == 0 or odd is None or large:
-            return Auto(self.tol).solve(component)
+        assert odd is not None
         targets, w, hard = odd
-        gamma, arcs = component.gamma, [a for a in component.arcs if not tie(a)]
+        gamma, arcs = component.gamma.item(), [a for a in component.arcs if not tie(a)]
         log_mu = torch.zeros([component.sizes[v] for v in scope], dtype=numerics.DTYPE)
         for a in arcs:
             if not a.hard and a.beta != 0:
                 log_mu = log_mu + _shaped(torch.from_numpy(a.log_p) * (a.beta / gamma), a.scope, scope, into)
         rest = [i for i, v in enumerate(scope) if v not in targets]
         log_nu = torch.logsumexp(log_mu, rest, keepdim=True) if rest else log_mu
-        multipliers: dict[str, Tensor] = {}
+        multipliers = np.zeros_like(component.log_p)  # what ties copies together is given, and has no derivative
         if hard is None:
             power = gamma / (gamma + w)
             log_z = torch.logsumexp((power * log_nu).reshape(-1), 0)
@@ -83,15 +80,16 @@ class Tied(Solver):
             value = gamma * float((log_m.exp() * excess).sum())
             back = sorted(range(len(hard.scope)), key=lambda i: scope.index(into[hard.scope[i]]))
             own = (gamma * excess).reshape([component.sizes[hard.scope[i]] for i in back])
-            multipliers[hard.name] = own.permute([back.index(i) for i in range(len(back))])
+            own = own.permute([back.index(i) for i in range(len(back))])
+            multipliers[0, component.entries([component.arcs.index(hard)])] = own.reshape(-1).numpy()
         if math.isinf(value):
             return infinite(component, self.name)
         mu = (log_mu + torch.where(log_nu == -math.inf, 0.0, log_m - log_nu)).exp()
         tree, tables = _with_copies(component, into, scope, mu)
-        lower, upper, _ = component.proved(value, value, 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1))
-        return TiedSolution(component, lower, upper, self.name, tree=tree, tables=tables, multipliers=multipliers)
+        bounds = component.proved(value, value, 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1))
+        return Answer(component, bounds, self.name, Marginals(tree, tables, multipliers), unique=True)
 
-    def _special(self, component: Component, into: dict[str, str]) -> tuple[Scope, float, Attended | None] | None:
+    def _special(self, component: Batch, into: dict[str, str]) -> tuple[Scope, float, Attended | None] | None:
         """The scope, the weight and, if it is hard, the arc of the one belief that is no factor; None if there are
         more, or it is conditional; an empty scope if there is none."""
         total: dict[tuple[Scope, Scope], float] = {}
@@ -103,9 +101,9 @@ class Tied(Solver):
             if len(sources) + len(targets) < len(a.scope) or (a.beta < 0 and np.isneginf(a.log_p).any()):
                 return None
             key = sources, targets
-            total[key] = total.get(key, 0.0) + (0.0 if a.hard else a.beta - component.gamma * a.alpha)
+            total[key] = total.get(key, 0.0) + (0.0 if a.hard else a.beta - component.gamma.item() * a.alpha)
             if a.hard:
-                if key in hard or component.gamma * a.alpha:
+                if key in hard or component.gamma.item() * a.alpha:
                     return None
                 hard[key] = a
         scale = max((abs(a.beta) for a in component.arcs if not a.hard), default=1.0)
@@ -123,7 +121,7 @@ def tie(a: Attended) -> bool:
     return a.hard and square and bool((a.log_p.diagonal() == 0).all()) and a.deterministic
 
 
-def _representatives(component: Component) -> dict[str, str]:
+def _representatives(component: Batch) -> dict[str, str]:
     """For each variable the one that stands for all its copies."""
     into = {v: v for v in component.sizes}
 
@@ -146,9 +144,7 @@ def _shaped(table: Tensor, own: Scope, scope: Scope, into: dict[str, str]) -> Te
     return table.permute(order).reshape([sizes.get(v, 1) for v in scope])
 
 
-def _with_copies(
-    component: Component, into: dict[str, str], scope: Scope, mu: Tensor
-) -> tuple[Tree, tuple[Tensor, ...]]:
+def _with_copies(component: Batch, into: dict[str, str], scope: Scope, mu: Tensor) -> tuple[Tree, tuple[Tensor, ...]]:
     """The same distribution with every copy: a cluster (X, X') with all mass on the diagonal for each."""
     own = {v: torch.diag(mu.movedim(i, 0).reshape(mu.shape[i], -1).sum(1)) for i, v in enumerate(scope)}
     copies = [(of, v) for v, of in into.items() if v != of]

@@ -17,7 +17,6 @@ from dissonance.focus import Attention
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.lir import Run, Trace
 from dissonance.pdg import PDG
-from dissonance.solvers.direct import GivenSolution
 from dissonance.variables import Variable
 
 DATA = "d"
@@ -87,7 +86,7 @@ def _with_data(pdg: PDG, row: Variable) -> tuple[PDG, Attention]:
 
 def evidence(result: Inconsistency) -> Tensor:
     """log p(x_n) of every row; -inf where the beliefs make it impossible."""
-    found = [s.evidence for s in result.solutions if isinstance(s, GivenSolution)]
+    found = [s.evidence for s in result.answers if s.evidence is not None]
     assert len(found) == 1 and found[0] is not None  # what is not connected to the rows says nothing about them
     return found[0]
 

@@ -27,8 +27,8 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     Whether the inconsistency was quadratic shows in the gradient, which must be gone.
     """
     inner = local.inner
-    parts = [s for r in solved.results for s in r.solutions]
-    if not parts or not all(s.sampled and s.component.pinned is not None and s.converged for s in parts):
+    parts = [s for r in solved.results for s in r.answers]
+    if not parts or not all(s.kind == "samples" and s.part.pinned is not None and s.converged for s in parts):
         return None
     before = solved.gradient()
     free = {k: local.control[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.control[k].any()}
@@ -65,7 +65,7 @@ def _newton(
             moved[key] = moved[key].masked_scatter(which, z[at : at + size].to(moved[key].dtype))
             at += size
         own = {**{key: moved[home] for key, home in parameters.home.items()}, **inner.contexts[k]}
-        return torch.stack([s.surrogate(own) for s in solved.results[k].solutions]).sum()
+        return torch.stack([s.surrogate(own) for s in solved.results[k].answers]).sum()
 
     here = torch.cat([theta[key][k][which].double() for key, which in chosen.items()])
     slope = torch.cat([before[key][k][which].double() for key, which in chosen.items()])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from dissonance.focus import Attention
 from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.inner.batched import Batched
@@ -12,34 +9,14 @@ from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.inner.published import Published, Unconverged
 from dissonance.lir.parameters import Parameters
-from dissonance.solvers import Solver
+from dissonance.solvers import Paper, Solver
 
 
 def inner_for(parameters: Parameters, solver: Solver, base: Attention) -> Inner:
-    """The way of solving many runs at once that a solver has, where it applies; run by run, where it does not."""
-    together = TOGETHER.get(solver.name) if parameters.tabular and not base.varying else None
-    return (together and together(parameters, solver, base)) or OneByOne(parameters, solver)
+    """Return the inner problem of runs: of tables all runs together, of others run by run."""
+    if not parameters.tabular or base.varying:
+        return OneByOne(parameters, solver)
+    return Unconverged(parameters, Published.of(solver)) if isinstance(solver, Paper) else Batched(parameters, solver)
 
-
-def _newton(parameters: Parameters, solver: Any, base: Attention) -> Inner | None:
-    batched = Batched(parameters, solver)
-    return batched if batched.fits() else None
-
-
-def _auto(parameters: Parameters, solver: Any, base: Attention) -> Inner | None:
-    batched = Batched(parameters, solver)
-    return batched if batched.fits() and not batched.loose(base) else None
-
-
-def _paper(parameters: Parameters, solver: Any, base: Attention) -> Inner:
-    return Unconverged(parameters, Published.of(solver))
-
-
-TOGETHER: dict[str, Callable[[Parameters, Any, Attention], Inner | None]] = {
-    "newton": _newton,
-    "auto": _auto,
-    "paper": _paper,
-}
-"""Solvers, by name, that solve tables of many runs together."""
 
 __all__ = ["Attentions", "Compromise", "Inner", "Solved", "inner_for"]

@@ -24,10 +24,12 @@ from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
-from dissonance.problem import Problem
+from dissonance.problem import Batch
+from dissonance.proof import ProvedBounds
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Plan
-from dissonance.solvers import Solver, chosen
+from dissonance.solvers import Solver
+from dissonance.solvers.front import chosen
 
 
 class Average(NamedTuple):
@@ -51,21 +53,21 @@ class PreparedProblem:
     pdg: PDG
     attention: Attention
     solver: Solver
-    problem: Problem
+    problem: Batch
     turn: int = 0
 
     @cached_property
     def plans(self) -> tuple[tuple[Plan, int], ...]:
         """How components are averaged, if all of them are; and over how many samples."""
-        components = self.problem.components
-        solvers: list[Any] = chosen(self.solver, components)  # those with a plan average over samples
-        drawn = [(s.plan(c), s.count or 1) for s, c in zip(solvers, components, strict=True) if hasattr(s, "plan")]
+        parts = self.problem.parts
+        solvers: list[Any] = [chosen(self.solver, part)[0][0] for part in parts]  # those with a plan average samples
+        drawn = [(s.plan(c), s.count or 1) for s, c in zip(solvers, parts, strict=True) if hasattr(s, "plan")]
         return tuple(drawn) if len(drawn) == len(solvers) else ()
 
     @cached_property
     def drawn(self) -> bool:
         """Whether some of it is an average over samples."""
-        return any(c.is_drawn for c in self.problem.components)
+        return any(part.is_drawn for part in self.problem.parts)
 
     @cached_property
     def _depending(self) -> tuple[Plan, ...]:
@@ -77,7 +79,7 @@ class PreparedProblem:
         self.turn += 1
         if not self.plans or (self._depending and not all(plan.holds(theta) for plan in self._depending)):
             result = self.result(theta, seed)
-            parts = [s.surrogate(theta) for s in result.solutions] if math.isfinite(result.upper) else []
+            parts = [s.surrogate(theta) for s in result.answers] if math.isfinite(result.upper) else []
             return Average(result.lower, result.upper, result.steps, [x for x in parts if x.requires_grad], result)
         values: list[float] = []
         parts: list[Tensor] = []
@@ -88,7 +90,8 @@ class PreparedProblem:
                 raise DissonanceError(plan.not_a_number(found.mu, theta))
             if found.value.requires_grad:
                 parts.append(found.value)
-        value = self.problem.constant + (math.inf if math.inf in values else sum(values))
+        free = ProvedBounds.entropy(self.problem.free, self.problem.gamma)
+        value = float(free.lower[0] + free.upper[0]) / 2 + (math.inf if math.inf in values else sum(values))
         return Average(value, value, 0, parts if math.isfinite(value) else [], None)
 
     def result(self, theta: Theta, seed: int) -> Inconsistency:

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.answer import Answer
 from dissonance.arc import Arc, Theta
 from dissonance.cpds.gaussian import dimension
 from dissonance.errors import DissonanceError
@@ -19,7 +21,7 @@ from dissonance.inconsistency import Inconsistency
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.solvers.stack import Answers
+from dissonance.selected import selected
 from dissonance.variables import cells
 
 
@@ -107,7 +109,7 @@ class Solved(ABC):
     @property
     def pinned(self) -> bool:
         """Whether hard arcs determine mu in all runs."""
-        found = [s.component.pinned is not None for r in self.results for s in r.solutions]
+        found = [s.part.pinned is not None for r in self.results for s in r.answers]
         return bool(self.results) and all(found)
 
     def rows(self, k: int, arc: Arc) -> Tensor | None:
@@ -148,32 +150,39 @@ class Solved(ABC):
 
 
 class SolvedTables(Solved):
-    """Answers to problems of tables that were solved together, at theta."""
+    """The answer to problems of tables that were solved together, at theta."""
 
-    def __init__(self, parameters: Parameters, theta: Stacked, answers: Answers) -> None:
-        self.lower, self.upper, self.steps = answers.lower, answers.upper, answers.steps
-        self._parameters, self._theta, self._answers = parameters, theta, answers
+    def __init__(self, parameters: Parameters, theta: Stacked, answer: Answer, steps: Tensor | int) -> None:
+        self.lower, self.upper = torch.from_numpy(answer.bounds.lower), torch.from_numpy(answer.bounds.upper)
+        self.steps, self._parameters, self._theta, self._answer = steps, parameters, theta, answer
 
     def rows(self, k: int, arc: Arc) -> Tensor:
-        """mu(s,t) of one arc in run k."""
+        """Return mu(s,t) of one arc in run k."""
         return self.every(arc)[k]
 
     def every(self, arc: Arc) -> Tensor:
-        """The same in all runs."""
-        joint = self._answers.joint[:, self._parameters.spans[arc.name]]
+        """Return mu(s,t) of one arc in all runs."""
+        joint = torch.from_numpy(self._answer.joint[:, self._parameters.spans[arc.name]])
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
 
     def across(self, arc: Arc) -> Tensor:
-        """The same: the tree of all arcs knows how their variables go together."""
-        return self.every(arc)
+        """Return mu(s,t) of one arc in all runs, also where its variables are in several parts, which are independent."""
+        if arc.name in self._answer.known or not np.isfinite(self.upper).all():
+            return self.every(arc)
+        mu, _ = selected(self._parameters.pdgs[0].variables, self._answer.parts)
+        return mu.rows(arc.sources, arc.targets).detach()[None]
+
+    def loose(self, arc: Arc) -> bool:
+        """Return whether an arc is a loose end in all runs."""
+        return any(end.name == arc.name for end, _ in self._answer.ends)
 
     def joints(self, parameters: Parameters) -> Tensor:
-        """mu(s,t) of every arc, (P, entries)."""
-        return self._answers.joint
+        """Return mu(s,t) of every arc, (P, entries)."""
+        return torch.from_numpy(self._answer.joint)
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
-        """The derivatives in all parameters."""
-        return self._parameters.pull(self._theta, self._answers.slope)
+        """Return the derivatives in all parameters."""
+        return self._parameters.pull(self._theta, torch.from_numpy(self._answer.slope))
 
 
 class Inner(Protocol):
@@ -232,8 +241,8 @@ class Inner(Protocol):
 
 def rows_of(result: Inconsistency, arc: Arc) -> Tensor | None:
     """mu(s,t) of an arc at the mu that attains the upper bound; None if mu is not about all of its variables."""
-    for s in result.solutions:
-        known = {v.name for v in s.component.variables}
+    for s in result.answers:
+        known = {v.name for v in s.part.variables}
         if known.issuperset(v.name for v in arc.scope) and math.isfinite(s.upper):
             return s.mu.rows(arc.sources, arc.targets).detach()
     return None

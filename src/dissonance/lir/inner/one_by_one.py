@@ -9,36 +9,19 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from dissonance.answer import Solver
 from dissonance.arc import Arc, Theta
-from dissonance.cpds.base import TableCPD
+from dissonance.errors import CapabilityError
 from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, RunAverage, Surroundings
-from dissonance.lir.inner.base import Attentions, Inner, Solved, joint_of, rows_of
+from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.inner.compromise import Compromise, of_results
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
-from dissonance.problem import Problem, prepare
-from dissonance.solvers import Solver
-from dissonance.solvers.stack import Answers
-from dissonance.variables import shape
-
-
-class _LogTable(TableCPD):
-    """A table whose logarithms are the parameters, free of any family: what derivatives in log p are taken in."""
-
-    stored = "log_p"
-
-    def __init__(self, log_p: Tensor) -> None:
-        super().__init__()
-        self.log_p = nn.Parameter(log_p)
-
-    def log_table(self) -> Tensor:
-        """log p: the parameter itself."""
-        return self.log_p
-
+from dissonance.problem import prepare
 
 PREPARED = 64
 """Attentions whose problems are kept ready, as they were given and by their weights."""
@@ -89,7 +72,7 @@ class SolvedOneByOne(Solved):
             for k, result in enumerate(self.results):
                 if math.isfinite(result.upper):
                     own = {**self._parameters.of(k, leaves), **self._contexts[k]}
-                    for s in result.solutions:
+                    for s in result.answers:
                         total = total + s.surrogate(own)
         if not total.requires_grad:
             return {k: torch.zeros_like(theta[k]) for k in keys}
@@ -146,17 +129,6 @@ class OneByOne(Inner):
         """The PDGs of the runs, each with arcs for itself alone: their cpds are copied once, not at every step."""
         return [PDG(*(a.for_one() for a in pdg.arcs), variables=pdg.variables) for pdg in self.parameters.pdgs]
 
-    @cached_property
-    def bare(self) -> PDG:
-        """The PDG with bare tables in place of its cpds."""
-        arcs = self.parameters.arcs
-        shapes = [shape(a.scope) for a in arcs]
-        bare = [
-            Arc(a.name, a.sources, a.targets, _LogTable(torch.zeros(s, dtype=DTYPE)))
-            for a, s in zip(arcs, shapes, strict=True)
-        ]
-        return PDG(*bare, variables=self.parameters.pdgs[0].variables)
-
     def solve(self, theta: Stacked, attention: Attentions) -> Solved:
         """Bounds; mu(s,t) and derivatives where they are asked for."""
         known = self._remembered(theta, attention)
@@ -211,45 +183,9 @@ class OneByOne(Inner):
                 self._known.pop(next(iter(self._known)))
         return self._seen[attention, k]
 
-    def tables(self, log_p: Tensor, attention: Attentions) -> Answers:
-        """The same from tables (P, entries) alone, mu(s,t) and derivatives of all of them."""
-        leaf = log_p.detach().requires_grad_()
-        with torch.enable_grad():
-            results = self._found(leaf, attention)
-        total, slope = torch.stack([r.value for r in results]).sum(), torch.zeros_like(leaf)
-        if total.requires_grad:  # an outright contradiction depends on no number of the tables
-            (slope,) = torch.autograd.grad(total, leaf, allow_unused=True, materialize_grads=True)
-        found = Answers.blank(*log_p.shape)
-        for k, result in enumerate(results):
-            found.lower[k], found.upper[k], found.steps[k] = result.lower, result.upper, result.steps
-            if math.isfinite(result.upper):
-                found.slope[k] = slope[k].nan_to_num(0.0)
-            for arc in self.parameters.arcs:
-                rows = rows_of(result, arc)
-                if rows is not None:
-                    found.joint[k, self.parameters.spans[arc.name]] = rows.reshape(-1)
-        return found
-
-    def problems(self, log_p: Tensor, attention: Attentions) -> list[Problem]:
-        """What each run asks, from tables (P, entries) alone."""
-        thetas = self.thetas(log_p)
-        return [prepare(self.bare, attention.one(k, self.names), theta) for k, theta in enumerate(thetas)]
-
-    def _found(self, log_p: Tensor, attention: Attentions) -> list[Inconsistency]:
-        """The results for tables (P, entries)."""
-        attentions = [attention.one(k, self.names) for k in range(len(attention))]
-        pdgs, thetas = [self.bare] * len(log_p), self.thetas(log_p)
-        return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas)
-
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
-        """mu(s,t) of an arc as the solver found it."""
-        found = torch.zeros_like(log_p[:, self.parameters.spans[arc.name]])
-        asked = torch.nonzero(runs)[:, 0].tolist()
-        with torch.no_grad():
-            results = self._found(log_p[runs], attention.take(runs))
-        for k, result in zip(asked, results, strict=True):
-            found[k] = joint_of(result, arc).reshape(-1)
-        return found
+        """Refuse: full control in closed form is for tables, whose attention does not depend on the sample."""
+        raise CapabilityError(f"{arc}: full control needs tables, and attention that does not depend on the sample.")
 
     def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
         """The full results of the solver, run by run."""
@@ -260,8 +196,3 @@ class OneByOne(Inner):
             problems = [one.problem.at(own) for one, own in zip(ready, thetas, strict=True)]
             attentions = [one.attention for one in ready]
             return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas, problems=problems)
-
-    def thetas(self, log_p: Tensor) -> list[dict[str, Tensor]]:
-        """Tables (P, entries) as the parameters of `bare`."""
-        shapes = {a.name: shape(a.scope) for a in self.parameters.arcs}
-        return [{f"{n}.log_p": row[at].reshape(shapes[n]) for n, at in self.parameters.spans.items()} for row in log_p]

@@ -20,18 +20,20 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.answer import Answer
 from dissonance.arc import Arc
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
 from dissonance.lir.inner.base import Attentions, Inner, SolvedTables
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
-from dissonance.problem import check_bytes
+from dissonance.problem import Batch, check_bytes
+from dissonance.proof import ProvedBounds
 from dissonance.solvers.paper import Dense, Paper, StackedArcs
-from dissonance.solvers.stack import Answers
 
 BYTES_PER_STATE = 400
 """What a joint state of a run takes, roughly: Adam has a few vectors of them, and each arc its index."""
@@ -75,6 +77,7 @@ class Unconverged(Inner):
         check_bytes(joint, BYTES_PER_STATE * joint.cells, solver.budget // len(parameters))
         self.dense = Dense.of(mentioned, parameters.arcs)
         self.rate = solver.rate * (solver.spread or math.prod(v.size for v in variables if v.name not in seen))
+        self.blank = Batch.over(variables, parameters.arcs, len(parameters))
         self.mu: Tensor | None = None
         self.resolving: Unconverged | None = None
 
@@ -124,13 +127,14 @@ class Unconverged(Inner):
         joint, value, _ = self.dense.score(self.mu, arcs)
         value = torch.where(self.dense.possible(arcs).any(1), value[:, 0], math.inf)
         plain = (attention.gamma == 0) & (attention.beta >= 0).all(1)
-        lower = torch.where(plain, 0.0, torch.full_like(value, -math.inf))
-        upper = torch.maximum(value, lower)
+        lower = torch.where(plain, 0.0, torch.full_like(value, -math.inf)).numpy()
+        upper = np.maximum(value.numpy(), lower)
         followed = joint + 2 * passed if self.solver.accumulate else joint
         slope = -attention.beta[:, self.parameters.arc_at] * followed
-        steps = torch.full((len(value),), count)
-        answers = Answers(lower, upper, torch.zeros_like(upper), steps, joint, slope)
-        return SolvedTables(self.parameters, theta, answers)
+        batch = self.blank.with_numbers(*(x.numpy() for x in (arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)))
+        bounds = ProvedBounds(lower, upper, np.zeros_like(upper), np.zeros(len(upper), dtype=np.bool_))
+        answer = Answer.given(batch, bounds, self.solver.name, joint.numpy(), slope.numpy())
+        return SolvedTables(self.parameters, theta, answer, torch.full((len(value),), count))
 
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc after the iterations of a first solve, from the uniform joint."""

@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.lir.sweep.sweeping import FociShape, Ints, Piece, ShapeSpec, SweepTables, Visit
+from dissonance.lir.sweep.sweeping import FociShape, Ints, Piece, ShapeSpec, SolvedFoci, SweepTables, Visit
 from dissonance.proof import Accuracy, ProvedBounds
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.device import DeviceBatch, small_enough
-from dissonance.solvers.convex.program import Arcs, first_guess
-from dissonance.solvers.stack import Answers
+from dissonance.solvers.convex.program import first_guess
 
 TOGETHER = 1 << 27
 """Numbers of the systems that are factored at once: 1 GiB."""
@@ -42,7 +41,7 @@ class DeviceTables(SweepTables):
         """Where they are."""
         return cast(Tensor, self.beta).device
 
-    def array(self, x: Tensor | Ints) -> Tensor:
+    def array(self, x: Ints) -> Tensor:
         """As a tensor on the device."""
         return torch.as_tensor(x, device=self.device)
 
@@ -81,36 +80,45 @@ class DeviceFociShape(FociShape):
 
     def __init__(self, spec: ShapeSpec, solver: Newton, device: torch.device) -> None:
         super().__init__(spec, solver)
-        s = self.stack.possible(self.stack.plain)
+        s = self.structure
+        assert s is not None
         self.batch = DeviceBatch(s, str(device)) if small_enough(s) else None
         entries, arcs, cells = len(s.arc_of), len(self.columns), s.flat_layout[1].cells
         self.most = max(1, TOGETHER // (cells + s.flat_layout[1].unknowns) ** 2)
-        units = Arcs(np.eye(entries), np.ones((entries, arcs)), np.zeros((entries, arcs)), np.zeros(entries))
-        weights = Arcs(np.zeros((arcs, entries)), np.eye(arcs), np.zeros((arcs, arcs)), np.zeros(arcs))
+        units = self.blank.with_numbers(
+            np.eye(entries), np.ones((entries, arcs)), np.zeros((entries, arcs)), np.zeros(entries)
+        )
+        weights = self.blank.with_numbers(
+            np.zeros((arcs, entries)), np.eye(arcs), np.zeros((arcs, arcs)), np.zeros(arcs)
+        )
         arrays = s.numbers(units).c, s.weights(weights), s.joint(np.eye(cells)), s.arc_of, s.layout.table
         self.costs, self.weights, self.joints, self.arc_of, self.table = (
             torch.from_numpy(x).to(device) for x in arrays
         )
 
-    def solve(self, log_p: Any, beta: Any, near: Any) -> tuple[Answers, Any]:
-        """Answers, on the device and without derivatives, and where the solver stopped."""
-        found, near = Answers.blank(*log_p.shape, device=log_p.device), near
+    def solve(self, log_p: Any, beta: Any, near: Any) -> tuple[SolvedFoci, Any]:
+        """Return what was found, on the device, and where the solver stopped."""
+        count, on = len(beta), {"dtype": log_p.dtype, "device": log_p.device}
+        left, near = torch.ones(count, dtype=torch.bool, device=log_p.device), near
+        steps = torch.zeros(count, dtype=torch.long, device=log_p.device)
+        found = SolvedFoci(torch.zeros(count, **on), torch.zeros(count, **on), steps, torch.zeros_like(log_p))
         if self.batch is not None:
-            found, near = self._together(self.batch, log_p, beta, near)
-        left = found.open(self.solver.tol)
+            found, left, near = self._together(self.batch, log_p, beta, near)
         if left.any():
             answers, _ = super().solve(log_p[left].cpu().numpy(), beta[left].cpu().numpy(), None)
-            found.put(left, Answers(*(x.to(log_p.device) for x in answers.tensors)))
+            for mine, theirs in zip(found, answers, strict=True):
+                mine[left] = torch.from_numpy(theirs).to(log_p.device)
         return found, near
 
-    def _together(self, batch: DeviceBatch, log_p: Tensor, beta: Tensor, near: Any) -> tuple[Answers, Any]:
-        """As many as can be solved there."""
+    def _together(self, batch: DeviceBatch, log_p: Tensor, beta: Tensor, near: Any) -> tuple[SolvedFoci, Tensor, Any]:
+        """Solve as many as can be solved there; which are left."""
         problems = batch.of(
             (beta[:, self.arc_of] * log_p) @ self.costs, beta @ self.weights, first_guess(log_p[:, self.table].exp())
         )
         tol, enough = (torch.full_like(beta[:, 0], x * self.solver.tol) for x in (1e-2, 0.5))
         at, mu, bounds, steps = problems.solve(tol, enough, near)
         low, high, weight = (x.numpy(force=True) for x in (bounds[:, 0], bounds[:, 1], beta))
-        accuracy = Accuracy(self.stack.rows, None, weight, np.zeros_like(weight), np.zeros(len(weight)))
-        joint, found = mu @ self.joints, ProvedBounds.proved(accuracy, low, high, tol=self.solver.tol)
-        return Answers.of(found, steps, joint, torch.zeros_like(joint)), (at, at.isfinite().all(1))
+        accuracy = Accuracy(self.blank.shape.rows, None, weight, np.zeros_like(weight), np.zeros(len(weight)))
+        proved = ProvedBounds.proved(accuracy, low, high, tol=self.solver.tol)
+        lower, upper, open_ = (torch.from_numpy(x).to(log_p.device) for x in (proved.lower, proved.upper, ~proved.met))
+        return SolvedFoci(lower, upper, steps, mu @ self.joints), open_, (at, at.isfinite().all(1))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from dissonance.arc import Arc
 from dissonance.bounds.columnar import bracket, tangled
 from dissonance.columns import ColumnarPDG
 from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
@@ -28,13 +29,20 @@ from dissonance.lir.sweep.spread import SpreadSweeps
 from dissonance.lir.sweep.sweeping import AsynchronousSweeps, Floats, Sweeps, SweepTables
 from dissonance.lir.trace import Record, Row, Trace, rows_of_lines
 from dissonance.pdg import PDG
+from dissonance.problem import Batch
 from dissonance.solvers import Auto, Newton
+from dissonance.variables import Variable
 from dissonance.workers.cluster import Cluster, to_cluster
 
 FORMAT = "dissonance.sweep 2"
 
 ORDERS: dict[str, type[Sweeps]] = {"colours": Sweeps, "asynchronous": AsynchronousSweeps}
 """In which order foci are visited: colour after colour, or as threads are free."""
+
+
+X = Variable("X", 2)
+TABLE = Batch.over([X], [Arc("a", (), X, [0.5, 0.5])])
+"""The smallest problem of tables: solvers that choose say what they choose for it."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +68,9 @@ class Sweeping:
         if record.snapshots or record.distortion:
             raise CapabilityError("the trace of a sweep has no snapshots and no distortion of mu*.")
         chosen = solver_for(given["solver"], tol)
-        solver: Any = chosen.for_tables()
-        if solver is None:
-            raise CapabilityError(f'a sweep is solved by "newton", not by {chosen.name!r}.')
+        ((solver, _),) = chosen.choose(TABLE)
+        if type(solver) is not Newton:
+            raise CapabilityError(f'a sweep is solved by "newton", not by {solver.name!r}.')
         seconds = getattr(chosen, "seconds", Auto.seconds)
         attention = given["attention"]
         spelled = None if attention is None else Attention.of(attention, pdg)

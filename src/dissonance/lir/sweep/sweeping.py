@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,15 +24,11 @@ from dissonance.arc import Arc
 from dissonance.columns import ColumnarPDG
 from dissonance.errors import FormatError
 from dissonance.io import sealed
-from dissonance.lir.inner.base import Attentions
-from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.local import MASS
-from dissonance.lir.parameters import Parameters
 from dissonance.lir.sweep.neighbourhoods import FociBatch
-from dissonance.pdg import PDG
+from dissonance.problem import Batch
 from dissonance.solvers import Newton
-from dissonance.solvers.convex.program import Arcs
-from dissonance.solvers.stack import Answers, Stack
+from dissonance.solvers.front import Starts, solve_rows
 from dissonance.threads import side_by_side
 from dissonance.variables import Variable
 
@@ -127,9 +122,9 @@ class SweepTables:
         kept = [x[rows] for x, rows in zip(self.log_p, self.rows(arcs), strict=True)]
         return SweepTables(kept, self.beta[arcs], self.chi[arcs])
 
-    def array(self, x: Tensor | Ints) -> Any:
-        """As an array of `xp`."""
-        return x if isinstance(x, np.ndarray) else x.numpy()
+    def array(self, x: Ints) -> Any:
+        """Return an array of `xp`."""
+        return x
 
     def on_host(self, x: Any) -> Tensor:
         """One of its arrays as a tensor on the CPU."""
@@ -143,9 +138,9 @@ class SweepTables:
         """The foci of one colour, side by side."""
         return visited(pieces, self, tol, move)
 
-    def sum_of(self, values: Tensor) -> list[float]:
-        """Numbers that add up to the sum of the values; see `exactly`."""
-        return exactly(values.numpy())
+    def sum_of(self, values: Any) -> list[float]:
+        """Return numbers that add up to the sum of the values; see `exactly`."""
+        return exactly(values)
 
     def copied(self) -> SweepTables:
         """The same, to be moved."""
@@ -183,6 +178,15 @@ class ShapeSpec:
         return cls(columns, batch.scopes, cuts, tuple(pdg.sizes[batch.variables[0]].tolist()))
 
 
+class SolvedFoci(NamedTuple):
+    """What was found of some foci: bounds and Newton steps, (foci,) each, and mu(s,t), (foci, entries)."""
+
+    lower: Any
+    upper: Any
+    steps: Any
+    joint: Any
+
+
 class FociShape:
     """What foci of one shape have in common: their arcs as problems of one structure."""
 
@@ -199,34 +203,25 @@ class FociShape:
             arcs.append(Arc(f"a{j}", [variables[i] for i in scope[:cut]], [variables[i] for i in scope[cut:]], even))
             self.parts.append((slice(begin, begin + math.prod(shape)), settings))
             begin += math.prod(shape)
-        self.stack, self._pdg = Stack(variables, arcs), PDG(*arcs, variables=variables)
-        self.point = self.stack.possible(self.stack.plain).flat_layout[1].point  # made before threads ask for it
-
-    @cached_property
-    def others(self) -> OneByOne:
-        """The problems of foci whose bounds do not meet in the batch, solved one by one."""
-        return OneByOne(Parameters([self._pdg]), self.solver)
+        self.blank = Batch.over(variables, arcs)
+        self.structure = solver.structure(self.blank)  # made before threads ask for it
+        assert self.structure is not None
+        self.point = self.structure.flat_layout[1].point
 
     most: int = CHUNK
     """Foci that are solved and moved as one piece of work."""
 
-    def solve(self, log_p: Floats, beta: Floats, near: Near | None) -> tuple[Answers, Near]:
-        """Answers, and where the solver stopped. Each focus is solved by itself, whatever it is solved together with;
-        one with impossible entries starts afresh every time."""
-        a = Arcs(log_p, beta, np.zeros_like(beta), np.zeros(len(beta)))
-        count, plain = len(a.gamma), self.stack.plain
-        found, at, known = Answers.blank(*a.log_p.shape), np.zeros((count, self.point)), np.zeros(count, dtype=np.bool_)
-        for group, some in self.stack.groups(a).items():
-            start = (near[0][some], near[1][some]) if near is not None and group == plain else (None, None)
-            answers, where = self.stack.solve(group, a.take(some), self.solver, *start)
-            found.put(torch.from_numpy(some), answers)
-            if group == plain:
-                at[some], known[some] = where, True
-        left = found.open(self.solver.tol)
-        if left.any():
-            tables, weights, alpha, gamma = (torch.from_numpy(x)[left] for x in (log_p, beta, a.alpha, a.gamma))
-            found.put(left, self.others.tables(tables, Attentions(weights, alpha, gamma)))
-        return found, (at, known)
+    def solve(self, log_p: Floats, beta: Floats, near: Near | None) -> tuple[SolvedFoci, Near]:
+        """Return what was found, and where the solver stopped. Each focus is solved by itself, whatever it is solved
+        together with; one with impossible entries starts afresh every time."""
+        none = np.zeros(len(beta))
+        batch, plain = self.blank.with_numbers(log_p, beta, np.zeros_like(beta), none), self.blank.key
+        starts = Starts(len(beta), {} if near is None else {plain: near})
+        found = solve_rows(batch, self.solver, starts)
+        stopped = starts.points.get(plain)
+        if stopped is None:
+            stopped = np.zeros((len(beta), self.point)), np.zeros(len(beta), dtype=np.bool_)
+        return SolvedFoci(found.bounds.lower, found.bounds.upper, found.steps, found.joint), stopped
 
 
 @dataclass(eq=False)
@@ -249,7 +244,7 @@ class Piece:
         answers, near = self.shape.solve(log_p, beta, self.near)
         if move:
             self.near = near
-            joint, upper = tables.array(answers.joint), tables.array(answers.upper)
+            joint, upper = answers.joint, answers.upper
             open_ = ~(upper < tol) & xp.isfinite(upper)
             for j, (k, rows, (span, shape)) in enumerate(zip(columns, places, parts, strict=True)):
                 chi = tables.chi[self.arcs[:, j]]

@@ -12,5 +12,6 @@ if TYPE_CHECKING:  # each is imported when something is solved
     from . import selection as selection
     from . import solve as solve
     from . import support as support
+    from . import work as work
 
 lazily(__name__)

@@ -25,10 +25,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dissonance.attended import Attended
 from dissonance.compiled import expect
 from dissonance.distributions.tree import Tree
-from dissonance.problem import Bools, Component, Shape, tables_of
+from dissonance.problem import NOWHERE, Batch, Bools, Shape
 from dissonance.solvers.convex.layout import HARD, SOFT, STRUCTURAL, Fronts, Ints, Layout, Scopes, fronts, numbering
 from dissonance.solvers.convex.room import Offsets, offsets
 
@@ -45,37 +44,6 @@ class Numbers(NamedTuple):
 
 SECONDS_PER_CELL = 1e-5
 """What numbering takes a cell, roughly, if it is interpreted; and so does finding out which cells are possible."""
-
-EVERY = np.zeros(0, dtype=np.bool_)
-"""The support of a problem without zeros."""
-
-
-@dataclass(frozen=True)
-class Arcs:
-    """The arcs of P problems that are alike: log p (P, entries), one arc after another, (sources..., targets...) in C
-    order; beta and alpha (P, arcs); gamma (P,).
-
-    Which arcs are hard, and whether gamma > 0, is the same for all.
-    """
-
-    log_p: Floats
-    beta: Floats
-    alpha: Floats
-    gamma: Floats
-
-    @classmethod
-    def of(cls, components: Sequence[Component]) -> Arcs:
-        """Those of components that are alike."""
-        return cls(
-            tables_of(components),
-            np.stack([c.beta for c in components]),
-            np.stack([c.alpha for c in components]),
-            np.array([c.gamma for c in components], dtype=np.float64),
-        )
-
-    def take(self, some: Ints) -> Arcs:
-        """Those of some of the problems."""
-        return Arcs(*(x[some] for x in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +126,7 @@ class Structure:
             entry, cells = np.concatenate([entry, there]), np.concatenate([cells, cells[fixed]])
         return price, entry, cells
 
-    def _prices(self, a: Arcs) -> Floats:
+    def _prices(self, a: Batch) -> Floats:
         """What log p costs: of every arc's own; and, where there are hard arcs, of one's that fixes the mechanism."""
         if not self.hard:
             return -a.beta
@@ -197,7 +165,7 @@ class Structure:
         """The entries of arcs; all of them without a copy."""
         return slice(None) if (self.layout.table >= 0).all() else np.flatnonzero(self.layout.table >= 0)
 
-    def numbers(self, a: Arcs) -> Numbers:
+    def numbers(self, a: Batch) -> Numbers:
         """c, W and p; mechanisms of negative weight have W = 0."""
         lay = self.layout
         price, entry, cells = self._costs
@@ -220,7 +188,7 @@ class Structure:
         lay = self.layout
         return np.where(lay.hard | (lay.term_of < 0), len(lay.kind), lay.term_of)
 
-    def weights(self, a: Arcs) -> Floats:
+    def weights(self, a: Batch) -> Floats:
         """beta - gamma alpha of every term, added up over the soft arcs of its mechanism; gamma of a structural one."""
         kind = self.layout.kind
         found = _added(a.beta - a.gamma[:, None] * a.alpha, self._weighed, len(kind) + 1)[:, :-1]
@@ -266,13 +234,6 @@ class Structure:
         L = self.flat_layout[1]
         return at[..., 2 * L.cells : 2 * L.cells + L.entries]
 
-    def multipliers(self, y: Floats, arcs: Sequence[Attended]) -> dict[str, Tensor]:
-        """lambda(s, t) of every hard arc from y (entries,), shaped like its table: 0 where nothing can be."""
-        if not self.hard:
-            return {}
-        every, at = torch.from_numpy(self.spread_multipliers(y[None])[0]), self.layout.table_at
-        return {a.name: every[at[k] : at[k + 1]].view(a.log_p.shape) for k, a in enumerate(arcs) if a.hard}
-
     @cached_property
     def work(self) -> float:
         """Multiplications of one Newton step, roughly."""
@@ -308,25 +269,31 @@ MOST_STRUCTURES, MOST_CELLS = 256, 1_000_000
 """How many structures are kept for the next solve, and how many cells they may have together."""
 
 
-def structure(shape: Shape, tree: Tree, alive: Bools = EVERY, *, most: int = MOST_STRUCTURES) -> Structure:
-    """The structure of problems on a tree that have this support; the `most` that were used last are remembered."""
-    key = shape.key, tree.clusters, alive.tobytes()
+def structure(shape: Shape, tree: Tree, hard: Bools, structural: bool, alive: Bools = NOWHERE) -> Structure:
+    """Return the structure of problems of a pattern on a tree that have this support (empty: all cells).
+
+    The structures that were used last are remembered.
+    """
+    key = shape.key, tree.clusters, hard.tobytes(), structural, alive.tobytes()
     with _lock:
         found = _RECENT.pop(key, None)
     if found is None:
-        found = new_structure(shape, tree, alive)
+        found = new_structure(shape, tree, hard, structural, alive)
     with _lock:
         _RECENT[key] = found
         cells = sum(len(x.layout.own) for x in _RECENT.values())
-        while len(_RECENT) > 1 and (len(_RECENT) > most or cells > MOST_CELLS):
+        while len(_RECENT) > 1 and (len(_RECENT) > MOST_STRUCTURES or cells > MOST_CELLS):
             cells -= len(_RECENT.pop(next(iter(_RECENT))).layout.own)
     return found
 
 
-def new_structure(shape: Shape, tree: Tree, alive: Bools) -> Structure:
-    """The same, made anew and not remembered."""
+def new_structure(shape: Shape, tree: Tree, hard: Bools, structural: bool, alive: Bools = NOWHERE) -> Structure:
+    """Return a structure that is made anew and not remembered."""
     expect(SECONDS_PER_CELL * tree.cells)
-    layout = numbering(scopes(shape, tree), alive, shape.structural)
+    _, size, cluster_at, cluster, parent = tree.arrays
+    home = tree.numbered_homes(shape.scopes)
+    scopes = Scopes(size, cluster_at, cluster, parent, *shape.scopes, shape.sources, hard, home)
+    layout = numbering(scopes, alive, structural)
     return Structure(tree, layout, fronts(layout))
 
 
@@ -334,13 +301,6 @@ def forget_structures() -> None:
     """Remember no structure."""
     with _lock:
         _RECENT.clear()
-
-
-def scopes(shape: Shape, tree: Tree) -> Scopes:
-    """A shape, on a tree over its variables, as numbers."""
-    _, size, cluster_at, cluster, parent = tree.arrays
-    home = tree.numbered_homes(shape.scopes)
-    return Scopes(size, cluster_at, cluster, parent, *shape.scopes, shape.sources, shape.hard, home)
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
-from dissonance.problem import Component
-from dissonance.solution import Solution
+from dissonance.answer import Answer
+from dissonance.problem import Batch
 from dissonance.solvers.convex.hard import satisfied
 from dissonance.solvers.convex.layout import STRUCTURAL, Bools
-from dissonance.solvers.convex.program import Arcs, Floats, Structure
+from dissonance.solvers.convex.program import Floats, Structure
 from dissonance.solvers.convex.solve import agreeing, value
-from dissonance.solvers.convex.support import by_support
+from dissonance.solvers.convex.support import structure_of
 from dissonance.solvers.convex.work import Work
 from dissonance.tolerances import FEASIBLE
 
@@ -61,15 +61,15 @@ class NearZero:
         return np.minimum(1.0, self.slope + CAUTION * self.rounding)
 
 
-def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
+def select(solution: Answer) -> tuple[Sequence[Tensor], float]:
     """The gamma -> 0+ minimiser at gamma = 0, and how far off it may be (largest total variation over the clusters).
 
     Where that is large, gamma is too large for the least cost of a state without mass, or too small for the largest
     beta: another one is tried. If that does not help and what was found is no minimiser, it is the solution's own mu,
     which is one.
     """
-    component, tree = solution.component, solution.tree
-    assert tree is not None
+    component, on = solution.part, solution.on
+    assert on is not None
     found = near_zero(component, solution, GAMMA)
     if found.error[0] > CLOSE:
         gamma = MORE if CAUTION * found.rounding[0] > found.slope[0] else LESS
@@ -77,39 +77,41 @@ def select(solution: Solution) -> tuple[Sequence[Tensor], float]:
         found = min(found, other, key=lambda x: x.error[0])
     tables, error = found.structure.tables(found.mu[0]), float(found.error[0])
     doubtful = error > CLOSE or found.structure.hard
-    if doubtful and _excess(solution, found) > WORSE * (1.0 + sum(a.beta for a in component.arcs if not a.hard)):
-        apart = max(0.5 * float((a - b).abs().sum()) for a, b in zip(tables, solution.tables, strict=True))
-        return solution.tables, min(1.0, error + apart)
+    soft = np.where(component.hard, 0.0, component.beta)
+    if doubtful and _excess(solution, found) > WORSE * (1.0 + soft.sum()):
+        apart = max(0.5 * float((a - b).abs().sum()) for a, b in zip(tables, on.tables, strict=True))
+        return on.tables, min(1.0, error + apart)
     return tables, error
 
 
-def _excess(solution: Solution, found: NearZero) -> float:
+def _excess(solution: Answer, found: NearZero) -> float:
     """How much more than the upper bound, which another mu attains, the mu that was found costs: inf if it breaks hard
     arcs, and breaks them more than that one."""
-    numbers = found.structure.numbers(Arcs.of([solution.component]))
-    cost, _, broken = value(found.structure, numbers, found.mu[0])
-    return math.inf if broken > max(FEASIBLE, solution.residual) else cost - solution.upper
+    cost, _, broken = value(found.structure, found.structure.numbers(solution.part), found.mu[0])
+    return math.inf if broken > max(FEASIBLE, float(np.max(solution.residual))) else cost - solution.upper
 
 
-def near_zero(component: Component, solution: Solution, gamma: float, start: Floats | None = None) -> NearZero:
+def near_zero(component: Batch, solution: Answer, gamma: float, start: Floats | None = None) -> NearZero:
     """mu* of a component from gamma times the least weight of its arcs."""
-    assert solution.tree is not None
-    least = min((a.beta / max(1.0, a.alpha) for a in component.arcs if a.beta > 0 and not a.hard), default=1.0)
-    curved = replace(component, gamma=gamma * least)
-    arcs = Arcs.of([curved])
-    ((s, _),) = by_support(curved.shape, solution.tree, arcs)
+    assert solution.on is not None
+    ratio = component.beta / np.maximum(1.0, component.alpha)
+    least = ratio[(component.beta > 0) & ~component.hard].min(initial=math.inf)
+    least = 1.0 if least == math.inf else float(least)
+    curved = component.with_numbers(component.log_p, component.beta, component.alpha, np.array([gamma * least]))
+    s = structure_of(curved, solution.on.tree)
     assert s is not None
-    return extrapolate(s, arcs, _start(s, solution) if start is None else start)
+    return extrapolate(s, curved, _start(s, solution) if start is None else start)
 
 
-def _start(s: Structure, solution: Solution) -> Floats | None:
+def _start(s: Structure, solution: Answer) -> Floats | None:
     """Where the gap of the solution was broad, (1, point), and in the terms that gamma > 0 adds mu(rest | separator).
 
     None if that is not known, or of other cells.
     """
-    if solution.near is None or not solution.near[2][0] > 0.0:
+    stopped = None if solution.on is None else solution.on.stopped
+    if stopped is None or not stopped[1][0] > 0.0:
         return None
-    flat, _, broad = solution.near
+    flat, broad = stopped
     lay, structural = s.layout, s.kind == STRUCTURAL
     if not np.array_equal(flat.layout.full, lay.full) or len(flat.kind) != np.count_nonzero(~structural):
         return None
@@ -121,9 +123,9 @@ def _start(s: Structure, solution: Solution) -> Floats | None:
     return np.concatenate([broad[: 2 * len(mu)], y, broad[2 * len(mu) + len(flat.kind) :]])[None]
 
 
-def extrapolate(s: Structure, arcs: Arcs, start: Floats | None = None) -> NearZero:
+def extrapolate(s: Structure, arcs: Batch, start: Floats | None = None) -> NearZero:
     """mu at gamma -> 0+ of problems of one structure, from mu and its derivative at their gamma."""
-    numbers, twice = s.numbers(arcs), s.numbers(replace(arcs, gamma=2 * arcs.gamma))
+    numbers, twice = s.numbers(arcs), s.numbers(arcs.with_numbers(arcs.log_p, arcs.beta, arcs.alpha, 2 * arcs.gamma))
     work = Work(s, numbers)
     moved, start = work.settle(1e-6 * arcs.gamma, SETTLED, 100, start)
     first = _agreeing(s, numbers.p, work.mu)

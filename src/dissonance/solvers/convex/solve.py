@@ -10,7 +10,6 @@ import numpy as np
 
 from dissonance import threads
 from dissonance.problem import Bools
-from dissonance.solution import TOGETHER
 from dissonance.solvers.convex.dense import TINY
 from dissonance.solvers.convex.entries import agree, certify, cost, inside, measure
 from dissonance.solvers.convex.hard import satisfy
@@ -34,6 +33,15 @@ class Outcome:
     steps: Ints
     contradiction: Floats
 
+    def take(self, some: slice) -> Outcome:
+        """Return what was found of some of the problems, on the same memory."""
+        return Outcome(*(x[some] for x in vars(self).values()))
+
+    def put(self, k: int, one: Outcome) -> None:
+        """Overwrite what was found of problem k, in place."""
+        for mine, theirs in zip(vars(self).values(), vars(one).values(), strict=True):
+            mine[k] = theirs[0]
+
 
 def solve(
     program: Program,
@@ -41,7 +49,7 @@ def solve(
     enough: Floats,
     near: Floats | None = None,
     known: Bools | None = None,
-    most: int = TOGETHER,
+    most: int = 256,
     sharing: Sharing = SHARING,
 ) -> Outcome:
     """Solve and prove; `near` (P, point): solutions of nearby problems, where `known`. At most `most` at a time."""

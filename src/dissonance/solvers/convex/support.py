@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 
 import numpy as np
 
 from dissonance.compiled import compiled, expect
-from dissonance.distributions.tree import Tree
-from dissonance.problem import Shape
-from dissonance.solvers.convex.layout import HARD, Bools, Ints, Layout
-from dissonance.solvers.convex.program import EVERY, SECONDS_PER_CELL, Arcs, Structure, structure
+from dissonance.distributions.tree import Tree, single
+from dissonance.problem import NOWHERE, Batch
+from dissonance.solvers.convex.layout import HARD, Bools, Layout
+from dissonance.solvers.convex.program import MOST_STRUCTURES, SECONDS_PER_CELL, Structure, structure
 
 
 @compiled
@@ -72,22 +72,42 @@ def support(lay: Layout, dead: Bools) -> tuple[Bools, bool]:
     return alive, True
 
 
-def by_support(shape: Shape, tree: Tree, a: Arcs) -> Iterator[tuple[Structure | None, Ints]]:
-    """Problems that are alike, by what can carry mass: their structure (None: nothing can) and which they are."""
-    whole = structure(shape, tree)
-    zero = a.log_p == -np.inf
-    if not zero.any():
-        yield whole, np.arange(len(a.log_p))
-        return
-    dead = zero & (a.beta > 0)[:, whole.arc_of]
-    groups: dict[bytes, list[int]] = {}
-    for k, row in enumerate(np.packbits(dead, axis=1)):
-        groups.setdefault(row.tobytes(), []).append(k)
-    for some in groups.values():
-        first = dead[some[0]]
-        expect(SECONDS_PER_CELL * tree.cells)
-        alive, possible = support(whole.layout, first) if first.any() else (EVERY, True)
-        if not possible:
-            yield None, np.array(some)
-        else:
-            yield whole if alive.all() else structure(shape, tree, alive), np.array(some)
+def structure_of(part: Batch, tree: Tree) -> Structure | None:
+    """Return the structure of the problems of a pattern on a tree; None if nothing can carry mass in them.
+
+    Batches over the same arcs remember the structures of their patterns.
+    """
+    hard, structural = part.hard[0], bool(part.gamma[0] > 0)
+    key = tree.clusters, hard.tobytes(), structural, part.dead.tobytes()
+    if key not in part.known:
+        alive, possible = possible_cells(part, tree) if len(part.dead) or part.facts else (NOWHERE, True)
+        alive = NOWHERE if alive.all() else alive
+        if len(part.known) == MOST_STRUCTURES:
+            part.known.pop(next(iter(part.known)))
+        part.known[key] = structure(part.shape, tree, hard, structural, alive) if possible else None
+    return part.known[key]
+
+
+def possible_cells(part: Batch, tree: Tree) -> tuple[Bools, bool]:
+    """Return which cells of a tree can carry mass in the problems of a pattern, facts included, and whether any can."""
+    hard = np.concatenate([part.hard[0], np.zeros(len(part.facts), dtype=np.bool_)])
+    whole = structure(part.ruled, tree, hard, bool(part.gamma[0] > 0))
+    expect(SECONDS_PER_CELL * tree.cells)
+    return support(whole.layout, np.concatenate([part.impossible, part.ruled_out]))
+
+
+MOST_TOGETHER = 1 << 14
+"""Joint states of variables up to which all of them may be one cluster."""
+
+
+def tree_of(part: Batch) -> Tree:
+    """Return the junction tree of arcs and facts; a single cluster, if facts leave no more cells there."""
+    if "tree" not in part.known:
+        tree = part.tree
+        if math.prod(part.sizes.values()) <= MOST_TOGETHER:
+            none = np.zeros_like(part.beta[:1])
+            plain = part.with_numbers(np.zeros_like(part.log_p[:1]), none, none, np.zeros(1))
+            one = single(part.sizes)
+            tree = min(one, tree, key=lambda x: possible_cells(plain, x)[0].sum())
+        part.known["tree"] = tree
+    return part.known["tree"]

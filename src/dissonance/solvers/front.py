@@ -1,0 +1,259 @@
+"""The front of all solvers: problems are grouped by their pattern, split, handed to solvers, and put together again."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from dissonance.answer import Answer, Ints, Solver
+from dissonance.arc import Arc
+from dissonance.attended import Array
+from dissonance.errors import CapabilityError
+from dissonance.problem import Batch, Bools
+from dissonance.proof import ProvedBounds
+
+WIDE, WIDE_ALONE = 1024, 128
+"""Cells of the widest cluster up to which arcs without weight stay, so that problems that attend to different arcs are
+solved together; and those of a single problem."""
+
+LARGE = 500
+"""Cells from which on a single problem is split before a solver is chosen."""
+
+_log = logging.getLogger(__name__)
+
+
+def solve(
+    parts: Sequence[Batch],
+    solver: Solver,
+    *,
+    near: Sequence[Answer] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Answer]:
+    """Return the answers to single connected problems; those of one pattern are solved together.
+
+    `near`: answers to almost the same problems, to start from.
+    """
+    groups: dict[object, list[int]] = {}
+    for i, part in enumerate(parts):
+        groups.setdefault(i if part.kinds else part.key, []).append(i)
+    found: dict[int, Answer] = {}
+    for members in groups.values():
+        whole = Batch.together([parts[i] for i in members])
+        for s, rows in chosen(solver, whole):
+            some = [members[k] for k in rows.tolist()]
+            size = s.most(len(some)) if s.together else 1
+            for at in range(0, len(some), size):
+                now = some[at : at + size]
+                began = time.perf_counter()
+                before = None if near is None else [near[i] for i in now]
+                answers = _solved(s, solver, [parts[i] for i in now], before)
+                if _log.isEnabledFor(logging.DEBUG):
+                    _log.debug(_account(s, answers, time.perf_counter() - began))
+                found |= zip(now, answers, strict=True)
+                if progress is not None:
+                    progress(len(found), len(parts))
+    return [found[i] for i in range(len(parts))]
+
+
+def _solved(s: Solver, front: Solver, parts: Sequence[Batch], near: Sequence[Answer] | None) -> list[Answer]:
+    """Return the answers of one solver; what a reduction leaves goes back to the front."""
+    if s.together:
+        whole = Batch.together(parts)
+        answer = s.solve(whole, None if near is None else s.starts(whole, near))
+        return [answer.one(k, part) for k, part in enumerate(parts)]
+    (part,) = parts
+    if s.reduces:
+        smaller, back = s.reduce(part)
+        before = near[0].parts if near is not None and len(near[0].parts) == len(smaller) else None
+        return [back(solve(smaller, front, near=before))]
+    return [s.solve(part)]
+
+
+def chosen(solver: Solver, part: Batch) -> list[tuple[Solver, Ints]]:
+    """Return the solvers of problems of a pattern, each with the numbers of its problems.
+
+    Raises CapabilityError for problems that a solver is not for.
+    """
+    found = solver.choose(part)
+    for s, _ in found:
+        beyond = part.kinds - s.takes
+        if "drawn" in beyond:
+            odd = next((a.arc for a in part.arcs if a.log_p.size == 0), part.beliefs[0])
+            raise CapabilityError(
+                f'the {s.name} solver needs tables: {odd} has none. Use solver="auto" or "sampled", with hard arcs '
+                f"(beta = inf) that make its variables; or set beta[{odd.name!r}] = 0 to leave it out."
+            )
+        if "varying" in beyond:
+            raise CapabilityError(
+                f'the {s.name} solver does not support sample-dependent attention. Use solver="auto" or '
+                '"sampled", with hard arcs (beta = inf) that make mu.'
+            )
+        if "euclidean" in beyond:
+            raise CapabilityError(
+                f"the {s.name} solver needs finite variables; {part.variables[0]} is not. "
+                'Use solver="auto" or "gaussian".'
+            )
+    return found
+
+
+def _account(solver: Solver, solved: Sequence[Answer], seconds: float) -> str:
+    """Return what was solved, in one line."""
+    problems = f"{len(solved)} problem{'s' * (len(solved) != 1)}"
+    gap = max((s.upper - s.lower for s in solved if s.upper < math.inf), default=0.0)
+    steps = sum(int(np.sum(s.steps)) for s in solved)
+    return f"{solver.name}: {problems}, {steps} steps, bounds {gap:.2g} apart, {seconds:.3g} s"
+
+
+# -- problems in rows ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Starts:
+    """Where the problems of a sequence of batches stopped, by pattern: points (P, point), and of which it is known."""
+
+    count: int
+    points: dict[object, tuple[Array, Bools]] = field(default_factory=dict)
+
+    def near(self, key: object, rows: Ints) -> tuple[Array, Bools] | None:
+        """Return where some of the problems stopped."""
+        at, known = self.points.get(key, (None, None))
+        return None if at is None or known is None else (at[rows], known[rows])
+
+    def keep(self, key: object, rows: Ints, points: Array) -> None:
+        """Store where some of the problems stopped."""
+        if key not in self.points:
+            self.points[key] = np.zeros((self.count, points.shape[1])), np.zeros(self.count, dtype=np.bool_)
+        at, known = self.points[key]
+        at[rows], known[rows] = points, True
+
+    def copy(self) -> Starts:
+        """Return a copy that changes independently."""
+        return Starts(self.count, {key: (at.copy(), known.copy()) for key, (at, known) in self.points.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled(Answer):
+    """An answer put together from answers about some of the problems (rows) and of the table entries."""
+
+    pieces: Sequence[tuple[Ints, Ints, Answer]] = ()
+
+    @property
+    def parts(self) -> Sequence[Answer]:
+        """The answers about the parts of a single problem."""
+        return [p for _, _, answer in self.pieces for p in answer.parts]
+
+    @property
+    def ends(self) -> Sequence[tuple[Arc, Tensor]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The loose ends of a single problem."""
+        return [end for _, _, answer in self.pieces for end in answer.ends] if len(self.part) == 1 else ()
+
+    @cached_property
+    def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs whose tables `joint` is about, in all problems."""
+        rows = Counter(a.name for some, _, answer in self.pieces for a in answer.part.beliefs for _ in some)
+        return frozenset(name for name, count in rows.items() if count == len(self.part))
+
+    def _gathered(self, name: str) -> Array:
+        found = np.zeros_like(self.part.log_p)
+        for rows, entries, answer in self.pieces:
+            found[np.ix_(rows, entries)] = getattr(answer, name)
+        return found
+
+    @cached_property
+    def joint(self) -> Array:
+        """mu(s,t) of every entry of every table, (P, entries); 0 where there is no mu, or it is about other variables."""
+        return self._gathered("joint")
+
+    @cached_property
+    def slope(self) -> Array:
+        """The derivative of the inconsistency in log p, (P, entries); 0 where that is infinite."""
+        found = self._gathered("slope")
+        return np.where(np.isfinite(self.bounds.upper)[:, None], found, 0.0)
+
+
+def solve_rows(
+    batch: Batch,
+    solver: Solver,
+    starts: Starts | None = None,
+    *,
+    settle: bool = False,
+    keep: Sequence[int] = (),
+) -> Answer:
+    """Return the answer to many problems over the same tables, each from where it stopped before if that is known.
+
+    `settle`: until mu stands still, where a solver does that; `keep`: arcs whose joint is wanted whatever their weight.
+    """
+    pieces: list[tuple[Ints, Ints, Answer]] = []
+    steps, groups = np.zeros(len(batch), dtype=np.int64), list(_attended(batch, keep))
+    bounds = ProvedBounds.infinite(len(batch))
+    for rows, numbers in groups:
+        here = batch.take(rows).among(numbers, keep=True)
+        total = ProvedBounds.entropy(here.free, here.gamma)
+        for some in _split(here):
+            part, entries = here.among(some, keep=True), batch.entries(numbers[i] for i in some)
+            answers = _by_row(part, solver, rows, starts, settle)
+            pieces += [(rows[k], entries, answer) for k, answer in answers]
+            own = ProvedBounds.infinite(len(rows))
+            for k, answer in answers:
+                own.put(k, answer.bounds)
+                steps[rows[k]] += answer.steps
+            total = total.plus(own)
+        bounds.put(rows, total)
+    if len(pieces) == 1 and pieces[0][2].part.log_p.shape == batch.log_p.shape and not batch.free:
+        return pieces[0][2]
+    return Assembled(batch, bounds, solver.name, steps=steps, pieces=pieces)
+
+
+def narrow(batch: Batch) -> bool:
+    """Return whether arcs without weight stay: clusters are small, or of a single problem the whole tree is."""
+    widest = max(map(math.prod, batch.tree.shapes), default=1)
+    return widest <= WIDE if len(batch) > 1 else widest <= WIDE_ALONE and batch.tree.cells < LARGE
+
+
+def _attended(batch: Batch, keep: Sequence[int]) -> Iterator[tuple[Ints, list[int]]]:
+    """The rows of each pattern, and the arcs that count in them: all, unless that makes clusters wide."""
+    every, whole = list(range(len(batch.beliefs))), narrow(batch)
+    for rows in batch.groups():
+        if whole:
+            yield rows, every
+            continue
+        weigh = (batch.beta[rows] != 0) | (batch.gamma[rows, None] * batch.alpha[rows] != 0)
+        weigh[:, keep] = True
+        found: dict[bytes, list[int]] = {}
+        for k, row in enumerate(np.packbits(weigh, axis=1)):
+            found.setdefault(row.tobytes(), []).append(k)
+        for some in found.values():
+            yield rows[some], np.flatnonzero(weigh[some[0]]).tolist()
+
+
+def _split(batch: Batch) -> list[list[int]]:
+    """Return the arcs of each part that is solved by itself: connected ones where hard arcs may determine them, or a
+    single problem is large; a forest is solved as quickly as a tree."""
+    if batch.hard.any() or not narrow(batch):
+        return batch.connected
+    return [list(range(len(batch.beliefs)))] if batch.beliefs else []
+
+
+def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, settle: bool) -> list[tuple[Ints, Answer]]:
+    """Return answers to the problems of a pattern, each with the numbers of its problems."""
+    found: list[tuple[Ints, Answer]] = []
+    for s, some in chosen(solver, part):
+        if s.together:
+            near = None if starts is None else starts.near(part.key, rows[some])
+            answer = s.solve(part if len(some) == len(part) else part.take(some), near, quick=True, settle=settle)
+            if starts is not None and answer.points is not None:
+                starts.keep(part.key, rows[some], answer.points)
+            found.append((some, answer))
+        else:
+            found += [
+                (some[k : k + 1], *_solved(s, solver, [part.take(some[k : k + 1])], None)) for k in range(len(some))
+            ]
+    return found
