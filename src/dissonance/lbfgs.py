@@ -7,6 +7,7 @@ longer where other work has the cores, and add up in another order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,15 @@ def raised(
     at: Callable[[Floats], tuple[float, Floats]],
     x: Floats,
     seen: Callable[[], None] | None = None,
+    least: Floats | None = None,
     **options: float,
 ) -> tuple[Floats, int]:
     """Return a point near a maximum, from x, and the number of steps.
 
-    `at`: the value and the gradient; `seen`: called after every step, it may raise StopIteration; `options`: of SciPy.
+    `at`: the value and the gradient; `seen`: called after every step, it may raise StopIteration; `least`: what no
+    number goes below; `options`: of SciPy.
     """
-    from scipy.optimize import minimize  # slow to import, and seldom needed
+    from scipy.optimize import Bounds, minimize  # slow to import, and seldom needed
 
     def negated(x: Floats) -> tuple[float, Floats]:
         value, gradient = at(x)
@@ -37,5 +40,6 @@ def raised(
             seen()
 
     with threads.without_blas_threads():
-        found = minimize(negated, x, jac=True, method="L-BFGS-B", callback=check, options=options)
+        bounds = None if least is None else cast(Any, Bounds)(least)
+        found = minimize(negated, x, jac=True, method="L-BFGS-B", callback=check, bounds=bounds, options=options)
     return found.x, int(found.nit)

@@ -127,9 +127,14 @@ def broken(joint: Tensor, p: Tensor) -> float:
     return float(torch.where(beyond > 0, beyond / expected, 0.0).max())
 
 
+def entry_divergence(joint: Tensor, mass: Tensor, log_p: Tensor) -> Tensor:
+    """mu(s,t) log mu(t|s)/p(t|s) of mu(s,t), mu(s) and log p(t|s), broadcast: `costs.KL.value` for autograd."""
+    return times(joint, log(joint / torch.where(mass > 0, mass, 1.0)) - log_p)
+
+
 def divergence(joint: Tensor, log_p: Tensor) -> Tensor:
     """KL( mu(s,t) || p(t|s) mu(s) ) for mu(s,t) and log p(t|s), both (..., sources, targets).
 
     +inf as soon as mu has mass where p is 0.
     """
-    return times(joint, log(conditional(joint)) - log_p).sum((-2, -1))
+    return entry_divergence(joint, joint.sum(-1, keepdim=True), log_p).sum((-2, -1))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended, tabulated
+from dissonance.costs import LOG_SCORE, Floats, Rows
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
@@ -80,6 +82,15 @@ class CellRow:
     contribution: float
 
 
+class _Alike(NamedTuple):
+    """Arcs with tables of one shape: their numbers, mu(s,t) and log p(t|s), both (arcs, entries), and rows of these."""
+
+    members: list[int]
+    joint: Floats
+    log_p: Floats
+    rows: Rows
+
+
 def _log_rows(arc: Arc, theta: Theta | None) -> Tensor:
     return arc.log_table(theta).reshape(cells(arc.sources), cells(arc.targets))
 
@@ -104,13 +115,12 @@ def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Te
     At mu(s,t), mu(s) and log p(t|s): mu(s,t) log mu(t|s)/p(t|s), and (mu(s) p(t|s) - mu(s,t)) log p(t|s), which adds up
     to E_mu[-log p] - E_mu(S)[H(p)].
     """
-    ratio = numerics.log(joint / torch.where(mass > 0, mass, 1.0)) - log_p
-    return numerics.times(joint, ratio), numerics.times(mass * log_p.exp() - joint, log_p)
+    surprisal = numerics.times(mass * log_p.exp() - joint, log_p)
+    return numerics.entry_divergence(joint, mass, log_p), surprisal
 
 
-def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Arcs with tables of one shape: which they are, mu(s,t) and log p(t|s), both (arcs, sources, targets); without
-    derivatives in theta."""
+def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[_Alike]:
+    """Group the arcs that have tables by the shape of these; without derivatives."""
     names = [[v.name for v in arc.scope] for arc in arcs]
     tables = [k for k, scope in enumerate(names) if not isinstance(part(mu, scope), Gaussian)]
     scopes, members = [names[k] for k in tables], [arcs[k] for k in tables]
@@ -123,30 +133,28 @@ def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterat
     for k, joint in joints.items():
         alike.setdefault((joint.shape, len(arcs[k].sources)), []).append(k)
     for (shape, sources), members in alike.items():
-        rows = len(members), math.prod(shape[:sources]), math.prod(shape[sources:])
-        joint = torch.stack([joints[k] for k in members]).reshape(rows)
-        log_p = torch.from_numpy(np.stack([log_tables[k] for k in members])).reshape(rows)
-        yield members, joint, log_p
+        rows = Rows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
+        joint = torch.stack([joints[k] for k in members]).numpy(force=True).reshape(len(members), -1)
+        yield _Alike(members, joint, np.stack([log_tables[k].ravel() for k in members]), rows)
 
 
-def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[Tensor]:
-    """`arc_divergence` of each of many arcs, those with tables of one shape together; without derivatives in theta."""
-    found: dict[int, Tensor] = {}
-    for members, joint, log_p in _alike(mu, arcs, theta):
-        found |= zip(members, numerics.divergence(joint, log_p).unbind(), strict=True)
-    return [found[k] if k in found else arc_divergence(mu, arc, theta) for k, arc in enumerate(arcs)]
+def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[float]:
+    """`arc_divergence` of each of many arcs, those with tables of one shape together; without derivatives."""
+    found: dict[int, float] = {}
+    for a in _alike(mu, arcs, theta):
+        found |= zip(a.members, LOG_SCORE.value(a.joint, a.log_p, a.rows).sum(-1).tolist(), strict=True)
+    return [found[k] if k in found else float(arc_divergence(mu, arc, theta)) for k, arc in enumerate(arcs)]
 
 
-@torch.no_grad()
 def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta | None = None) -> list[CellRow]:
     """Every cell of the tables of these arcs."""
     labels = {v.name: v.finite.labels for arc in arcs for v in arc.scope if v.is_finite}
     rows: list[CellRow] = []
-    for members, joint, log_p in _alike(mu, arcs, theta):
-        mass = joint.sum(-1, keepdim=True)
-        costs = entry_scores(joint, mass, log_p)[0] + mass * log_p.exp() - joint
-        found = [log_p.exp(), numerics.conditional(joint), mass.expand_as(joint), costs]
-        for k, *numbers in zip(members, *(x.reshape(len(members), -1).tolist() for x in found), strict=True):
+    for members, joint, log_p, whole in _alike(mu, arcs, theta):
+        claimed, mass = np.exp(log_p), whole.totals(joint)
+        costs = LOG_SCORE.value(joint, log_p, whole) + mass * claimed - joint
+        found = claimed, whole.shares(joint), mass, costs
+        for k, *numbers in zip(members, *(x.tolist() for x in found), strict=True):
             name, weight = arcs[k].name, beta[arcs[k].name]
             events = product(_events(arcs[k].source_names, labels), _events(arcs[k].target_names, labels))
             for (given, value), p, q, m, cost in zip(events, *numbers, strict=True):
@@ -159,7 +167,6 @@ def _events(names: Sequence[str], labels: Mapping[str, Sequence[Hashable]]) -> l
     return [dict(zip(names, cell, strict=True)) for cell in product(*[labels[n] for n in names])]
 
 
-@torch.no_grad()
 def most_saved(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[float]:
     """How much lower min OInc can be without each arc, at most, if mu is a minimiser, for beta_a = 1 (else times it).
 
@@ -170,10 +177,11 @@ def most_saved(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None
     r(mu) + KL_a(mu) = f(mu). inf where there is no gradient: p is 0 somewhere, or mu(s) < SOME.
     """
     found: dict[int, float] = {}
-    for members, joint, log_p in _alike(mu, arcs, theta):
-        smooth = (joint.sum(-1) >= SOME).all(-1) & log_p.isfinite().all(-1).all(-1)
-        most = (numerics.log(numerics.conditional(joint)) - log_p).amax((-2, -1))
-        found |= zip(members, torch.where(smooth, most, math.inf).tolist(), strict=True)
+    for members, joint, log_p, rows in _alike(mu, arcs, theta):
+        smooth = ((rows.totals(joint) >= SOME) & np.isfinite(log_p)).all(-1)
+        with np.errstate(divide="ignore"):
+            most = LOG_SCORE.price(np.log(rows.shares(joint)), log_p, rows).max(-1)
+        found |= zip(members, np.where(smooth, most, math.inf).tolist(), strict=True)
     return [found[k] for k in range(len(arcs))]
 
 

@@ -24,9 +24,11 @@ from dissonance.bounds.states import Sampler, States
 from dissonance.bounds.terms import HARD, SOFT, Floats, Scope, Terms, terms_of
 from dissonance.bounds.worlds import Worlds
 from dissonance.compiled import clock
+from dissonance.costs import LOG_SCORE, Cost
 from dissonance.distributions import Distribution
 from dissonance.errors import SizeError
 from dissonance.problem import EPS, Batch
+from dissonance.proof import meeting
 from dissonance.timed import TimedBounds
 
 _log = logging.getLogger(__name__)
@@ -90,8 +92,8 @@ WHY = "the junction tree does not fit"
 
 @dataclass(frozen=True, eq=False)
 class BoundsAnswer(Answer):
-    """A bracket: `mu` is joint states (at gamma > 0 a mixture of products), `log_q` what the lower bound bets on, arc
-    by arc."""
+    """A bracket: `mu` is joint states (at gamma > 0 a mixture of products), `log_q` the bets of the lower bound on each
+    soft arc."""
 
     states: Distribution | None = field(default=None, repr=False)
     log_q: dict[str, Floats] = field(default_factory=dict, repr=False)
@@ -114,9 +116,9 @@ class BoundsAnswer(Answer):
 class Bracketing(TimedBounds):
     """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
-    def __init__(self, solver: Limits, component: Batch) -> None:
+    def __init__(self, solver: Limits, component: Batch, cost: Cost = LOG_SCORE) -> None:
         super().__init__(solver.seconds)
-        self.solver, self.component = solver, component
+        self.solver, self.component, self.cost = solver, component, cost
         self.terms = self._terms()
         self.regions = self._regions(())
         self.best = np.zeros(0)
@@ -136,14 +138,15 @@ class Bracketing(TimedBounds):
 
     @property
     def close(self) -> bool:
-        """Whether the bounds are as close as was asked for."""
-        return self.upper < math.inf and self.upper - self.lower <= self.solver.tol * max(1.0, abs(self.upper))
+        """Whether the bounds are as close as was asked for, in units of the cost."""
+        lower, upper = (np.array(x / self.cost.unit) for x in (self.lower, self.upper))
+        return bool(meeting(lower, upper, self.solver.tol, np.zeros(())))
 
     @cached_property
     def scale(self) -> float:
-        """A typical beta of the soft arcs: the unit in which costs are compared."""
+        """A typical cost of a soft arc: temperatures are shares of it."""
         soft = self.component.beta[~self.component.hard]
-        return float(np.median(soft)) if len(soft) else 1.0
+        return self.cost.unit * float(np.median(soft)) if len(soft) else 1.0
 
     @cached_property
     def attainable(self) -> bool:
@@ -166,13 +169,19 @@ class Bracketing(TimedBounds):
         return found
 
     def _terms(self) -> Terms:
-        return terms_of(self.component)
+        return terms_of(self.component, self.cost)
 
     def _regions(self, added: tuple[Scope, ...]) -> Regions:
         cells = sum(math.prod(self.terms.sizes[v] for v in s) for s in {t.scope for t in self.terms.terms})
         if BYTES * cells > self.solver.budget:
             raise SizeError(f"the tables have {cells:.3g} cells: too many for the budget, whatever the solver.")
         return regions_of(self.terms, added)
+
+    def narrow(self) -> None:
+        """Narrow the bracket until the bounds meet, nothing helps, the time is over, or somebody interrupts."""
+        with self.interruptible():
+            for _ in self:
+                self.tell()
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         """Brackets, until they are close, nothing helps any more, or the time is over."""
@@ -188,7 +197,7 @@ class Bracketing(TimedBounds):
     def _search(self) -> Iterator[tuple[float, float]]:
         """Lower bounds by the cheapest joint state at prices that are best against those that are known."""
         assert self.states is not None
-        worlds = self._worlds(Sampler(self.terms, self.regions), self.states[1])
+        worlds = Worlds(Sampler(self.terms, self.regions), self.states[1])
         patience = PATIENCE
         for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.limit - self.seconds))):
             patience -= 1
@@ -199,19 +208,6 @@ class Bracketing(TimedBounds):
             if self.close or self.late or patience < 0:
                 return
 
-    def _dual(self) -> RelaxedDual:
-        return RelaxedDual(self.regions)
-
-    def _descent(self, sampler: Sampler, states: States) -> StateDescent:
-        return StateDescent(sampler, states, self.generator)
-
-    def _worlds(self, sampler: Sampler, states: States) -> Worlds:
-        return Worlds(sampler, states)
-
-    def _cost(self, sampler: Sampler, states: States) -> float:
-        """The cost of mu = 1/N at each of N states."""
-        return sampler.prices(sampler.counts(states))[0] / states.shape[1]
-
     def _relaxed(self, seconds: float) -> Iterator[tuple[float, float]]:
         """Brackets with lower bounds by regions that multipliers make agree."""
         if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
@@ -221,7 +217,7 @@ class Bracketing(TimedBounds):
         added: tuple[Scope, ...] = ()
         eps, x = FIRST * self.scale, None
         while not self.regions.empty:
-            dual = self._dual()
+            dual = RelaxedDual(self.regions)
             x = dual.start if x is None else x
             while True:
                 x = self._raise(dual, x, eps, self.began + 0.7 * seconds if self.drawn else math.inf)
@@ -274,7 +270,7 @@ class Bracketing(TimedBounds):
         if self.descent is None:
             first = SpanningOrder(sampler, dual.smoothed(x, eps)[2]).states(FEWEST, self.generator)
             self._prove(sampler, sampler.possible(first))
-            self.descent = self._descent(sampler, first)
+            self.descent = StateDescent(sampler, first, self.generator)
         down, size = self.descent, len(sampler.base)
         most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
         deadline = self.began + self.seconds + 0.3 * max(0.0, self.limit - self.seconds)
@@ -294,7 +290,7 @@ class Bracketing(TimedBounds):
         count = states.shape[1]
         if not count:
             return math.inf
-        value = self._cost(sampler, states)
+        value = sampler.cost(states)
         weights = float(self.component.beta[~self.component.hard].sum())
         value += 16 * EPS * (abs(value) + weights)
         if value < self.upper:

@@ -215,7 +215,7 @@ class ColumnDual:
                 raise StopIteration
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 6, "ftol": 1e-9, "gtol": 1e-9}
-        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, **options)[0]
+        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, None, **options)[0]
 
 
 def _arc_column(

@@ -17,7 +17,7 @@ from dissonance.bounds.tally import SECONDS, CellTally
 from dissonance.compiled import clock, expect
 
 TEMPERATURE = 0.01
-"""Times a large beta: high enough to cross what is level, low enough to cost next to nothing."""
+"""Times a large beta and the square of a cost's unit: enough to cross what is level, and next to nothing in cost."""
 
 FORESTS = 8
 """Forests that are drawn for every time that all blocks are."""
@@ -29,14 +29,12 @@ AT_ONCE = 10_000_000
 class StateDescent:
     """States that go down: `states` (variables, N) of the variables that are not made of others."""
 
-    def __init__(
-        self, sampler: Sampler, states: States, generator: np.random.Generator, tally: CellTally | None = None
-    ) -> None:
+    def __init__(self, sampler: Sampler, states: States, generator: np.random.Generator) -> None:
         self.sampler, self.states, self.generator = sampler, states, generator
-        self.tally = CellTally(sampler, states) if tally is None else tally
+        self.tally = CellTally(sampler, states)
         self.blocks = Blocks.of(sampler, self.tally)
         self.sizes = np.array(sampler.sizes, dtype=np.int64)
-        self.temperature = TEMPERATURE
+        self.temperature = TEMPERATURE * sampler.terms.cost.unit**2
 
     def round(self, deadline: float = np.inf) -> None:
         """Move all blocks and some forests of every state, or those that there is time for, in place."""

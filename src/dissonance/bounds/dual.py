@@ -4,6 +4,8 @@
         (multipliers of the ties of r to regions inside it) - (those of the ties to r) + sum of beta log q/p of its
         terms but the main one + what is linear in mu (at gamma > 0).
 
+For another cost than KL no term is the main one: a region's part of D is the least L, with other prices (`costs.py`).
+
 For all multipliers and all q whose rows sum to 1, D is at most the inconsistency: see docs/bounds.md. The minima are
 smoothed at a temperature while D is raised, by L-BFGS; the bound itself is not.
 """
@@ -18,6 +20,7 @@ from dissonance import lbfgs
 from dissonance.bounds.regions import Regions
 from dissonance.bounds.terms import Floats, Ints
 from dissonance.compiled import clock
+from dissonance.costs import uphill
 from dissonance.problem import EPS
 
 GIVEN_UP = 1e-11
@@ -25,7 +28,7 @@ GIVEN_UP = 1e-11
 
 
 class RelaxedDual:
-    """D of some regions, at x: multipliers, then z, of which q = softmax(z), row by row."""
+    """D of some regions, at x: multipliers, then the free numbers of bets q."""
 
     def __init__(self, regions: Regions) -> None:
         self.r = regions
@@ -42,18 +45,21 @@ class RelaxedDual:
     @property
     def start(self) -> Floats:
         """q = p: D is 0 there if p has its mass on what is possible, and no less than it should be otherwise."""
-        return np.concatenate([np.zeros(self.count), self.r.others.log_p])
+        return np.concatenate([np.zeros(self.count), self.r.cost.free(self.r.others.log_p)])
+
+    @property
+    def least(self) -> Floats | None:
+        """Lower ends of what x may be; None if there are none."""
+        least = self.r.cost.least
+        return None if least == -np.inf else np.repeat([-np.inf, least], [self.count, self.size - self.count])
 
     def _log_q(self, x: Floats) -> Floats:
-        z, o = x[self.count :], self.r.others
-        if not len(z):
-            return z
-        top = np.maximum.reduceat(z, o.row_at)[o.row]
-        return z - top - np.log(np.add.reduceat(np.exp(z - top), o.row_at))[o.row]
+        return self.r.cost.bets(x[self.count :], self.r.others.rows)
 
     def _costs(self, x: Floats, log_q: Floats) -> Floats:
-        found = self.r.linear + self.r.ties @ x[: self.count]
-        return found + self.r.priced @ (log_q - self.r.others.log_p) if len(log_q) else found
+        r, o = self.r, self.r.others
+        found = r.linear + r.ties @ x[: self.count]
+        return found + r.priced @ r.cost.price(log_q, o.log_p, o.rows) if len(log_q) else found
 
     def smoothed(self, x: Floats, eps: float) -> tuple[float, Floats, Floats]:
         """D with minima smoothed, its gradient, and the mass of cells that it is."""
@@ -73,14 +79,13 @@ class RelaxedDual:
         gradient = np.empty(self.size)
         gradient[: self.count] = self.back @ mass
         if len(log_q):
-            m, o = self.priced_back @ mass, self.r.others
-            gradient[self.count :] = m - np.exp(log_q) * np.add.reduceat(m, o.row_at)[o.row]
+            gradient[self.count :] = uphill(self.priced_back @ mass, log_q, r.others.rows)
         return float(worst.sum()), gradient, mass
 
     def bets(self, x: Floats) -> tuple[Floats, Ints, Ints]:
-        """log q of the entries that are possible; which term each is of, and which of its entries it is.
+        """Return log q of the entries that are possible; which term each is of, and which of its entries it is.
 
-        The price sum_a beta log q/p of every joint state is at least `certified`.
+        The price of every joint state, sum_a beta log q/p for KL, is at least `certified`.
         """
         r = self.r
         log_q = self._log_q(x)
@@ -100,7 +105,7 @@ class RelaxedDual:
         costs = self._costs(x, log_q)
         size = np.abs(r.linear) + abs(r.ties) @ np.abs(x[: self.count])
         if len(log_q):
-            size += r.priced @ (np.abs(log_q) + np.abs(r.others.log_p) + 1)
+            size += r.priced @ r.cost.size(log_q, r.others.log_p, r.others.rows)
         least = np.minimum.reduceat(costs, r.entry_at)
         big = np.maximum.reduceat(size, r.entry_at)
         beta = r.beta[self.of_row]
@@ -146,7 +151,7 @@ class RelaxedDual:
                 raise StopIteration
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 12, "ftol": 1e-10, "gtol": 1e-9}
-        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, **options)
+        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, self.least, **options)
 
 
 def softmin(values: Floats, at: Ints, group: Ints, eps: float) -> tuple[Floats, Floats]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from dissonance.bounds.terms import HARD, LINEAR, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected_cells
+from dissonance.costs import Cost, Rows
 
 Bools = npt.NDArray[np.bool_]
 
@@ -71,8 +72,8 @@ def largest_inside(scopes: Sequence[Scope]) -> list[list[int]]:
 @dataclass(frozen=True)
 class Regions:
     """Cells that are possible, in the order (region, entry of its main term); entries of one row, and rows of one
-    region, stand together. The cost of cells is `linear` + `ties` @ multipliers + `priced` @ (log q - log p of the
-    other terms).
+    region, stand together. The cost of cells is `linear` + `ties` @ multipliers + `priced` @ (prices of the other
+    terms). Only KL has main terms: with one, the least over all mu of a region is a closed form.
 
     `cell`: the number of every cell among all cells of its region, `cell_at` where regions begin, also among all cells
     (`dense_at`). `entry_at`, `row_at`, `region_at`: where the cells of an entry, the entries of a row, the rows of a
@@ -96,6 +97,7 @@ class Regions:
     ties: sparse.csr_matrix
     priced: sparse.csr_matrix
     others: Others
+    cost: Cost
     hard: Ints
     tie: Ints
     tie_at: dict[tuple[Scope, Scope], int]
@@ -125,12 +127,10 @@ class Regions:
 
 @dataclass(frozen=True)
 class Others:
-    """The entries of terms that are not the main one of their region: log p, the rows they are in, and beta of rows."""
+    """Entries of the soft terms that are not the main one of their region: log p, rows, which term and entry it is."""
 
     log_p: Floats
-    row: Ints
-    row_at: Ints
-    beta: Floats
+    rows: Rows
     term: Ints
     entry: Ints
 
@@ -150,7 +150,7 @@ def regions_of(terms: Terms, more: Iterable[Scope] = ()) -> Regions:
             alive[at : at + len(t.entry)] &= t.entry >= 0
     links = _links(scopes, children, shapes, dense_at)
     alive = _supported(alive, links)
-    return _assemble(scopes, children, dense_at, alive, links, terms.terms, number)
+    return _assemble(scopes, children, dense_at, alive, links, terms, number)
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,11 @@ def _supported(alive: Bools, links: _Links) -> Bools:
     return alive
 
 
-def _shared_out(terms: Sequence[SmallTerm], number: dict[Scope, int]) -> tuple[dict[int, int], list[int]]:
-    """The main term of each region, the one with the largest beta; the other soft terms."""
+def _shared_out(terms: Sequence[SmallTerm], number: dict[Scope, int], cost: Cost) -> tuple[dict[int, int], list[int]]:
+    """Return the main term of each region, the one with the largest beta; and the other soft terms."""
     main: dict[int, int] = {}
+    if cost.square:
+        return main, [k for k, t in enumerate(terms) if t.kind == SOFT]
     others: list[int] = []
     for k, t in enumerate(terms):
         if t.kind == SOFT:
@@ -219,10 +221,11 @@ def _assemble(
     dense_at: Ints,
     alive: Bools,
     links: _Links,
-    terms: Sequence[SmallTerm],
+    every: Terms,
     number: dict[Scope, int],
 ) -> Regions:
-    main, second = _shared_out(terms, number)
+    terms, cost = every.terms, every.cost
+    main, second = _shared_out(terms, number, cost)
     count = len(scopes)
     # entries of main terms, and for a region without one a single entry
     widths = np.ones(count, dtype=np.int64)
@@ -280,7 +283,8 @@ def _assemble(
         e_entry,
         _linear(terms, dense_at, number)[kept],
         sparse.csr_matrix((data, (rows, cols)), shape=shape),
-        *_others(terms, second, place, dense_at, number, len(kept)),
+        *_others(every, second, place, dense_at, number, len(kept)),
+        cost,
         np.arange(len(known), columns),
         known,
         links.tie_at,
@@ -333,30 +337,25 @@ def _multiplied(t: SmallTerm, place: Ints, columns: int) -> tuple[tuple[Ints, In
 
 
 def _others(
-    terms: Sequence[SmallTerm], second: Sequence[int], place: Ints, dense_at: Ints, number: dict[Scope, int], cells: int
+    every: Terms, second: Sequence[int], place: Ints, dense_at: Ints, number: dict[Scope, int], cells: int
 ) -> tuple[sparse.csr_matrix, Others]:
-    """beta at the cells of the terms that are not main ones, by entry."""
-    rows, cols, data, logs, row, beta, whose, entries = [], [], [], [], [], [], [], []
-    used = count = 0
+    """Return beta at the cells of the terms that are not main ones, by entry; and these entries."""
+    none = np.zeros(0, dtype=np.int64)
+    rows, cols, whose, entries, widths, used = [none], [none], [none], [none], [none], 0
     for k in second:
-        t = terms[k]
+        t = every.terms[k]
         where = place[dense_at[number[t.scope]] + np.arange(len(t.entry))]
         here = where >= 0
-        seen, local = np.unique(t.entry[here], return_inverse=True)
-        if not len(seen):
-            continue
+        # no q for what cannot be; but a squared error counts p there too
+        kept = np.unique(t.entry[here]) if every.cost.forbids else np.arange(len(t.log_p))
         rows.append(where[here])
-        cols.append(used + local)
-        data.append(np.full(len(local), t.beta))
-        logs.append(t.log_p[seen])
-        own, which = np.unique(seen // t.width, return_inverse=True)
-        row.append(count + which)
-        beta.append(np.full(len(own), t.beta))
-        whose.append(np.full(len(seen), k))
-        entries.append(seen)
-        used, count = used + len(seen), count + len(own)
-    nothing = np.zeros(0)
-    joined = [np.concatenate(x) if x else nothing for x in (rows, cols, data, logs, row, beta, whose, entries)]
-    cell, column, of_row, term, entry = (joined[i].astype(np.int64) for i in (0, 1, 4, 6, 7))
-    matrix = sparse.csr_matrix((joined[2], (cell, column)), (cells, used))
-    return matrix, Others(joined[3], of_row, _starts(of_row), joined[5], term, entry)
+        cols.append(used + np.searchsorted(kept, t.entry[here]))
+        whose.append(np.full(len(kept), k))
+        entries.append(kept)
+        widths.append(np.unique(kept // t.width, return_counts=True)[1])
+        used += len(kept)
+    cell, column, term, entry, width = (np.concatenate(x) for x in (rows, cols, whose, entries, widths))
+    beta = np.array([t.beta for t in every.terms])
+    logs = [every.terms[k].log_p[e] for k, e in zip(second, entries[1:], strict=True)]
+    matrix = sparse.csr_matrix((beta[term][column], (cell, column)), (cells, used))
+    return matrix, Others(np.concatenate(logs or [np.zeros(0)]), Rows.wide(width), term, entry)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dissonance.answer import Answer, Solver, infinite
-from dissonance.bounds.bracketing import NAME, Bracketing
+from dissonance.bounds.bracketing import NAME
 from dissonance.errors import CapabilityError
 from dissonance.problem import BUDGET, Batch
 
@@ -39,15 +39,12 @@ class Bounds(Solver):
                 f"the {self.name} solver needs tables, beta >= 0 and beta >= gamma alpha. Use "
                 'solver="concave-convex", which finds a local minimum.'
             )
-        if not component.gamma.item():
-            return self.narrowed(Bracketing(self, component))
-        from dissonance.bounds.structural import StructuralBracketing  # SciPy's graphs are slow to import
-
-        return self.narrowed(StructuralBracketing(self, component))
-
-    def narrowed(self, run: Bracketing) -> Answer:
-        """The same of what has been made ready."""
-        with run.interruptible():
-            for _ in run:
-                run.tell()
-        return infinite(run.component, self.name) if run.lower == math.inf else run.solution()
+        if component.gamma.item():
+            from dissonance.bounds.structural import (
+                StructuralBracketing as Bracketing,  # SciPy's graphs are slow to import
+            )
+        else:
+            from dissonance.bounds.bracketing import Bracketing
+        run = Bracketing(self, component)
+        run.narrow()
+        return infinite(component, self.name) if run.lower == math.inf else run.solution()

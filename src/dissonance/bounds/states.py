@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.bounds.regions import Regions
-from dissonance.bounds.terms import SOFT, Floats, Ints, Terms, grid
+from dissonance.bounds.terms import Floats, Ints, Terms, grid
 from dissonance.compiled import compiled, expect
+from dissonance.costs import Rows
 
 States = npt.NDArray[Any]
 
@@ -148,36 +149,26 @@ class Sampler:
         return np.ascontiguousarray(states[:, fine])
 
     @cached_property
-    def _entries(self) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-        """By cell of each soft term: the cell of its region, and the entry; by entry: its row, beta, log p."""
+    def _entries(self) -> tuple[Ints, Ints, Rows, Floats, Floats]:
+        """By cell of each soft term: the cell of its region, and the entry; of the entries: rows, beta, log p."""
         number = {s: i for i, s in enumerate(self.regions.scopes)}
-        cells, entries, rows, betas, logs = [], [], [], [], []
-        used = count = 0
-        for t in self.terms.terms:
-            if t.kind != SOFT:
-                continue
+        none = np.zeros(0, dtype=np.int64)
+        cells, entries, widths, betas, logs, used = [none], [none], [none], [np.zeros(0)], [np.zeros(0)], 0
+        for t in self.terms.soft:
             here = np.flatnonzero(t.entry >= 0)
             cells.append(here + self.regions.dense_at[number[t.scope]])
             entries.append(t.entry[here] + used)
-            rows.append(np.arange(len(t.log_p)) // t.width + count)
+            widths.append(np.full(len(t.log_p) // t.width, t.width))
             betas.append(np.full(len(t.log_p), t.beta))
             logs.append(t.log_p)
-            used, count = used + len(t.log_p), count + len(t.log_p) // t.width
-        none = [np.zeros(0, dtype=np.int64)]
-        cell, entry, row = (np.concatenate(x or none) for x in (cells, entries, rows))
-        beta, log_p = (np.concatenate(x or [np.zeros(0)]) for x in (betas, logs))
-        return cell, entry, row, beta, log_p
+            used += len(t.log_p)
+        cell, entry, width = (np.concatenate(x) for x in (cells, entries, widths))
+        return cell, entry, Rows.wide(width), np.concatenate(betas), np.concatenate(logs)
 
     @cached_property
     def scale(self) -> float:
         """A large but not untypical beta."""
         return float(np.quantile(self._entries[3], 0.9)) if len(self._entries[3]) else 1.0
-
-    @property
-    def rows(self) -> int:
-        """How many numbers the soft terms leave free, about: each costs 1/2N with N states."""
-        _, _, row, _, _ = self._entries
-        return len(row) - (int(row[-1]) + 1 if len(row) else 0)
 
     def counts(self, states: States) -> Floats:
         """How often each cell of each region occurs."""
@@ -186,20 +177,8 @@ class Sampler:
         count_cells(states, *self.tables.where, found)
         return found.astype(np.float64)
 
-    def masses(self, counts: Floats) -> Floats:
-        """How often each entry of each soft term occurs."""
-        cell, entry, row, _, _ = self._entries
-        return np.bincount(entry, counts[cell], len(row)).astype(np.float64)
-
-    def prices(self, counts: Floats, prior: float = 0.0) -> tuple[float, Floats]:
-        """The incompatibility of the distribution with these counts, and beta log mu/p of all cells, added up over
-        terms; `prior` is added to every count of an entry."""
-        cell, entry, row, beta, log_p = self._entries
-        if not len(row):
-            return 0.0, np.zeros(len(counts))
-        mass = self.masses(counts) + prior
-        total = np.bincount(row, mass)[row]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.where(mass > 0, beta * (np.log(mass / total) - log_p), 0.0)
-        total_gain = np.bincount(cell, gain[entry], len(counts)).astype(np.float64)
-        return math.fsum(mass * gain), total_gain
+    def cost(self, states: States) -> float:
+        """Return the cost of mu = 1/N at each of N states."""
+        cell, entry, rows, beta, log_p = self._entries
+        mass = np.bincount(entry, self.counts(states)[cell], len(beta)).astype(np.float64)
+        return math.fsum(beta * self.terms.cost.value(mass, log_p, rows)) / states.shape[1]

@@ -3,9 +3,9 @@
     F = 1/N sum_a beta sum_(s,t) n(s,t) [ log n(s,t) - log n(s) - log p(t|s) ],      n: how many states are there
 
 is the incompatibility of mu = 1/N at each state. Where a state goes from one entry to another only these two rows
-change, so that F is known exactly, state by state, while states move. Rows may cost a squared error instead:
+change, so that F is known exactly, state by state, while states move. Of squared errors, with n(s) for m:
 
-    F = 1/N sum_a [ beta (n(1) - p n)^2 / n + c n ],      n = n(0) + n(1): states at either entry of the row
+    F = 1/N sum_a beta sum_s [ sum_t n(s,t)^2 / m - 2 sum_t p(t|s) n(s,t) + m sum_t p(t|s)^2 ] / 2
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SECONDS = 2e-5
 class EntryTally(NamedTuple):
     """Where the cells of each term lie, as `RegionTables` has it; the entry at each cell, the row of each entry and the
     entries of each row; how many states are at each entry and in each row; n log n - (n-1) log (n-1); beta and log p of
-    each entry (`tables`); what one more state at it costs, and what one that is there costs (`prices`)."""
+    each entry (`tables`; p of a `square`); what one more state at it costs, and what one that is there costs
+    (`prices`)."""
 
     scope_at: Ints
     scope: Ints
@@ -45,6 +46,7 @@ class EntryTally(NamedTuple):
     step: Floats
     tables: Floats
     prices: Floats
+    square: bool
 
 
 @compiled
@@ -61,44 +63,28 @@ def count_entries(states: States, tally: EntryTally) -> None:
 
 
 @compiled
-def square(ones: int, total: int, p: float) -> float:
-    """(n(1) - p n)^2 / n, 0 without any"""
-    return (ones - p * total) ** 2 / total if total > 0 else 0.0
-
-
-@compiled
-def price_square(r: int, tally: EntryTally) -> None:
-    """The prices of a row of squared errors.
-
-    `tables`: beta, p, c, whether an entry is 1, and whether each state is at one of the two: n is the same for all
-    then, and what is at 0 has no price.
-    """
-    first, last, total = tally.row_at[r], tally.row_at[r + 1], tally.totals[r]
-    ones = 0
-    for e in range(first, last):
-        if tally.tables[3, e] == 1:
-            ones += tally.counts[e]
-    for e in range(first, last):
-        beta, p, c, kind = tally.tables[0, e], tally.tables[1, e], tally.tables[2, e], int(tally.tables[3, e])
-        moves = 0 if tally.tables[4, e] == 1 else 1
-        more = square(ones + kind, total + moves, p) - square(ones, total, p)
-        less = square(ones, total, p) - square(ones - kind, total - moves, p)
-        tally.prices[0, e] = c * moves + beta * more
-        tally.prices[1, e] = c * moves + beta * less
-
-
-@compiled
 def price_row(r: int, tally: EntryTally) -> None:
     """The prices of the entries of a row."""
-    if len(tally.tables) > 2:
-        price_square(r, tally)
+    first, last, total = tally.row_at[r], tally.row_at[r + 1], tally.totals[r]
+    if not tally.square:
+        step = tally.step
+        for e in range(first, last):
+            beta, log_p, count = tally.tables[0, e], tally.tables[1, e], tally.counts[e]
+            tally.prices[0, e] = beta * (step[count] - step[total] - log_p)
+            if count > 0:
+                tally.prices[1, e] = beta * (step[count - 1] - step[total - 1] - log_p)
         return
-    step, total = tally.step, tally.totals[r]
-    for e in range(tally.row_at[r], tally.row_at[r + 1]):
-        beta, log_p, count = tally.tables[0, e], tally.tables[1, e], tally.counts[e]
-        tally.prices[0, e] = beta * (step[count] - step[total] - log_p)
-        if count > 0:
-            tally.prices[1, e] = beta * (step[count - 1] - step[total - 1] - log_p)
+    squares = p_squares = 0.0
+    for e in range(first, last):
+        squares += np.float64(tally.counts[e]) ** 2
+        p_squares += tally.tables[1, e] ** 2
+    for e in range(first, last):
+        beta, p, count = 0.5 * tally.tables[0, e], tally.tables[1, e], tally.counts[e]
+        now = squares / total if total > 0 else 0.0
+        more = (squares + 2 * count + 1) / (total + 1)
+        less = (squares - 2 * count + 1) / (total - 1) if total > 1 else 0.0
+        tally.prices[0, e] = beta * (more - now - 2 * p + p_squares)
+        tally.prices[1, e] = beta * (now - less - 2 * p + p_squares)
 
 
 @compiled
@@ -137,14 +123,13 @@ class CellTally:
                 used, count = used + len(t.log_p), count + len(t.log_p) // t.width
         self._entry, self._row = np.concatenate(entries), np.concatenate(rows)
         self._row_at = np.searchsorted(self._row, np.arange(count + 1))
+        self._numbers = np.concatenate(numbers, axis=1)
+        self._square = sampler.terms.cost.square
         # an impossible entry has no cell: what it would cost does not matter
-        self._numbers = self._tables(np.nan_to_num(np.concatenate(numbers, axis=1), neginf=0.0))
+        logs = self._numbers[1]
+        self._numbers[1] = np.exp(logs) if self._square else np.nan_to_num(logs, neginf=0.0)
         self.broken = PRICE * float(self._numbers[0].max(initial=1.0))
         self.count(states)
-
-    def _tables(self, numbers: Floats) -> Floats:
-        """What prices are made of: beta and log p of every entry."""
-        return numbers
 
     def count(self, states: States) -> None:
         """Begin anew with these states."""
@@ -153,7 +138,7 @@ class CellTally:
         step, rows = np.diff(n * np.log(np.maximum(n, 1.0))), len(self._row_at) - 1
         count, total = np.zeros(len(self._row), dtype=np.int64), np.zeros(rows, dtype=np.int64)
         changing = count, total, step, self._numbers, np.zeros((2, len(self._row)))
-        self.arrays = EntryTally(*self.tables.where, self._entry, self._row, self._row_at, *changing)
+        self.arrays = EntryTally(*self.tables.where, self._entry, self._row, self._row_at, *changing, self._square)
         expect(SECONDS * size * len(self.tables.scope))
         count_entries(states, self.arrays)
         total += np.bincount(self._row, count, rows).astype(np.int64)

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dissonance.attended import Attended
+from dissonance.costs import LOG_SCORE, Cost, Floats, Ints
 from dissonance.problem import Batch
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Scope = tuple[int, ...]
 
 WIDE = 4096
@@ -48,11 +46,20 @@ class SmallTerm:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a component over `variables` (numbers), and each variable's value at the cells of a scope."""
+    """Terms over variables (numbers); the value of each variable that is made of others, at the cells of a scope.
+
+    `cost`: of the soft terms.
+    """
 
     sizes: tuple[int, ...]
     terms: list[SmallTerm]
     made: dict[int, tuple[Scope, Ints]]
+    cost: Cost = LOG_SCORE
+
+    @property
+    def soft(self) -> list[SmallTerm]:
+        """The terms that mu pays for."""
+        return [t for t in self.terms if t.kind == SOFT]
 
     @property
     def base(self) -> list[int]:
@@ -128,12 +135,13 @@ class Making:
         return np.broadcast_to(np.asarray(flat, dtype=np.int64), (math.prod(shape),))
 
 
-def made_variables(component: Batch) -> tuple[Making, set[int]]:
-    """The variables that deterministic arcs make of others, and these arcs."""
+def made_variables(component: Batch, cost: Cost = LOG_SCORE) -> tuple[Making, set[int]]:
+    """Return the variables that deterministic arcs make of others, and these arcs."""
     number = {name: i for i, name in enumerate(component.sizes)}
     sizes = tuple(component.sizes.values())
     scopes = [tuple(number[v] for v in a.scope) for a in component.arcs]
-    defining = _definitions(component.arcs, scopes)
+    forbidding = [k for k, a in enumerate(component.arcs) if a.hard or (cost.forbids and a.beta > 0)]
+    defining = _definitions(component.arcs, scopes, forbidding)
     rules = {
         scopes[k][-1]: (scopes[k][:-1], np.exp(a.log_p).reshape(-1, sizes[scopes[k][-1]]).argmax(1))
         for k in defining
@@ -143,25 +151,25 @@ def made_variables(component: Batch) -> tuple[Making, set[int]]:
     return making, {k for k in defining if scopes[k][-1] in making.made}
 
 
-def terms_of(component: Batch) -> Terms:
-    """The terms of a component at gamma = 0 whose beta are not negative."""
+def terms_of(component: Batch, cost: Cost = LOG_SCORE) -> Terms:
+    """Return the terms of a component at gamma = 0 whose beta are not negative; `cost`: of its soft arcs."""
     number = {name: i for i, name in enumerate(component.sizes)}
     sizes = tuple(component.sizes.values())
     scopes = [tuple(number[v] for v in a.scope) for a in component.arcs]
-    making, gone = made_variables(component)
+    making, gone = made_variables(component, cost)
     pooled: dict[tuple[Scope, int, int], list[int]] = {}
     for k, a in enumerate(component.arcs):
         if k not in gone and a.beta > 0:
-            pooled.setdefault((scopes[k], len(a.sources), k if a.hard else -1), []).append(k)
+            pooled.setdefault((scopes[k], len(a.sources), k if a.hard or cost.square else -1), []).append(k)
     found = [
-        _term(making, scope, count, tuple(some), [component.arcs[k] for k in some])
+        _term(making, scope, count, tuple(some), [component.arcs[k] for k in some], cost)
         for (scope, count, _), some in pooled.items()
     ]
-    return Terms(sizes, found, making.made)
+    return Terms(sizes, found, making.made, cost)
 
 
 def _term(
-    making: Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended]
+    making: Making, variables: Scope, sources: int, which: tuple[int, ...], arcs: Sequence[Attended], cost: Cost
 ) -> SmallTerm:
     scope = making.scope(variables)
     entry = making.at(variables, scope)
@@ -171,18 +179,18 @@ def _term(
         beta = math.fsum(a.beta for a in arcs)
         log_p = np.sum([a.beta / beta * a.log_p.ravel() for a in arcs], axis=0)
     possible = log_p > -math.inf
-    if possible.all():
+    if possible.all() or not (cost.forbids or beta == math.inf):
         return SmallTerm(scope, entry, HARD if beta == math.inf else SOFT, width, log_p, beta, which)
     kind = RULE if not log_p[possible].any() else HARD if beta == math.inf else SOFT
     return SmallTerm(scope, np.where(possible[entry], entry, -1), kind, width, log_p, beta, which)
 
 
-def _definitions(arcs: Sequence[Attended], scopes: Sequence[Scope]) -> list[int]:
-    """Deterministic arcs to one target each, no two to the same one, that do not go in circles."""
+def _definitions(arcs: Sequence[Attended], scopes: Sequence[Scope], some: Sequence[int]) -> list[int]:
+    """Return deterministic arcs among some, to one target each, no two to the same one, that do not go in circles."""
     found: dict[int, int] = {}
-    for k, a in enumerate(arcs):
-        target = scopes[k][-1]
-        may = len(a.targets) == 1 and a.beta > 0 and target not in found and _one_hot(a)
+    for k in some:
+        a, target = arcs[k], scopes[k][-1]
+        may = len(a.targets) == 1 and target not in found and _one_hot(a)
         if may and not _reaches(scopes[k][:-1], target, found, scopes):
             found[target] = k
     return list(found.values())

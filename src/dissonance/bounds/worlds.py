@@ -15,9 +15,11 @@ import numpy as np
 from scipy import sparse
 
 from dissonance import lbfgs
+from dissonance.bounds.dual import softmin
 from dissonance.bounds.oracle import cheapest
 from dissonance.bounds.states import Sampler, States
 from dissonance.bounds.terms import SOFT, Floats, Ints
+from dissonance.costs import Rows, uphill
 from dissonance.problem import EPS
 
 STEPS = 60
@@ -31,21 +33,18 @@ MOST = 512
 
 
 class Worlds:
-    """Joint states that are known, and the prices that are best against them."""
+    """Joint states that are known, and the bets that are best against them."""
 
     def __init__(self, sampler: Sampler, states: States) -> None:
-        self.sampler = sampler
+        self.sampler, self.cost = sampler, sampler.terms.cost
         self.number = [k for k, t in enumerate(sampler.terms.terms) if t.kind == SOFT]
-        self.terms = [sampler.terms.terms[k] for k in self.number]
+        self.terms = sampler.terms.soft
         sizes = [len(t.log_p) for t in self.terms]
         self.at = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.row = np.concatenate([np.arange(n) // t.width for n, t in zip(sizes, self.terms, strict=True)])
-        shift = np.concatenate([[0], np.cumsum([n // t.width for n, t in zip(sizes, self.terms, strict=True)])])
-        self.row = self.row + np.repeat(shift[:-1], sizes)
-        self.row_at = np.flatnonzero(np.diff(self.row, prepend=-1))
+        self.rows = Rows.wide(np.repeat([t.width for t in self.terms], [len(t.log_p) // t.width for t in self.terms]))
         self.beta = np.repeat([t.beta for t in self.terms], sizes)
         self.log_p = np.concatenate([t.log_p for t in self.terms])
-        self.possible = np.isfinite(self.log_p)
+        self.possible = np.isfinite(self.log_p) | (not self.cost.forbids)
         self.entries: list[Ints] = []
         for world in np.unique(states, axis=1).T[:MOST]:
             self.add(world)
@@ -62,15 +61,12 @@ class Worlds:
         self.entries.append(np.array(found, dtype=np.int64))
 
     def log_q(self, z: Floats) -> Floats:
-        """Rows that sum to 1."""
-        z = np.where(self.possible, z, -math.inf)
-        top = np.maximum.reduceat(z, self.row_at)[self.row]
-        return z - top - np.log(np.add.reduceat(np.exp(z - top), self.row_at))[self.row]
+        """Return the bets of free numbers; of none on what is impossible."""
+        return self.cost.bets(np.where(self.possible, z, -math.inf), self.rows)
 
     def gains(self, z: Floats) -> Floats:
-        """beta log q/p of every entry; 0 of impossible ones, at which no state is."""
-        with np.errstate(invalid="ignore"):
-            return np.where(self.possible, self.beta * (self.log_q(z) - self.log_p), 0.0)
+        """The prices of every entry; 0 of impossible ones, at which no state is."""
+        return np.where(self.possible, self.beta * self.cost.price(self.log_q(z), self.log_p, self.rows), 0.0)
 
     @property
     def known(self) -> sparse.csr_matrix:
@@ -82,7 +78,7 @@ class Worlds:
     @property
     def start(self) -> Floats:
         """The point to start from: q = p."""
-        return np.where(self.possible, self.log_p, 0.0)
+        return np.where(self.possible, self.cost.free(self.log_p), 0.0)
 
     def bets(self, z: Floats) -> dict[int, Floats]:
         """log q, by term."""
@@ -92,18 +88,14 @@ class Worlds:
     def best(self, z: Floats, eps: float) -> Floats:
         """z whose least price over the known states, smoothed, is largest."""
         known = self.known
-        back = known.T.tocsr()
+        back, first, one = known.T.tocsr(), np.zeros(1, dtype=np.int64), np.zeros(len(self.entries), dtype=np.int64)
 
         def at(z: Floats) -> tuple[float, Floats]:
-            price = known @ self.gains(z)
-            low = price.min()
-            part = np.exp((low - price) / eps)
-            total = part.sum()
-            mass = self.beta * (back @ (part / total))
-            slope = mass - np.exp(self.log_q(z)) * np.add.reduceat(mass, self.row_at)[self.row]
-            return float(low - eps * np.log(total)), slope
+            value, share = softmin(known @ self.gains(z), first, one, eps)
+            return float(value[0]), uphill(self.beta * (back @ share), self.log_q(z), self.rows)
 
-        return lbfgs.raised(at, z, maxiter=STEPS, maxcor=12)[0]
+        least = None if self.cost.least == -math.inf else np.full(len(z), self.cost.least)
+        return lbfgs.raised(at, z, None, least, maxiter=STEPS, maxcor=12)[0]
 
     def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, dict[int, Floats]]]:
         """Lower bounds, better or not, each with the bets that it is the price of, by term; `seconds` a search."""

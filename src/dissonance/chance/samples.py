@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.arc import Arc
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.distributions import Distribution
 from dissonance.errors import DissonanceError, SizeError
 from dissonance.inconsistency import Inconsistency
@@ -140,20 +141,15 @@ class SourceSamples:
             raise DissonanceError("the facts contradict each other: there is no population to draw samples from.")
         return found.bounds.upper, self._contributions(found.joint, log_p)
 
+    @cached_property
+    def _rows(self) -> Rows:
+        return Rows.wide(np.concatenate([np.full(cells(a.sources), cells(a.targets)) for a in self.arcs]))
+
     def _contributions(self, joint: Floats, log_p: Floats) -> Floats:
         """n KL( mu(s,t) || p(t|s) mu(s) ) of every sample."""
-        found: list[Floats] = []
-        start = 0
-        for a, n in zip(self.arcs, self.sizes, strict=True):
-            at = slice(start, start + cells(a.scope))
-            start = at.stop
-            m = joint[:, at].reshape(len(joint), cells(a.sources), -1)
-            logs = log_p[:, at].reshape(m.shape)
-            mass = m.sum(-1, keepdims=True)
-            some = m > 0
-            ratio = np.log(np.where(some, m / np.where(mass > 0, mass, 1.0), 1.0)) - np.where(some, logs, 0.0)
-            found.append(np.maximum(0.0, n * (m * ratio).sum((1, 2))))
-        return np.stack(found, 1)
+        ends = np.cumsum([cells(a.scope) for a in self.arcs])
+        each = LOG_SCORE.value(joint[:, : ends[-1]], log_p[:, : ends[-1]], self._rows)
+        return np.maximum(0.0, self.sizes * np.add.reduceat(each, np.append(0, ends[:-1]), axis=1))
 
 
 def solved_part(part: tuple[SourceSamples, list[Floats]], watch: Watch) -> tuple[Floats, Floats]:

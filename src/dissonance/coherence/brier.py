@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dissonance.costs import BRIER_SCORE, Floats, Ints, Rows
 from dissonance.problem import Batch
 from dissonance.proof import EPS, Accuracy, ProvedBounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
@@ -27,10 +27,6 @@ from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Numbers, Program, Structure
 from dissonance.solvers.convex.solve import Work
 from dissonance.tolerances import FEASIBLE
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
 
 ENOUGH = 1e-9
 """The gap above which the multipliers of hard arcs are improved."""
@@ -78,19 +74,19 @@ class Projection:
         beta = np.where(hard, 0.0, a.beta[0, self.belief])
         nothing = Numbers(np.zeros((1, len(s.layout.own))), np.zeros((1, len(s.layout.kind))), s.numbers(a).p)
         mu, d, y, q = self._conic(Program(s, nothing), p, beta)
-        gain = np.stack([beta * (p**2 - q**2), beta * ((1 - p) ** 2 - (1 - q) ** 2)], -1)  # (rows, 2)
+        with np.errstate(divide="ignore"):
+            log_q = np.log(np.stack([1 - q, q], -1).ravel())
+        ends, both = Rows.wide(np.full(len(p), 2)), np.stack([self.no, self.yes], -1).ravel()
+        log_p, weight = a.log_p[0, both], np.repeat(beta, 2)
         cost = np.zeros(int(s.layout.table_at[-1]))
-        np.add.at(cost, self.no, gain[:, 0])
-        np.add.at(cost, self.yes, gain[:, 1])
+        np.add.at(cost, both, weight * BRIER_SCORE.price(log_q, log_p, ends))
         at = np.concatenate([mu, np.zeros(len(mu)), y, d])[None]
         w = Work(s, Numbers((self._spread.T @ cost)[None], nothing.W, nothing.p), at)
         w.certify()
         impossible = s.hard and satisfy(w, np.full(1, ENOUGH))[0] > 0
         lower, upper, residual = w.bounds[0].tolist()
         joint = self._spread @ w.proved[0]
-        m, mass = joint[self.yes], joint[self.yes] + joint[self.no]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            off = beta * np.where(mass > 0, (m - p * mass) ** 2 / mass, 0.0)
+        off = weight * BRIER_SCORE.value(joint[both], log_p, ends)
         broken = max(0.0, upper - float(cost @ joint))  # the price of what mu misses of hard beliefs, and of rounding
         high, rows = float(off.sum()) + broken, np.ones(len(beta), dtype=np.int64)
         accuracy = Accuracy(TableRows(rows, 2 * rows, 0.0), None, beta[None], np.zeros((1, len(beta))), np.zeros(1))

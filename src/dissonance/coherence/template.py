@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dissonance.answer import DEFAULT_TOL
 from dissonance.coherence.beliefs import Belief, BeliefError, GivenBeliefs, as_beliefs
 from dissonance.coherence.bets import FLOOR, Bets, by_belief
 from dissonance.coherence.brier import Projection
@@ -20,9 +21,11 @@ from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.coherence.narrow import LARGE, Narrowing
 from dissonance.coherence.past_tree import book_bracket
+from dissonance.costs import BRIER_SCORE, LOG_SCORE, SCORES, Cost, Rows
 from dissonance.errors import DissonanceError
 from dissonance.pdg import PDG, Arc
 from dissonance.problem import Batch
+from dissonance.proof import meeting
 from dissonance.solvers import Bounds, Newton
 from dissonance.solvers.convex.layout import HARD
 from dissonance.solvers.convex.program import Structure
@@ -55,8 +58,7 @@ class Gains:
     @property
     def converged(self) -> Bools:
         """Where the bounds meet, (P,)."""
-        close = self.upper <= self.lower + 1e-7 * np.maximum(1.0, np.abs(self.upper))
-        return (self.lower == math.inf) | (close & np.isfinite(self.upper))
+        return meeting(self.lower, self.upper, DEFAULT_TOL, np.zeros_like(self.lower))
 
 
 class Template:
@@ -183,7 +185,7 @@ class Template:
         end (NaN of what is no range); `beta` (P, B) or (B,), by default that of the beliefs.
 
         `seconds`: how long the bracket of a book is narrowed whose junction tree does not fit."""
-        a = self.arcs(p, high, beta)
+        a, cost = self.arcs(p, high, beta), SCORES[score]
         found = Gains(
             *(np.full(len(a.log_p), x) for x in (-math.inf, math.inf)),
             *(np.full((len(a.log_p), len(self), *more), math.nan) for more in ((), (), (2,))),
@@ -191,8 +193,8 @@ class Template:
         if not len(self):
             return replace(found, lower=np.zeros(len(a.log_p)), upper=np.zeros(len(a.log_p)))
         if self.past_tree:
-            return self._bracket(a, score, seconds)
-        solve, told = (self._solve, a) if score == "log" else (self._project, self._numbers(a))
+            return self._bracket(a, cost, seconds)
+        solve, told = (self._solve, a) if cost.forbids else (self._project, self._numbers(a))
         for some in told.groups():
             part = self._solved(solve, told.take(some), a.take(some))
             for mine, theirs in zip(vars(found).values(), vars(part).values(), strict=True):
@@ -223,7 +225,7 @@ class Template:
         found = Projection(s, *self._places[:2]).solve(a)
         hard = self._hard_gains(s, a, found.y)
         gain = np.where(s.layout.hard[s.arc_of], hard, found.gain)
-        return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, "brier"), gain)
+        return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, BRIER_SCORE), gain)
 
     def _solve(self, s: Structure, a: Batch) -> Gains:
         """The bounds of books of one group; bets (P, entries)."""
@@ -234,13 +236,13 @@ class Template:
         gain = self._gains(s, a, s.y(found.points))
         return Gains(found.bounds.lower, found.bounds.upper, *self._reconciled(a, found.joint), gain)
 
-    def _bracket(self, a: Batch, score: str, seconds: float) -> Gains:
+    def _bracket(self, a: Batch, cost: Cost, seconds: float) -> Gains:
         """Books that no tree fits, one after another."""
         solver = Bounds(seconds=seconds)
-        found = [book_bracket(self.graph, a, k, solver, score) for k in range(len(a.beta))]
+        found = [book_bracket(self.graph, a, k, solver, cost) for k in range(len(a.beta))]
         lower, upper, joint, gain = (np.array(x) for x in zip(*found, strict=True))
         gain = np.where((lower > 0)[:, None, None], by_belief(gain, *self._places[:2]), 0.0)
-        return Gains(lower, upper, *self._reconciled(a, joint, score), gain)
+        return Gains(lower, upper, *self._reconciled(a, joint, cost), gain)
 
     def _narrow(self, s: Structure, a: Batch) -> Gains:
         """Large books, one after another, on few of their cells."""
@@ -253,20 +255,16 @@ class Template:
         )
         return Gains(bounds.lower, bounds.upper, *self._reconciled(a, np.stack([x.joint for x in found])), gain)
 
-    def _reconciled(self, a: Batch, joint: Floats, score: str = "log") -> tuple[Floats, Floats]:
-        """mu(event | given) of each belief, its own probability where mu(given) is 0; and beta KL, or beta times the
-        squared error, both (P, B)."""
+    def _reconciled(self, a: Batch, joint: Floats, cost: Cost = LOG_SCORE) -> tuple[Floats, Floats]:
+        """mu(event | given) of each belief, its own probability where mu(given) is 0; and what it costs, times beta:
+        both (P, B)."""
         no, yes, _ = self._places
-        ends = [0, 1]
-        m = np.stack([joint[:, no[:, ends]], joint[:, yes[:, ends]]], -1)  # (P, B, ends, 2)
-        logs = np.stack([a.log_p[:, no[:, ends]], a.log_p[:, yes[:, ends]]], -1)
+        m, logs = (np.stack([x[:, no], x[:, yes]], -1) for x in (joint, a.log_p))  # (P, B, ends, 2)
         m[:, no[:, 0] == no[:, 1], 1] = 0.0  # no range
-        mass = m.sum(-1, keepdims=True)
-        q = np.divide(m, mass, out=np.exp(logs), where=mass > TINY)
+        pairs, flat = Rows.wide(np.full(no.size, 2)), (len(m), -1)
+        paid = np.where(m.sum(-1, keepdims=True) > TINY, m, 0.0).reshape(flat)
+        off = cost.value(paid, logs.reshape(flat), pairs).reshape(m.shape).sum((-2, -1))
         with np.errstate(divide="ignore", invalid="ignore"):
-            off = np.where(m > 0, m * (np.log(q) - logs), 0.0).sum((-1, -2))
-            if score == "brier":
-                off = (mass[..., 0] * (q[..., 1] - np.exp(logs[..., 1])) ** 2).sum(-1)
             total = m.sum(2)
             event = total[..., 1] / total.sum(-1)
             blame = np.where((a.beta > 0) & np.isfinite(a.beta), np.maximum(0.0, a.beta * off), 0.0)

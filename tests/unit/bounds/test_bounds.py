@@ -153,7 +153,7 @@ def test_states_that_move_keep_their_counts_and_never_cost_more_than_they_did_wh
     down = descent.StateDescent(sampler, rng.integers(0, 2, (30, 64)).astype(np.uint8), rng)
 
     def cost() -> float:
-        return sampler.prices(sampler.counts(down.states))[0] / down.states.shape[1]
+        return sampler.cost(down.states)
 
     costs = [cost()]
     for _ in range(5):

@@ -22,6 +22,7 @@ from dissonance.coherence.events import truth
 from dissonance.coherence.facts import contradictory
 from dissonance.coherence.past_tree import book_bracket
 from dissonance.coherence.template import Template
+from dissonance.costs import BRIER_SCORE, SCORES
 from dissonance.solvers import Bounds
 
 SINGLE = [f"P(x{i}) = 0.15" for i in range(8)]
@@ -126,7 +127,8 @@ def test_bets_on_hard_beliefs_count_where_no_tree_fits(name: str, score: str):
     template = Template(INSISTED[name])
     low, high, beta = ([[getattr(b, end) for b in template.beliefs]] for end in ("low", "high", "beta"))
     exact = template.solve(low, high, beta, score=score)
-    found = book_bracket(template.graph, template.arcs(low, high, beta), 0, Bounds(seconds=2.0, tol=1e-3), score)
+    solver = Bounds(seconds=2.0, tol=1e-3)
+    found = book_bracket(template.graph, template.arcs(low, high, beta), 0, solver, SCORES[score])
     assert 0.0 < found.lower <= exact.upper[0] <= found.upper + 1e-9
     assert found.lower > 0.9 * exact.lower[0]
     rules = [b for b in as_beliefs(INSISTED[name]) if b.is_fact]
@@ -150,7 +152,7 @@ def test_brackets_hold_the_exact_value_and_their_bets_win_the_lower_end_in_every
     exact = template.solve(low, high, score=score)
     assert exact.converged.all() and exact.lower[0] > 0.3
     solver = Bounds(seconds=20.0, tol=1e-3)
-    found = book_bracket(template.graph, template.arcs(low, high), 0, solver, score)
+    found = book_bracket(template.graph, template.arcs(low, high), 0, solver, SCORES[score])
     assert found.lower <= exact.upper[0] and found.upper >= exact.lower[0]
     assert found.upper - found.lower < 0.02 * found.upper
     for world in product((False, True), repeat=4):
@@ -166,7 +168,7 @@ def test_the_cheapest_world_is_searched_for_under_the_brier_score_too(monkeypatc
     exact = template.solve(p, score="brier").upper[0]  # three against three: 9 of 15 pairs differ
     assert exact == pytest.approx(15 * (0.9 - 9 / 15) ** 2, abs=1e-6)
     monkeypatch.setattr("dissonance.bounds.bracketing.helpful", lambda *_: [])  # no larger regions
-    found = book_bracket(template.graph, template.arcs(p), 0, Bounds(seconds=60.0, tol=1e-2), "brier")
+    found = book_bracket(template.graph, template.arcs(p), 0, Bounds(seconds=60.0, tol=1e-2), BRIER_SCORE)
     assert 0.99 * exact <= found.lower <= exact <= found.upper
 
 
