@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dissonance.lir import Descent as Descent
     from dissonance.lir import Flow as Flow
     from dissonance.lir import FullControl as FullControl
+    from dissonance.lir import Moved as Moved
     from dissonance.lir import Natural as Natural
     from dissonance.lir import Published as Published
     from dissonance.lir import Step as Step

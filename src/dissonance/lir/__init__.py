@@ -1,6 +1,6 @@
 """Local Inconsistency Resolution: iteratively focus on a part of a PDG and resolve the inconsistency it shows."""
 
-from dissonance.lir.flows import FLOWS, ODE, Descent, Flow, FullControl, Natural, Step
+from dissonance.lir.flows import FLOWS, ODE, Descent, Flow, FullControl, Moved, Natural, Step
 from dissonance.lir.inner.published import Published
 from dissonance.lir.progress import TensorBoard
 from dissonance.lir.refocus import (
@@ -34,6 +34,7 @@ __all__ = [
     "Greedy",
     "Hub",
     "Learned",
+    "Moved",
     "Natural",
     "Partial",
     "Published",

@@ -2,32 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.arc import Arc, Theta
+from dissonance.errors import CapabilityError
+from dissonance.focus import Focus
 from dissonance.lir.inner.base import Attentions, Inner, Solved
-from dissonance.lir.parameters import Parameters, Stacked
+from dissonance.lir.parameters import Parameters, Stacked, stacked
+from dissonance.numerics import DTYPE
 
 Bounds = tuple[list[float], list[float]]
 """The lower bounds of P runs, and the upper ones."""
 
 MASS = 1e-9
-"""Rows with less mass mu(s) than this say nothing about p(T|s)."""
+"""Rows with less mass mu(s) than this say nothing about p(T|S)."""
 
 
-@dataclass(frozen=True, eq=False)
-class StackedControl:
-    """chi of P runs, (P, ...) for every parameter, and what follows from it alone."""
+@dataclass(eq=False)
+class Local:
+    """<<phi . M(theta)>> for P runs, each under its own focus (phi, chi), on all arcs or on those in focus alone.
 
+    Where mu proves the inconsistency to be below `tol`, the gradient is 0: what is left of it is the solver's noise,
+    and optimisers that ignore scale would turn it into large moves.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        The parameters of the arcs that are looked at.
+    inner : Inner
+        The solver of their inconsistency.
+    attention : Attentions
+        phi of the runs.
+    chi : Stacked
+        chi of every component of every parameter of every run, (P, ...), keyed like theta.
+    key_of : Mapping or None
+        The names under which theta of the runs has these parameters; None where the names are the same.
+    foci : Sequence of Focus
+        The foci that phi and chi were stacked from.
+    solves, steps : Tensor or int
+        The effort so far: calls of the solver and its own steps, (P,).
+    first : Bounds or None
+        The bounds of the first solve: those where theta was before a flow moved it.
+    """
+
+    parameters: Parameters
+    inner: Inner
+    attention: Attentions
     chi: Stacked
+    tol: float = 1e-7
+    key_of: Mapping[str, str] | None = None
+    foci: Sequence[Focus] = ()
+    solves: Tensor | int = 0
+    steps: Tensor | int = 0
+    first: Bounds | None = None
+
+    def under(self, foci: Sequence[Focus]) -> Local:
+        """Return the local problem of the same arcs under the foci of the runs."""
+        names = [a.name for a in self.parameters.arcs]
+        attention = Attentions.of([f.attention for f in foci], names)
+        chi = self.parameters.control([f.control for f in foci])
+        return Local(self.parameters, self.inner, attention, chi, self.tol, self.key_of, tuple(foci))
+
+    def controlled(self, chi: Stacked) -> Local:
+        """Return the same problem under another control, (P, 1, ...) or (P, ...)."""
+        return replace(self, chi={key: x.expand_as(self.chi[key]) for key, x in chi.items()})
+
+    def begin(self, inner: Inner, contexts: Sequence[Theta], generators: Sequence[np.random.Generator]) -> None:
+        """Begin a step: forget the effort of earlier ones, and give the solver what it may use beside theta, the
+        contexts of the foci and, where samples are drawn, a seed for each run."""
+        self.inner, self.solves, self.steps, self.first = inner, 0, 0, None
+        if self.attention.varying and not inner.supports_varying:
+            raise CapabilityError(
+                "the refocus makes attention vary with the sample, and the run's own attention does not: give lir "
+                'an `attention` that does, or solver="sampled".'
+            )
+        if inner.random or any(contexts):
+            inner.surround(contexts, [int(g.integers(2**62)) for g in generators], self.free)
+
+    def theta(self, whole: Mapping[str, Tensor]) -> Stacked:
+        """Return the parameters of the arcs that are looked at, of theta of the runs."""
+        if self.key_of is None:
+            return stacked(whole)
+        return {own: whole[key] for own, key in self.key_of.items()}
+
+    # -- control -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def narrow(self) -> Stacked:
-        """The same, (P, 1, ...) where it is one number a run."""
+        """chi, (P, 1, ...) where it is one number a run."""
         return {key: narrow(chi) for key, chi in self.chi.items()}
 
     @cached_property
@@ -43,55 +112,29 @@ class StackedControl:
     @cached_property
     def number(self) -> float | None:
         """chi of all that a single run may move, if it is one number."""
-        numbers = {x if isinstance(x, float) else None for own in self.each for x in own.values()}
-        return numbers.pop() if len(self.each) == len(numbers) == 1 else None
+        numbers = {x if isinstance(x, float) else None for own in self.each_chi for x in own.values()}
+        return numbers.pop() if len(self.each_chi) == len(numbers) == 1 else None
 
     @cached_property
-    def each(self) -> tuple[dict[str, float | Tensor], ...]:
+    def each_chi(self) -> tuple[dict[str, float | Tensor], ...]:
         """chi of each run, for the parameters that it may move: a float where all components are equal."""
-        runs = range(len(next(iter(self.chi.values()))))
-        own = [{key: self.narrow[key][k] for key in self.free} for k in runs]
-        return tuple({key: _number(x) for key, x in one.items() if x.any()} for one in own)
-
-
-@dataclass
-class Local:
-    """<<phi . M(theta)>> for P runs, each under its own focus (phi, chi).
-
-    Where mu proves the inconsistency to be below `tol`, the gradient is 0: what is left of it is the solver's noise,
-    and optimisers that ignore scale would turn it into large moves. `steps` and `solves` (P,) count the effort; `first`
-    are the bounds of the first solve, run by run: where theta was before a flow moved it.
-    """
-
-    parameters: Parameters
-    inner: Inner
-    attention: Attentions
-    chi: StackedControl
-    tol: float = 1e-7
-    solves: Tensor | int = 0
-    steps: Tensor | int = 0
-    first: Bounds | None = None
+        runs = [{key: self.narrow[key][k] for key in self.free} for k in range(len(self.attention))]
+        return tuple({key: _number(x) for key, x in chi.items() if x.any()} for chi in runs)
 
     @cached_property
     def full(self) -> list[tuple[Tensor, Tensor]]:
         """Of each arc the runs in which all of its components, and those in which any, have chi > 0, (P,) each."""
         found: list[tuple[Tensor, Tensor]] = []
+        nowhere = torch.zeros(len(self.attention), 1, dtype=torch.bool)
         for keys in self.parameters.keys_of.values():
-            if not keys:
-                nowhere = torch.zeros(len(self.attention), dtype=torch.bool)
-                found.append((nowhere, nowhere))
-                continue
-            free = torch.cat([by_run(self.chi.narrow[k] > 0) for k in keys], 1)
+            free = torch.cat([by_run(self.narrow[k] > 0) for k in keys], 1) if keys else nowhere
             found.append((free.all(1), free.any(1)))
         return found
 
-    @property
-    def control(self) -> Stacked:
-        """chi of every component of every parameter of every run, (P, ...)."""
-        return self.chi.chi
+    # -- solving -------------------------------------------------------------------------------------------------------
 
     def solve(self, theta: Stacked, attention: Attentions | None = None) -> Solved:
-        """The inconsistency at theta, under this focus or another attention."""
+        """Return the inconsistency at theta between its bounds, under this focus or another attention."""
         found = self.inner.solve(theta, self.attention if attention is None else attention)
         self.solves = self.solves + 1
         self.steps = self.steps + found.steps
@@ -100,43 +143,45 @@ class Local:
         return found
 
     def solve_once(self, theta: Stacked) -> Bounds:
-        """The bounds of the first solve; at theta if nothing was solved yet, as nothing could move."""
+        """Return the bounds of the first solve; at theta if nothing was solved yet, as nothing could move."""
         if self.first is None:
             self.solve(theta)
         assert self.first is not None
         return self.first
 
-    def resolved(self, solved: Solved) -> Tensor:
-        """Where nothing is left to resolve, (P,): 0 is the least there can be at gamma = 0 without disbelief."""
-        a = self.attention
-        if a.varying or solved.drawn:  # densities, weights of any sign: 0 is nothing special
-            return torch.zeros_like(solved.upper, dtype=torch.bool)
-        return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
-
-    def gradient(self, theta: Stacked) -> tuple[Solved, Stacked]:
-        """The inconsistency at theta, and its gradient there."""
-        solved = self.solve(theta)
-        return solved, self.pull(solved)
-
     def slope(self, theta: Stacked) -> Stacked:
-        """The gradient at theta in the parameters that may move, at least."""
-        return self.pull(self.solve(theta), self.chi.free)
+        """Return the gradient at theta in the parameters that may move, at least."""
+        return self.pull(self.solve(theta), self.free)
 
     def slopes(self, theta: Stacked) -> list[dict[str, Tensor]]:
-        """The same run by run, without the axis of the runs."""
-        solved, free = self.solve(theta), self.chi.free
+        """Return the gradient at theta run by run, without the axis of the runs."""
+        solved = self.solve(theta)
         if solved.drawn:
-            return solved.gradients(free)
-        found = self.pull(solved, free)
-        return [{key: found[key][k] for key in free} for k in range(len(self.attention))]
+            return solved.gradients(self.free)
+        found = self.pull(solved, self.free)
+        return [{key: found[key][k] for key in self.free} for k in range(len(self.attention))]
 
     def pull(self, solved: Solved, keys: Sequence[str] | None = None) -> Stacked:
-        """The gradient of what was solved, in these parameters at least: 0 where nothing is left to resolve."""
+        """Return the gradient of what was solved, in these parameters at least: 0 where nothing is left to resolve."""
         slope = solved.gradient(keys)
         if solved.drawn:
             return slope
         still = self.resolved(solved) | ~torch.isfinite(solved.upper)
         return {k: torch.where(over(still, g) | ~torch.isfinite(g), 0.0, g) for k, g in slope.items()}
+
+    def resolved(self, solved: Solved) -> Tensor:
+        """Return where nothing is left to resolve, (P,): at gamma = 0 without disbelief nothing is below 0."""
+        a = self.attention
+        if a.varying or solved.drawn:  # densities, weights of any sign: 0 is nothing special
+            return torch.zeros_like(solved.upper, dtype=torch.bool)
+        return (solved.upper < self.tol) & (a.gamma == 0) & (a.beta >= 0).all(1)
+
+    def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
+        """Return mu(s,t) of an arc in some runs, as precisely as can be, for tables (P, entries)."""
+        self.solves = self.solves + 1
+        return self.inner.precise_joint(log_p, attention, runs, arc)
+
+    # -- arcs ----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def attended(self) -> list[bool]:
@@ -146,7 +191,7 @@ class Local:
 
     @cached_property
     def _users(self) -> dict[str, int]:
-        """How many arcs in attention have each parameter."""
+        """The number of arcs in attention that have each parameter."""
         return {key: sum(self.attended[j] for j in arcs) for key, arcs in self.parameters.users.items()}
 
     def shares(self, i: int) -> bool:
@@ -158,31 +203,46 @@ class Local:
         """Whether arc i is out of attention and others that share its parameters are not: these move them."""
         return not self.attended[i] and self.shares(i)
 
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
     def alone(self, k: int) -> Local:
-        """The local problem of run k by itself."""
-        inner = self.inner.alone(k)
-        here = torch.tensor([k])
-        chi = StackedControl({key: x[here] for key, x in self.control.items()})
+        """Return the local problem of run k without the other runs."""
+        inner, here = self.inner.alone(k), torch.tensor([k])
+        chi = {key: x[here] for key, x in self.chi.items()}
         return Local(inner.parameters, inner, self.attention.take(here), chi, self.tol)
 
     def count(self, each: Sequence[Local]) -> None:
-        """Add up the effort of runs that were solved each by itself."""
+        """Add up the effort of runs that were solved each without the others."""
         self.solves = self.solves + torch.tensor([int(one.solves) for one in each])
         self.steps = self.steps + torch.tensor([int(one.steps) for one in each])
         firsts = [one.first for one in each if one.first is not None]
         if self.first is None and len(firsts) == len(each):
             self.first = [x for lower, _ in firsts for x in lower], [x for _, upper in firsts for x in upper]
 
+    # -- traces --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def weights(self) -> list[dict[str, Any]]:
+        """Run by run what a row of the trace says of the focus: weights that are not 0, and the largest chi of arcs."""
+        return [
+            {
+                "beta": {n: b for n, b in f.attention.beta.items() if b},
+                "gamma": f.attention.gamma,
+                "chi": {n: float(torch.as_tensor(c, dtype=DTYPE).max()) for n, c in f.control.chi.items()},
+            }
+            for f in self.foci
+        ]
+
 
 def narrow(chi: Tensor) -> Tensor:
-    """(P, 1, ...) of a control that is one number a run, spread out; any other as it is."""
+    """Return (P, 1, ...) of a control that is one number a run, spread out; any other as it is."""
     if not any(chi.stride()[1:]):
         return chi[(slice(None), *[slice(0, 1)] * (chi.dim() - 1))]
     return chi
 
 
 def by_run(x: Tensor) -> Tensor:
-    """(P, n) of (P, ...): a parameter that is one number is a row of one."""
+    """Return (P, n) of (P, ...): a parameter that is one number is a row of one."""
     return x.reshape(len(x), -1)
 
 
@@ -192,5 +252,5 @@ def _number(chi: Tensor) -> float | Tensor:
 
 
 def over(runs: Tensor, like: Tensor) -> Tensor:
-    """(P,) reshaped to broadcast over (P, ...)."""
+    """Return (P,) reshaped to broadcast over (P, ...)."""
     return runs.reshape(-1, *[1] * (like.dim() - 1))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -47,25 +46,38 @@ class MovedRow:
 
 
 def moved_rows(before: PDG, after: PDG, most: int | None = None) -> list[MovedRow]:
-    """The rows of tables that differ, the furthest first; no more than `most` of them."""
-    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
-        far, arcs, rows = _far(before, after)
-        first = torch.argsort(far, descending=True, stable=True)[:most].tolist()
-        return [_moved_row(before.arc(i), after.arc(i), row) for i, row in zip(arcs[first], rows[first], strict=True)]
-    found: list[MovedRow] = []
-    for a in before.arcs:
-        if not a.has_table:
-            continue
-        differ = (_by_row(a) != _by_row(after[a.name])).any(-1)
-        found += [_moved_row(a, after[a.name], k) for k in torch.nonzero(differ).flatten().tolist()]
-    return sorted(found, key=lambda m: -m.distance)[:most]
+    """Return the rows of tables that differ, the furthest first; no more than `most` of them."""
+    far, arcs, rows = _far(before, after)
+    first = torch.argsort(far, descending=True, stable=True)[:most].tolist()
+    names = before.arc_names
+    return [_moved_row(before[names[arcs[k]]], after[names[arcs[k]]], int(rows[k])) for k in first]
 
 
 def moved_count(before: PDG, after: PDG) -> int:
-    """How many rows of tables moved."""
-    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
-        return len(_far(before, after)[0])
-    return len(moved_rows(before, after))
+    """Return how many rows of tables moved."""
+    return len(_far(before, after)[0])
+
+
+def _far(before: PDG, after: PDG) -> tuple[Tensor, Tensor, Tensor]:
+    """Return of every row that moved its total variation, the number of its arc, and its number in the table."""
+    far, arcs, rows, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
+    for old, new in zip(_tables(before), _tables(after), strict=True):
+        apart = (old - new).abs().sum(-1) / 2
+        where = torch.nonzero(apart)
+        far.append(apart[where[:, 0], where[:, 1]])
+        arcs.append(where[:, 0] + first)
+        rows.append(where[:, 1])
+        first += len(old)
+    none = torch.zeros(0, dtype=torch.long)
+    return torch.cat([none.to(DTYPE), *far]), torch.cat([none, *arcs]), torch.cat([none, *rows])
+
+
+def _tables(pdg: PDG) -> Iterator[Tensor]:
+    """Yield the tables of the arcs in order, (arcs, rows, targets), a column at once; without a table, no rows."""
+    if isinstance(pdg, ColumnarPDG):
+        yield from (column.log_p.exp() for column in pdg.columns)
+    else:
+        yield from (_by_row(a)[None] if a.has_table else torch.zeros(1, 0, 1) for a in pdg.arcs)
 
 
 def _by_row(a: Arc) -> Tensor:
@@ -79,20 +91,6 @@ def _moved_row(a: Arc, after: Arc, k: int) -> MovedRow:
     given = dict(zip(a.source_names, setting, strict=True))
     changes = tuple(zip(setting_texts(a.targets), old.tolist(), new.tolist(), strict=True))
     return MovedRow(a.name, given, changes, float((old - new).abs().sum() / 2))
-
-
-def _far(before: ColumnarPDG, after: ColumnarPDG) -> tuple[Tensor, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Of every row that moved: how far, the number of its arc, and its number in the table."""
-    far, arcs, rows, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
-    for old, new in zip(before.columns, after.columns, strict=True):
-        apart = (old.log_p.exp() - new.log_p.exp()).abs().sum(-1) / 2
-        where = torch.nonzero(apart)
-        far.append(apart[where[:, 0], where[:, 1]])
-        arcs.append(where[:, 0] + first)
-        rows.append(where[:, 1])
-        first += len(old)
-    none = torch.zeros(0, dtype=torch.long)
-    return torch.cat([none.to(DTYPE), *far]), torch.cat([none, *arcs]).numpy(), torch.cat([none, *rows]).numpy()
 
 
 def restored(before: PDG, after: PDG, beta: Mapping[str, float] | None = None) -> PDG:

@@ -14,12 +14,49 @@ from itertools import pairwise
 import numpy as np
 
 from dissonance.columns.columnar import mentioned
+from dissonance.columns.weights import ColumnWeights
+from dissonance.control import Chi
 from dissonance.errors import DissonanceError, suggest
-from dissonance.focus import Attention, Focus
+from dissonance.focus import Attention, Control, Focus, Weights, facts
 from dissonance.lir.trace import Row, Trace
 from dissonance.pdg import PDG
 
 Refocus = Callable[[PDG, int, np.random.Generator, Trace], Focus]
+
+
+def default_control(free: Mapping[str, float], attention: Attention) -> Control:
+    """Return what moves if nobody says: all that can, but for facts (beta = inf), which a control has to name."""
+    hard = facts(attention)
+    if isinstance(free, ColumnWeights):
+        return Control(free | dict.fromkeys(hard & free.keys(), math.nan))
+    return Control({name: chi for name, chi in free.items() if name not in hard})
+
+
+def base_focus(
+    pdg: PDG, attention: Attention | Weights | None, control: Control | Chi | None, *, named: bool = False
+) -> Focus:
+    """Return the focus that refocus procedures choose from: by default their own beta, alpha = 1, gamma = 0, and
+    `default_control`. `named`: one that is known by its name chooses, and controls what the base controls."""
+    free = pdg.movable
+    if not free:
+        raise DissonanceError(
+            "no arc has parameters to move: fixed tables have none. Use pdg.learnable(), or learnable=True where the "
+            "beliefs are read."
+        )
+    attended = Attention.of(attention, pdg)
+    chosen = default_control(free, attended) if control is None else Control.of(control)
+    if control is None and named and not chosen.chi:
+        raise DissonanceError(
+            "every arc that could move is a fact (beta = inf), and facts are kept unless a control names them: "
+            f"control={{{next(iter(free))!r}: 1.0}}."
+        )
+    attended.check(pdg)
+    return Focus(attended, chosen.on(pdg))
+
+
+def name_of(refocus: Refocus) -> str:
+    """Return the name of a procedure: its own, or that of the function or class."""
+    return getattr(refocus, "name", getattr(refocus, "__name__", type(refocus).__name__))
 
 
 def weighted(base: Focus, weights: Mapping[str, float]) -> Focus:

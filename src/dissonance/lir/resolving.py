@@ -16,9 +16,8 @@ from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.jsonable import json_number
 from dissonance.lir.moved import MovedRow, moved_count, moved_rows, restored
-from dissonance.lir.refocus import SWEEP, Refocus
+from dissonance.lir.refocus import SWEEP, Refocus, default_control
 from dissonance.lir.run import Callback
-from dissonance.lir.setting import default_control
 from dissonance.lir.start import STEPS, SWEEPS, Run, Value, lir
 from dissonance.lir.trace import Record
 from dissonance.names import ArcNames

@@ -8,28 +8,27 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dissonance.above import ask
+from dissonance.answer import DEFAULT_TOL
+from dissonance.columns import ColumnarPDG
 from dissonance.control import Chi
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Control, Weights
-from dissonance.lir import flows
-from dissonance.lir import refocus as refocuses
-from dissonance.lir.flows import Flow
+from dissonance.lir.flows import Flow, flow_named
+from dissonance.lir.in_columns import ColumnParameters
 from dissonance.lir.inner.base import Attentions
 from dissonance.lir.parameters import Parameters, alike
-from dissonance.lir.part import apart, parameters_of
 from dissonance.lir.progress import Bar
-from dissonance.lir.refocus import Refocus
-from dissonance.lir.run import Algorithm, Callback
-from dissonance.lir.setting import Setting, base_focus
+from dissonance.lir.refocus import SWEEP, Refocus, base_focus, name_of, refocus_named
+from dissonance.lir.run import Algorithm, Callback, apart, solver_for
 from dissonance.lir.sweep.neighbourhoods import neighbourhood_named
-from dissonance.lir.sweep.run import Sweeping
+from dissonance.lir.sweep.run import Sweeping, SweptPDG
 from dissonance.lir.trace import NAN, Record, Row, Trace
 from dissonance.options import in_step
 from dissonance.pdg import PDG, checked_pdg
@@ -71,18 +70,8 @@ class Value:
         return f"{self.upper:.6g}"
 
 
-class _End(Protocol):
-    """Where a run has ended."""
-
-    @property
-    def theta(self) -> dict[str, Tensor]: ...
-
-    @property
-    def pdg(self) -> PDG: ...
-
-
 @dataclass(frozen=True)
-class _EndOfSteps:
+class EndOfSteps:
     """Where run k of several has ended."""
 
     parameters: Parameters
@@ -91,10 +80,12 @@ class _EndOfSteps:
 
     @property
     def theta(self) -> dict[str, Tensor]:
+        """The parameters at the end, keyed as the PDG has them."""
         return {key: v.clone() for key, v in self.parameters.of(self.k, self.stacked).items()}
 
     @property
     def pdg(self) -> PDG:
+        """The resolved PDG."""
         return self.parameters.pdg(self.k, self.stacked)
 
 
@@ -116,7 +107,7 @@ class Run:
     steps: int
     seconds: float
     interrupted: bool
-    _end: _End
+    _end: EndOfSteps | SweptPDG
 
     @property
     def resolution_percent(self) -> float:
@@ -188,7 +179,7 @@ def lir(
     >>> [[f"{x:.3f}" for x in run.pdg[name].cpd.table()] for name in ("p", "q")]  # they have met
     [['0.586', '0.414'], ['0.586', '0.414']]
     """
-    if isinstance(refocus, str) and refocus == refocuses.SWEEP:
+    if isinstance(refocus, str) and refocus == SWEEP:
         if steps is not None:
             raise DissonanceError('refocus "sweep" takes `sweeps`, each a step for every focus, not `steps`.')
         control = None if control is None else Control.of(control)
@@ -246,34 +237,47 @@ def lirs(
         if not isinstance(seed, int) or not -(2**63) <= seed < 2**64:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"a seed is a whole number from -2^63 to 2^64 - 1, found {seed!r}.")
     all_pdgs, all_refocus, all_seeds = in_step(pdgs=all_pdgs, refocus=all_refocus, seeds=all_seeds)
-    chosen_flow, called = flows.flow_named(flow), _callbacks(callbacks)
+    chosen_flow, called, chosen, record = (
+        flow_named(flow),
+        _callbacks(callbacks),
+        solver_for(solver, tol),
+        trace or Record(),
+    )
     groups: dict[object, list[int]] = {}
     told = isinstance(attention, Attention) and not attention.others  # else every PDG has weights of its own
     for i, pdg in enumerate(all_pdgs):
-        own = i if apart(len(pdg), trace or Record()) else (alike(pdg), told or tuple(pdg.confidence.values()))
+        own = i if apart(len(pdg), record) else (alike(pdg), told or tuple(pdg.confidence.values()))
         groups.setdefault(own, []).append(i)
     bar = Bar(progress, steps * len(groups))
     found: dict[int, Run] = {}
     for number, members in enumerate(groups.values()):
         named = all(isinstance(all_refocus[i], str) for i in members)
-        setting = Setting.of(
-            parameters_of([all_pdgs[i] for i in members], trace or Record()),
-            [refocuses.refocus_named(all_refocus[i]) for i in members],
+        state = Algorithm(
+            _parameters([all_pdgs[i] for i in members], record),
+            [refocus_named(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
             base_focus(all_pdgs[members[0]], attention, control, named=named),
             chosen_flow,
-            solver,
-            tol=tol,
-            record=trace,
+            chosen,
+            getattr(chosen, "tol", DEFAULT_TOL) if tol is None else tol,
+            record,
         )
         where = None if checkpoint is None else f"{os.fspath(checkpoint)}{f'.{number}' if number else ''}"
-        state = Algorithm(setting)
         with bar:
             state.run(steps, where, [*called, *bar.callbacks])
         found |= zip(members, _read(state, time.perf_counter() - began, len(all_pdgs)), strict=True)
         if state.interrupted:
             break
     return [found[i] for i in sorted(found)]
+
+
+def _parameters(pdgs: Sequence[PDG], record: Record) -> Parameters:
+    """Return the parameters of runs of one structure: of one that is done part by part on columns, nothing for every
+    arc."""
+    (first, *others) = pdgs
+    if not others and isinstance(first, ColumnarPDG) and apart(len(first), record):
+        return ColumnParameters(first)
+    return Parameters(pdgs)
 
 
 def _swept(
@@ -326,12 +330,12 @@ def _called(function: object) -> str:
 
 def _value(state: Algorithm, k: int, row: Row, theta: Mapping[str, Tensor]) -> Value:
     """The inconsistency of run k at theta. What tables round, times their weights, is no gap that a solver left."""
-    found, of = Value(row.global_lower, row.global_upper, state.setting.tol), state.parameters
+    found, of = Value(row.global_lower, row.global_upper, state.tol), state.parameters
     if found.converged or not math.isfinite(found.upper - found.lower) or not of.tabular:
         return found
     with torch.no_grad():
         log_p = of.log_tables(theta)[k : k + 1].numpy()
-    a = Attentions.of([state.setting.base.attention], state.setting.names)
+    a = Attentions.of([state.base.attention], [a.name for a in of.arcs])
     rows, (beta, alpha, gamma) = Batch.over(of.pdgs[k].variables, of.arcs).shape.rows, (x.numpy() for x in a.tensors)
     blur = float(Accuracy(rows, log_p, beta, alpha, gamma).blur(np.array([found.upper]))[0])
     return replace(found, tol=found.tol + 2 * blur / max(1.0, abs(found.upper)))
@@ -341,21 +345,21 @@ def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
     """The results of the runs."""
     found: list[Run] = []
     for k, trace in enumerate(state.traces):
-        first, last, refocus = trace.rows[0], trace.rows[-1], state.setting.refocus[k]
+        first, last = trace.rows[0], trace.rows[-1]
         found.append(
             Run(
                 trace,
                 _value(state, k, first, state.parameters.theta0),
                 _value(state, k, last, state.theta),
                 last.tv_mu,
-                getattr(refocus, "name", getattr(refocus, "__name__", "custom")),
-                state.setting.flow.name,
-                state.setting.solver.name,
-                state.setting.seeds[k],
+                name_of(state.refocus[k]),
+                state.flow.name,
+                state.solver.name,
+                state.seeds[k],
                 last.step,
                 seconds / runs,
                 state.interrupted,
-                _EndOfSteps(state.parameters, k, state.theta),
+                EndOfSteps(state.parameters, k, state.theta),
             )
         )
     return found

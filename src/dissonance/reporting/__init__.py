@@ -18,8 +18,8 @@ from dissonance.errors import DissonanceError
 from dissonance.focus import Control, Focus
 from dissonance.inconsistency import BlameRow, Inconsistency
 from dissonance.io import files
+from dissonance.lir.refocus import default_control
 from dissonance.lir.resolving import Resolved, Resolving, resolve, with_theta
-from dissonance.lir.setting import default_control
 from dissonance.reporting.blocks import Block, Code, Figure, Grid, Heading, Paragraph, as_html, as_markdown
 from dissonance.variables import label_texts
 from dissonance.verdict import MOST_ARCS, verdict

@@ -106,8 +106,8 @@ def test_a_run_that_was_stopped_goes_on_byte_for_byte(name: str, options: dict[s
         resumed = lir(two_classifiers(), in_turn(1.0), steps=steps, flow=flow, trace=QUIET, checkpoint=path)
     assert all(torch.equal(resumed.theta[key], value) for key, value in whole.theta.items())
     assert resumed.trace.column("local_upper")[:-1] == whole.trace.column("local_upper")[:-1]
-    states = sealed.read_state(path, "a checkpoint")["flow"][0]
-    assert set(states) == set(whole.theta) and all(states.values())
+    state = sealed.read_state(path, "a checkpoint")["flow"]
+    assert {name.split("/", 2)[2] for name in state} == (set(whole.theta) if name != "SGD" or options else set())
     renewed = lir(two_classifiers(), in_turn(1.0), steps=9, flow=Descent(name, 0.02, 1, options), trace=QUIET)
     assert any(not torch.equal(renewed.theta[key], value) for key, value in whole.theta.items())
 

@@ -13,7 +13,7 @@ import torch
 from dissonance import PDG, Arc, Attention, Control, Focus, SoftmaxTable, Table, Variable, lir, lirs
 from dissonance.errors import FormatError
 from dissonance.flows import Descent
-from dissonance.lir import part
+from dissonance.lir import run as engine
 from dissonance.refocus import Cycle, Hub
 from dissonance.runs import Record
 
@@ -53,7 +53,7 @@ def foci(gamma: float = 0.0, chi: float = 1.0, count: int = 5) -> Cycle:
 
 def on_the_whole(monkeypatch: pytest.MonkeyPatch, *args: Any, **options: Any) -> Any:
     with monkeypatch.context() as m:
-        m.setattr(part, "MANY", 10**9)
+        m.setattr(engine, "MANY", 10**9)
         return lir(*args, **options)
 
 

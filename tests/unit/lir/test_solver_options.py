@@ -13,7 +13,7 @@ from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
-from dissonance.lir.setting import solver_for
+from dissonance.lir.run import solver_for
 from dissonance.solution import DEFAULT_TOL
 from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, solver_named
 

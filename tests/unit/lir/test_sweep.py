@@ -212,7 +212,7 @@ def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path: Path):
     with pytest.raises(FormatError, match="has done 5 sweeps, and 3"):
         lir(pdg, "sweep", sweeps=3, checkpoint=path)
     lir(graph("chain", 12), "hub", steps=1, checkpoint=tmp_path / "other")
-    with pytest.raises(FormatError, match="not a checkpoint of sweeps"):
+    with pytest.raises(FormatError, match="not a checkpoint of dissonance"):
         lir(pdg, "sweep", sweeps=3, checkpoint=tmp_path / "other")
 
 

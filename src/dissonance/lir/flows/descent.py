@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.adam import Adam
 from dissonance.errors import DissonanceError, suggest
-from dissonance.lir.flows.base import Movement
+from dissonance.lir.flows.base import Flow, Moved
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
 from dissonance.solvers.paper import BIT
@@ -41,7 +41,7 @@ class Renewed:
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(Flow):
     """`steps` steps of a torch.optim optimiser, each scaled by chi; it is renewed at every step of LIR, or kept.
 
     The published runs took 10 steps of Adam at learning rate 0.05/10, renewed. With `keep` the run keeps the optimiser,
@@ -58,17 +58,47 @@ class Descent:
     keep: bool = False
 
     @property
-    def name(self) -> str:
-        """What the trace calls it."""
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The name in the trace."""
         made = self.optimizer if isinstance(self.optimizer, str) else getattr(self.optimizer, "__name__", "optimiser")
         return f"{made.lower()}({self.rate:g} x {self.steps}{', kept' if self.keep else ''})"
 
-    def begin(self) -> Descent | Kept:
-        """What moves the parameters of a run from its first step to its last."""
-        return Kept(self) if self.keep else self
+    @property
+    def in_place(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether theta is moved in place, as torch.optim does: what is to outlive a step must be cloned."""
+        return self.keep
+
+    @property
+    def whole(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether all parameters are needed: an optimiser that is kept has them from the first step to the last."""
+        return self.keep
+
+    def init(self, theta: Mapping[str, Tensor]) -> Optimisers | None:
+        """Return the optimisers of a run that keeps them."""
+        return Optimisers(self, theta) if self.keep else None
+
+    def step(self, local: Local, theta: Stacked, state: Any = None) -> Moved:
+        """Return theta after so many steps, each projected if need be."""
+        if self.keep:
+            return state.step(local, theta, self.steps)
+        moved = Moved(theta)
+        chi = {k: x.to(theta[k].device) for k, x in local.narrow.items()}
+        leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.free}
+        optimizer = self.made(list(leaves.values()))
+        for _ in range(self.steps):
+            slope = local.slope(moved.theta)
+            for k, leaf in leaves.items():
+                leaf.grad = torch.where(chi[k] == 0, 0.0, slope[k])
+            optimizer.step()
+            with torch.no_grad():
+                now = {k: numerics.toward(moved.theta[k], leaf, chi[k]) for k, leaf in leaves.items()}
+                moved = moved.then(Moved.settled(local.parameters, moved.theta, now))
+                for k, leaf in leaves.items():
+                    leaf.copy_(moved.theta[k])
+        return moved
 
     def made(self, leaves: list[Tensor]) -> Stepper:
-        """The optimiser of these tensors."""
+        """Return an optimiser of these tensors."""
         if not isinstance(self.optimizer, str):
             return self.optimizer(leaves)
         if self.optimizer.lower() == "adam" and set(self.options) <= {"eps"} and not self.keep:
@@ -80,61 +110,45 @@ class Descent:
             )
         return getattr(torch.optim, known[self.optimizer.lower()])(leaves, lr=self.rate, **self.options)
 
-    def __call__(self, local: Local, theta: Stacked) -> Movement:
-        """So many steps, each projected if need be."""
-        moved = Movement(theta)
-        chi = {k: x.to(theta[k].device) for k, x in local.chi.narrow.items()}
-        leaves = {k: theta[k].detach().clone().requires_grad_() for k in local.chi.free}
-        optimizer = self.made(list(leaves.values()))
-        for _ in range(self.steps):
-            slope = local.slope(moved.theta)
-            for k, leaf in leaves.items():
-                leaf.grad = torch.where(chi[k] == 0, 0.0, slope[k])
-            optimizer.step()
-            with torch.no_grad():
-                now = {k: numerics.toward(moved.theta[k], leaf, chi[k]) for k, leaf in leaves.items()}
-                moved = moved.then(Movement.settled(local.parameters, moved.theta, now))
-                for k, leaf in leaves.items():
-                    leaf.copy_(moved.theta[k])
-        return moved
-
 
 ADAM = Descent("Adam", 0.05 / 10, 10, {"eps": 1e-8 * BIT})
 """The outer loop of the published runs: Adam's epsilon is 1e-8 on gradients in bits."""
 
 
-class Kept:
-    """A descent whose optimisers last as long as the run: one for each of P runs, over all of its parameters.
+class Optimisers(MutableMapping[str, Any]):
+    """The state of a descent that keeps its optimisers: one for each of P runs, over all of its parameters.
 
-    A parameter that a focus does not control has no gradient: torch.optim then leaves it and its state alone, so that
-    players that take turns have each their own. The parameters are moved in place, as torch.optim does: what is to
-    outlive a step must be cloned. `dump` has the states, for checkpoints.
+    As a mapping it is what the optimisers remember of every parameter that has moved, "run/slot/arc.parameter". A
+    parameter that a focus does not control has no gradient: torch.optim then leaves it and its state alone, so that
+    players that take turns have each their own.
     """
 
-    def __init__(self, descent: Descent) -> None:
-        self.descent = descent
-        self._leaves: list[dict[str, Tensor]] = []
-        self._optimizers: list[torch.optim.Optimizer] = []
-        self._given: Stacked = {}
+    def __init__(self, descent: Descent, theta: Mapping[str, Tensor]) -> None:
+        self.leaves: list[dict[str, Tensor]] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        for k in range(len(next(iter(theta.values())))):
+            leaves = {key: v[k].detach().clone().requires_grad_() for key, v in theta.items()}
+            made = descent.made(list(leaves.values()))
+            if not isinstance(made, torch.optim.Optimizer):
+                raise DissonanceError(
+                    f"only optimisers of torch.optim can be kept, found {type(made).__name__}: leave out keep=True."
+                )
+            self.leaves.append(leaves)
+            self.optimizers.append(made)
+        self._given = {key: leaf.detach()[None] for key, leaf in self.leaves[0].items()}
 
-    @property
-    def name(self) -> str:
-        """What the trace calls it."""
-        return self.descent.name
-
-    def __call__(self, local: Local, theta: Stacked) -> Movement:
-        """So many steps, each projected if need be."""
-        self._begin(theta)
-        moved = Movement(theta)
-        for _ in range(self.descent.steps):
+    def step(self, local: Local, theta: Stacked, steps: int) -> Moved:
+        """Return theta after so many steps, moved in place and projected if need be."""
+        moved = Moved(theta, self)
+        for _ in range(steps):
             slopes = local.slopes(moved.theta)
-            for k, (moving, slope) in enumerate(zip(local.chi.each, slopes, strict=True)):
-                self._step(k, moving, moved.theta, slope)
-            if len(self._leaves) > 1:
-                now = {key: torch.stack([x[key].detach() for x in self._leaves]) for key in local.chi.free}
+            for k, (chi, slope) in enumerate(zip(local.each_chi, slopes, strict=True)):
+                self._step(k, chi, moved.theta, slope)
+            if len(self.leaves) > 1:
+                now = {key: torch.stack([x[key].detach() for x in self.leaves]) for key in local.free}
             else:
-                now = {key: self._given[key] for key in local.chi.free}
-            moved = moved.then(Movement.settled(local.parameters, moved.theta, now))
+                now = {key: self._given[key] for key in local.free}
+            moved = moved.then(Moved.settled(local.parameters, moved.theta, now))
         return moved
 
     @torch.no_grad()
@@ -142,42 +156,42 @@ class Kept:
         """Move the parameters of run k."""
         before: dict[str, Tensor] = {}
         for key, chi in moving.items():
-            leaf, g = self._leaves[k][key], slope[key]
+            leaf, g = self.leaves[k][key], slope[key]
             if theta[key] is not self._given[key]:
                 leaf.copy_(theta[key][k])
             if isinstance(chi, Tensor) or chi != 1.0:
                 before[key] = leaf.clone()
             leaf.grad = torch.where(chi == 0, 0.0, g) if isinstance(chi, Tensor) else g
-        self._optimizers[k].step()
+        self.optimizers[k].step()
         for key, chi in moving.items():
-            leaf = self._leaves[k][key]
+            leaf = self.leaves[k][key]
             leaf.grad = None
             if key in before:
                 leaf.copy_(numerics.toward(before[key], leaf, chi))
 
-    def _begin(self, theta: Stacked) -> None:
-        """Make the optimisers, at the first step."""
-        if self._leaves:
-            return
-        for k in range(len(next(iter(theta.values())))):
-            leaves = {key: v[k].detach().clone().requires_grad_() for key, v in theta.items()}
-            made = self.descent.made(list(leaves.values()))
-            if not isinstance(made, torch.optim.Optimizer):
-                raise DissonanceError(
-                    f"only optimisers of torch.optim can be kept, found {type(made).__name__}: leave out keep=True."
-                )
-            self._leaves.append(leaves)
-            self._optimizers.append(made)
-        self._given = {key: leaf.detach()[None] for key, leaf in self._leaves[0].items()}
+    # -- as a mapping --------------------------------------------------------------------------------------------------
 
-    def dump(self) -> list[dict[str, dict[str, Any]]]:
-        """The state of every parameter of every run that has moved."""
-        runs = zip(self._leaves, self._optimizers, strict=True)
-        return [{key: dict(made.state[x]) for key, x in leaves.items() if x in made.state} for leaves, made in runs]
+    def _slots(self, name: str) -> tuple[dict[str, Any], str]:
+        """Return what an optimiser remembers of a parameter, and the slot that is named."""
+        k, slot, key = name.split("/", 2)
+        return self.optimizers[int(k)].state[self.leaves[int(k)][key]], slot
 
-    def restore(self, theta: Stacked, known: list[dict[str, dict[str, Any]]]) -> None:
-        """The inverse of `dump`, for a run that stands at theta."""
-        if known:
-            self._begin(theta)
-        for leaves, made, states in zip(self._leaves, self._optimizers, known, strict=True):
-            made.state.update({leaves[key]: state for key, state in states.items()})
+    def __getitem__(self, name: str) -> Any:
+        slots, slot = self._slots(name)
+        return slots[slot]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        slots, slot = self._slots(name)
+        slots[slot] = value
+
+    def __delitem__(self, name: str) -> None:
+        slots, slot = self._slots(name)
+        del slots[slot]
+
+    def __iter__(self) -> Iterator[str]:
+        for k, (leaves, made) in enumerate(zip(self.leaves, self.optimizers, strict=True)):
+            for key, leaf in leaves.items():
+                yield from (f"{k}/{slot}/{key}" for slot in made.state.get(leaf, ()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import CapabilityError
-from dissonance.lir.flows.base import Movement
+from dissonance.lir.flows.base import Flow, Moved, State
 from dissonance.lir.flows.projection import followed, projected
 from dissonance.lir.flows.quadratic import quadratic_argmin
 from dissonance.lir.inner.base import Attentions, Solved
@@ -21,7 +21,7 @@ from dissonance.numerics import DTYPE
 
 
 @dataclass(frozen=True)
-class FullControl:
+class FullControl(Flow):
     """argmin over the controlled arcs' parameters, arc by arc until nothing changes; as a flow it takes any chi > 0 for
     full control.
 
@@ -47,8 +47,8 @@ class FullControl:
     nearness: float = 1e-4
     name: str = "full control"
 
-    def __call__(self, local: Local, theta: Stacked) -> Movement:
-        """theta at the fixed point."""
+    def step(self, local: Local, theta: Stacked, state: State | None = None) -> Moved:
+        """Return theta at the fixed point."""
         everyone = range(len(local.parameters.arcs))
         arcs = [i for i in everyone if bool(local.full[i][1].any()) and not local.idle(i)]
         solved = local.solve(theta)
@@ -59,11 +59,11 @@ class FullControl:
         )
         at_once = None if varies else self._at_once(local, arcs, theta, solved)
         if at_once is not None:
-            return Movement(at_once, torch.zeros(len(residual), dtype=torch.bool), residual)
+            return Moved(at_once)
         tables = any(local.parameters.arcs[i].cpd.saturated for i in arcs)  # these have a way of their own
         quadratic = quadratic_argmin(local, theta, solved) if arcs and not (tables or varies) else None
         if quadratic is not None:
-            return Movement(quadratic[0], torch.zeros(len(residual), dtype=torch.bool), quadratic[1])
+            return Moved(quadratic[0], None, quadratic[1])
         going = torch.ones_like(residual, dtype=torch.bool)
         for _ in range(self.sweeps if arcs else 0):
             before = solved.upper
@@ -81,7 +81,7 @@ class FullControl:
             going = going & ~_single_tables(local, arcs) & ~local.resolved(solved) & (before - solved.upper > least)
             if not going.any():  # every run stops by itself, whatever others do
                 break
-        return Movement(theta, torch.zeros(len(residual), dtype=torch.bool), residual)
+        return Moved(theta, None, residual)
 
     def _at_once(self, local: Local, arcs: Sequence[int], theta: Stacked, solved: Solved) -> Stacked | None:
         """The argmin over all controlled arcs together, where one move reaches it; None where it may not."""
@@ -139,8 +139,7 @@ class FullControl:
         for times in (1, 2) if bool((weight[runs] > 0).any()) else (1,):
             beta = a.beta.clone()
             beta[runs, i] = times * weight[runs]
-            found.append(local.inner.precise_joint(near, Attentions(beta, a.alpha, a.gamma), runs, arc))
-            local.solves += 1
+            found.append(local.precise_joint(near, Attentions(beta, a.alpha, a.gamma), runs, arc))
         joint = (2 * found[0] - found[-1]).clamp(min=0.0).reshape(shape)
         mass = joint.sum(-1)
         p = joint / mass.clamp(min=MASS)[..., None]
@@ -155,7 +154,7 @@ class FullControl:
         that does not lower the inconsistency.
         """
         keys = local.parameters.keys_of[local.parameters.arcs[i].name]
-        free = {k: (local.control[k] > 0) & over(runs, theta[k]) for k in keys}
+        free = {k: (local.chi[k] > 0) & over(runs, theta[k]) for k in keys}
 
         def slope_at(there: Solved) -> Stacked:
             slope = local.pull(there, keys)

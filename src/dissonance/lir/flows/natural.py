@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dissonance.arc import Arc
 from dissonance.errors import CapabilityError
-from dissonance.lir.flows.base import Movement
+from dissonance.lir.flows.base import Flow, Moved, State
 from dissonance.lir.flows.fisher import natural_gradient, of_softmax
 from dissonance.lir.flows.projection import approached
 from dissonance.lir.inner.base import Solved
@@ -23,7 +23,7 @@ MOST = 64
 
 
 @dataclass(frozen=True)
-class Natural:
+class Natural(Flow):
     """d theta/dt = -chi . F(theta)^-1 grad, with F = sum_s mu(s) E_p[ score score' ] arc by arc.
 
     While mu stands still this is solved exactly, which is what each of `steps` parts of the unit of time does before mu
@@ -44,12 +44,12 @@ class Natural:
     damping: float = 0.0
 
     @property
-    def name(self) -> str:
-        """What the trace calls it."""
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The name in the trace."""
         return "natural" if self.steps == 1 else f"natural(x{self.steps})"
 
-    def __call__(self, local: Local, theta: Stacked) -> Movement:
-        """theta a unit of time later."""
+    def step(self, local: Local, theta: Stacked, state: State | None = None) -> Moved:
+        """Return theta a unit of time later."""
         solved = local.solve(theta)
         moved, euler = self._walked(local, theta, solved, self.steps)
         steps = self.steps
@@ -60,17 +60,17 @@ class Natural:
             steps *= 2
             finer, _ = self._walked(local, theta, solved, steps)
             kept = {k: torch.where(over(risen, x), finer.theta[k], x) for k, x in moved.theta.items()}
-            moved = Movement(kept, moved.projected | finer.projected, moved.residual)
+            moved = Moved(kept, None, moved.residual, moved.projected | finer.projected)
         return moved
 
-    def _walked(self, local: Local, theta: Stacked, solved: Solved, steps: int) -> tuple[Movement, Tensor]:
+    def _walked(self, local: Local, theta: Stacked, solved: Solved, steps: int) -> tuple[Moved, Tensor]:
         """theta a unit of time later in so many parts, the first from what is solved; which runs took Euler steps."""
-        moved, euler = Movement(theta), torch.zeros_like(solved.upper, dtype=torch.bool)
+        moved, euler = Moved(theta), torch.zeros_like(solved.upper, dtype=torch.bool)
         for part in range(steps):
             solved = local.solve(moved.theta) if part else solved
             found, rest = self._part(local, moved.theta, solved, 1 / steps)
             now, left = local.parameters.admissible(found)
-            moved, euler = moved.then(Movement(now, left, torch.zeros_like(solved.upper))), euler | rest
+            moved, euler = moved.then(Moved(now, projected=left)), euler | rest
         return moved, euler
 
     def _part(self, local: Local, theta: Stacked, solved: Solved, h: float) -> tuple[Stacked, Tensor]:
@@ -78,7 +78,7 @@ class Natural:
         parameters, euler = local.parameters, torch.zeros_like(solved.upper, dtype=torch.bool)
         moves = ~local.resolved(solved) & torch.isfinite(solved.upper)
         found = dict(theta)
-        groups = [g for g in _groups(local) if any(bool(local.control[k].any()) for k in g[1])]
+        groups = [g for g in _groups(local) if any(bool(local.chi[k].any()) for k in g[1])]
         groups = [g for g in groups if len(g[0]) > 1 or not solved.loose(parameters.arcs[g[0][0]])]
         moving = tuple(k for _, keys in groups for k in keys)
         for arcs, keys in groups:
@@ -93,7 +93,7 @@ class Natural:
                 slope = local.pull(solved, moving)
                 direction = _direction(parameters, arcs, theta, slope, joints, self.damping)
                 for k in keys:
-                    step = torch.where(local.control[k] == 0, 0.0, h * local.control[k] * direction[k])
+                    step = torch.where(local.chi[k] == 0, 0.0, h * local.chi[k] * direction[k])
                     found[k] = torch.where(over(rest, theta[k]), theta[k] - step, found[k])
         return found, euler
 
@@ -137,7 +137,7 @@ def _exactly(
     if len(arcs) == 1 and arc.cpd.can("approach"):
         return _approach(local, arcs[0], theta, found, solved.every(arc), soft, h)
     if alike and all(a.cpd.can("match") for a in tied):
-        chi = torch.cat([by_run(local.control[k]) for k in parameters.keys_of[arc.name]], 1)
+        chi = torch.cat([by_run(local.chi[k]) for k in parameters.keys_of[arc.name]], 1)
         one = (beta == 0) | (beta == beta.amax(1, keepdim=True))
         even = soft & (chi == chi[:, :1]).all(1) & one.all(1)
         runs = moves if any(a.cpd.density for a in tied) else even  # densities have no Fisher matrix here
@@ -151,7 +151,7 @@ def _table(
 ) -> tuple[Stacked, Tensor]:
     """P(h) = mu + (P - mu) e^(-chi beta h); of arcs that share the table, beta and mu are the means by mass."""
     parameters, i = local.parameters, arcs[0]
-    chi = local.control[parameters.keys_of[parameters.arcs[i].name][0]].reshape(joints[0].shape)
+    chi = local.chi[parameters.keys_of[parameters.arcs[i].name][0]].reshape(joints[0].shape)
     soft = soft & (chi == chi[..., :1]).flatten(1).all(1)
     beta = torch.where(soft[:, None], local.attention.beta[:, list(arcs)], 0.0)
     pull = torch.stack([b[:, None, None] * m for b, m in zip(beta.T, joints, strict=True)]).sum(0)
@@ -183,7 +183,7 @@ def _approach(
     own = {n: parameters.home[f"{arc.name}.{n}"] for n, _ in arc.cpd.named_parameters()}
     new = {k: found[k].clone() for k in own.values()}
     for run in torch.nonzero(soft & (joint[:, 0, 0] > 0))[:, 0].tolist():
-        rate = {n: h * local.attention.beta[run, i] * local.control[k][run] for n, k in own.items()}
+        rate = {n: h * local.attention.beta[run, i] * local.chi[k][run] for n, k in own.items()}
         moved = arc.cpd.approach({n: theta[k][run] for n, k in own.items()}, joint[run], rate)
         for n, k in own.items():
             new[k][run] = moved[n]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dissonance.errors import DissonanceError
-from dissonance.lir.flows.base import Movement
+from dissonance.lir.flows.base import Flow, Moved, State
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Stacked
 
@@ -23,7 +23,7 @@ FIXED = ("euler", "midpoint", "rk4", "heun3")
 
 
 @dataclass(frozen=True)
-class ODE:
+class ODE(Flow):
     """The flow itself, integrated by torchdiffeq: dopri5, rk4, euler or another of its methods; or LSODA, BDF, Radau.
 
     By default dopri5 if all arcs are tables. Flows of Gaussians are stiff (a slope moves by 1/E[s^2] of what a shift
@@ -39,12 +39,12 @@ class ODE:
     most: int = 1000
 
     @property
-    def name(self) -> str:
-        """What the trace calls it."""
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The name in the trace."""
         return "ode" if self.method is None else f"ode({self.method})"
 
-    def __call__(self, local: Local, theta: Stacked) -> Movement:
-        """theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
+    def step(self, local: Local, theta: Stacked, state: State | None = None) -> Moved:
+        """Return theta(1) of d theta/dt = -chi grad, theta(0) = theta."""
         method = self.method or ("dopri5" if local.parameters.tabular else "LSODA")
         if method in FIXED or len(local.parameters) == 1:
             return self._integrate(local, theta, method)
@@ -52,13 +52,13 @@ class ODE:
         each = [{key: v[k : k + 1] for key, v in theta.items()} for k in range(len(alone))]
         moved = [self._integrate(one, mine, method) for one, mine in zip(alone, each, strict=True)]
         local.count(alone)
-        return Movement.stacked(moved)
+        return Moved.stacked(moved)
 
-    def _integrate(self, local: Local, theta: Stacked, method: str) -> Movement:
+    def _integrate(self, local: Local, theta: Stacked, method: str) -> Moved:
         from torchdiffeq import odeint
 
         left = torch.zeros(len(local.parameters), dtype=torch.bool)
-        free = local.chi.free
+        free = local.free
         zero = {k: theta[k] == -math.inf for k in free}  # logarithms of 0 stay; an integrator would make NaN of them
 
         def placed(at: Sequence[Tensor]) -> Stacked:
@@ -70,7 +70,7 @@ class ODE:
             left = left | outside
             with torch.enable_grad():  # the integrator has switched it off
                 slope = local.slope(here)
-            return tuple(-local.control[k] * slope[k] for k in free)
+            return tuple(-local.chi[k] * slope[k] for k in free)
 
         options: dict[str, Any] = {"max_num_steps": self.most}
         if method in FIXED:
@@ -84,8 +84,8 @@ class ODE:
                 path: Any = odeint(speed, start, unit, rtol=self.rtol, atol=self.atol, method=method, options=options)
         except (AssertionError, ValueError) as error:
             raise DissonanceError(f"{self.name} did not get through a step of LIR: {error}. {ADVICE}") from None
-        moved = Movement.settled(local.parameters, theta, placed([x[-1] for x in path]))
-        return Movement(moved.theta, moved.projected | left, moved.residual)
+        moved = Moved.settled(local.parameters, theta, placed([x[-1] for x in path]))
+        return Moved(moved.theta, projected=moved.projected | left)
 
 
 ADVICE = "The flow may be stiff: lower chi, or use ODE('LSODA') or Natural()."

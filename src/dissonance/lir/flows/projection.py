@@ -53,7 +53,7 @@ def approached(local: Local, arc: Arc, theta: Stacked, solved: Solved, time: flo
     parameters, found = local.parameters, dict(theta)
     i = parameters.number[arc.name]
     for k in torch.nonzero(runs)[:, 0].tolist():
-        chi = torch.cat([local.control[key][k].reshape(-1) for key in parameters.keys_of[arc.name]])
+        chi = torch.cat([local.chi[key][k].reshape(-1) for key in parameters.keys_of[arc.name]])
         betas = {float(local.attention.beta[k, parameters.number[a.name]]) for a in parameters.tied(arc)} - {0.0}
         if not arc.cpd.can("match") or bool((chi != chi[0]).any()) or len(betas) > 1:
             raise CapabilityError(

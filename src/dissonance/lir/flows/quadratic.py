@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dissonance.lir.inner.base import Inner, Solved
+from dissonance.lir.inner.base import Solved
 from dissonance.lir.local import Local, by_run
 from dissonance.lir.parameters import Stacked
 
@@ -26,18 +26,17 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
     make mu, nothing in it is random, and -log p is quadratic. Of several minimisers it is the one nearest to theta.
     Whether the inconsistency was quadratic shows in the gradient, which must be gone.
     """
-    inner = local.inner
     parts = [s for r in solved.results for s in r.answers]
     if not parts or not all(s.kind == "samples" and s.part.pinned is not None and s.converged for s in parts):
         return None
     before = solved.gradient()
-    free = {k: local.control[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.control[k].any()}
+    free = {k: local.chi[k] > 0 for k, v in theta.items() if v.is_floating_point() and local.chi[k].any()}
     found = dict(theta)
     for k in range(len(local.parameters)):
         chosen = {key: which[k] for key, which in free.items() if bool(which[k].any())}
         if sum(int(which.sum()) for which in chosen.values()) > LARGEST:
             return None
-        step = _newton(inner, k, theta, solved, chosen, before)
+        step = _newton(local, k, theta, solved, chosen, before)
         if step is None:
             return None
         for key, which in chosen.items():
@@ -45,17 +44,18 @@ def quadratic_argmin(local: Local, theta: Stacked, solved: Solved) -> tuple[Stac
             found[key] = found[key].clone()
             found[key][k][which] -= step[:size].to(found[key].dtype)
             step = step[size:]
-    after, slope = local.gradient(found)
+    after = local.solve(found)
+    slope = local.pull(after)
     start, end = (_largest({key: torch.where(free[key], g[key], 0.0) for key in free}) for g in (before, slope))
     good = (end <= NEAR * start.clamp(min=1.0)) & (after.upper <= solved.upper + NEAR * solved.upper.abs().clamp(min=1))
     return (found, end) if bool(good.all()) else None
 
 
 def _newton(
-    inner: Inner, k: int, theta: Stacked, solved: Solved, chosen: dict[str, Tensor], before: Stacked
+    local: Local, k: int, theta: Stacked, solved: Solved, chosen: dict[str, Tensor], before: Stacked
 ) -> Tensor | None:
     """H^+ grad of run k, over the chosen components laid end to end; None if H is not positive semidefinite."""
-    parameters = inner.parameters
+    parameters = local.parameters
 
     def value(z: Tensor) -> Tensor:
         moved = {key: v[k] for key, v in theta.items()}
@@ -64,7 +64,7 @@ def _newton(
             size = int(which.sum())
             moved[key] = moved[key].masked_scatter(which, z[at : at + size].to(moved[key].dtype))
             at += size
-        own = {**{key: moved[home] for key, home in parameters.home.items()}, **inner.contexts[k]}
+        own = {**{key: moved[home] for key, home in parameters.home.items()}, **local.inner.contexts[k]}
         return torch.stack([s.surrogate(own) for s in solved.results[k].answers]).sum()
 
     here = torch.cat([theta[key][k][which].double() for key, which in chosen.items()])

@@ -17,13 +17,14 @@ from torch import Tensor
 from dissonance.arc import Arc
 from dissonance.bounds.columnar import bracket, tangled
 from dissonance.columns import ColumnarPDG
-from dissonance.errors import CapabilityError, DissonanceError, FormatError, suggest
+from dissonance.errors import CapabilityError, DissonanceError, suggest
 from dissonance.focus import Attention, Control, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.io.fingerprint import Fingerprint
 from dissonance.io.locked import alone
+from dissonance.lir.checkpoints import refuse_longer, refuse_other
 from dissonance.lir.flows import Natural, flow_named
-from dissonance.lir.setting import solver_for
+from dissonance.lir.run import solver_for
 from dissonance.lir.sweep.neighbourhoods import batches
 from dissonance.lir.sweep.spread import SpreadSweeps
 from dissonance.lir.sweep.sweeping import AsynchronousSweeps, Floats, Sweeps, SweepTables
@@ -297,18 +298,8 @@ class KeptSweeps:
             self.step = self.run.step
 
     def _resume(self, state: dict[str, Any], sweeps: int) -> None:
-        if state.get("format") != FORMAT:
-            raise FormatError(f"{self.path}: is not a checkpoint of sweeps. Delete it, or name another file.")
-        if state["of"] != self.of:
-            raise FormatError(
-                f"{self.path}: is a checkpoint of another run (another PDG, neighbourhood or option). "
-                "Delete it, or name another file."
-            )
-        if state["step"] > sweeps:
-            raise FormatError(
-                f"{self.path}: is of a run that has done {state['step']} sweeps, and {sweeps} are asked for. "
-                f"Ask for {state['step']} or more, delete it, or name another file."
-            )
+        refuse_other(self.path, state, FORMAT, self.of)
+        refuse_longer(self.path, state["step"], sweeps, "sweeps")
         self.run.sweeps.resume(self.path, state)
         self.step = self.run.step = state["step"]
         self.run.trace.rows[:] = rows_of_lines(state["rows"])
