@@ -58,8 +58,8 @@ class Answer:
 
     `on`: mu on a tree, if it is there. `residual` (P,): how far hard arcs are from holding, as `numerics.broken` has
     it; `within` (P,): how closely they are asked to, 0 up to rounding. `memory`: bytes the solve was allowed for.
-    `method` (P,): which of its methods the solver took, if it has several. `bracket`: why no more than a bracket is known, in words. `unique`:
-    whether mu is known to be the only minimiser.
+    `method` (P,): which of its methods the solver took, if it has several. `bracket`: why no more than a bracket is
+    known, in words. `unique`: whether mu is known to be the only minimiser.
     """
 
     part: Batch
@@ -227,7 +227,8 @@ class Solver:
     reduces: ClassVar[bool] = False
 
     def fits(self, part: Batch) -> Bools | bool:
-        """Return which problems of a pattern it can solve, of the kinds it `takes`; `auto` takes the first that fits."""
+        """Return which problems of a pattern it can solve, of the kinds it `takes`: `auto` takes the first solver that
+        fits."""
         return True
 
     def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:

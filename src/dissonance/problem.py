@@ -389,7 +389,7 @@ class Batch:
 
     @cached_property
     def weights(self) -> dict[Mechanism, float]:
-        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes, of a single problem.
+        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes (of a single problem).
 
         The incompatibility is sum_m -w_m H(T|S) - gamma H(mu) + linear: convex if every w >= 0.
         """
@@ -455,7 +455,7 @@ class Batch:
 
     @cached_property
     def pinned(self) -> tuple[Attended, ...] | None:
-        """Hard arcs that determine mu of a single problem, in an order in which sources come first; None if they do not.
+        """Hard arcs that determine mu of a single problem, sources first; None if they do not.
 
         Acyclic, with distinct targets, every variable a target, and nothing left to choose in the scope of any arc: two
         hard marginals do not make their variables independent. What no arc sees is then as independent as can be.

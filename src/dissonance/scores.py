@@ -299,10 +299,9 @@ def attended_incompatibility(
     tables: Mapping[str, Tensor],
     theta: Theta | None = None,
 ) -> Tensor:
-    """The incompatibility of mu with arcs and their weights, of which the hard ones hold; infinite if that of a believed
-    arc is.
+    """Return the incompatibility of mu with weighted arcs, of which the hard ones hold.
 
-    `tables`: log p of arcs by name; those of others are as theta has them.
+    It is infinite if that of a believed arc is. `tables`: log p of arcs by name; those of others are as theta has them.
     """
     total = -gamma * mu.entropy() if gamma else torch.zeros((), dtype=numerics.DTYPE)
     impossible = False  # and then disbelief in something else does not help

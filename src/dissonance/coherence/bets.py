@@ -60,7 +60,8 @@ class Bets:
         return found
 
     def certain(self, told: Batch, a: Batch, gain: Floats, lower: Floats) -> tuple[Floats, Floats]:
-        """Return the bets of books of one pattern, which `told` have, (P, B, 2), and `lower` (P,) as far as they win it in every world.
+        """Return the bets of books, (P, B, 2), and `lower` (P,) as far as they win it in every world; `told` have the
+        books' pattern.
 
         `gain` (P, entries): what they win at outcomes that can carry mass, -inf at others of soft beliefs.
         """

@@ -61,7 +61,7 @@ class Targets(NamedTuple):
 
 
 FINE, QUICK = Targets(1e-3, 1e-2, 1e-2), Targets(1e-2, 0.5, 1.0)
-"""The targets of one solve, whose mu is wanted (it is only as good as the root of the gap), and of one of a sequence."""
+"""The targets of a solve whose mu is wanted, which is only as good as the root of the gap, and of one in a sequence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class Newton(Solver):
         return convex.support.tree_of(part) if part.facts else part.tree
 
     def most(self, count: int) -> int:
-        """Return how many of so many problems are solved at a time: all on a GPU, as many as fit the caches of a CPU."""
+        """Return how many problems are solved at a time: all on a GPU, as many as fit the caches of a CPU."""
         return count if self.on_gpu(count) else min(count, TOGETHER)
 
     def starts(self, part: Batch, near: Sequence[Answer]) -> tuple[Array, Bools] | None:
@@ -341,7 +341,7 @@ def proved_on(s: Structure, part: Batch, low: Array, high: Array, **how: Any) ->
 
 
 def _better(a: Outcome, b: Outcome) -> Outcome:
-    """Return the outcome whose mu is closer to the hard arcs, or else costs less, with the better of the lower bounds."""
+    """Return the outcome whose mu is closer to the hard arcs or else costs less, with the better lower bound."""
 
     def cost(x: Outcome) -> tuple[float, float]:
         _, high, residual = x.bounds[0].tolist()

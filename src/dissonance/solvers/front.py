@@ -169,7 +169,7 @@ class Assembled(Answer):
 
     @cached_property
     def joint(self) -> Array:
-        """mu(s,t) of every entry of every table, (P, entries); 0 where there is no mu, or it is about other variables."""
+        """mu(s,t) of every entry of every table, (P, entries); 0 where mu is not about it."""
         return self._gathered("joint")
 
     @cached_property

@@ -146,7 +146,7 @@ class Peeled(Solver):
         return component.known[key]
 
     def reduce(self, component: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
-        """Return the parts that matter; bounds add up, and mu is computed lazily, for the marginals that are asked for."""
+        """Return the parts that matter: bounds add up, and mu is computed for the marginals that are asked for."""
         kept, ends = peel(component)
         rest = component.among(kept)
 

@@ -166,7 +166,7 @@ class SolvedTables(Solved):
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
 
     def across(self, arc: Arc) -> Tensor:
-        """Return mu(s,t) of one arc in all runs, also where its variables are in several parts, which are independent."""
+        """Return mu(s,t) of one arc in all runs, also where its variables are in several, independent parts."""
         if arc.name in self._answer.known or not np.isfinite(self.upper).all():
             return self.every(arc)
         mu, _ = selected(self._parameters.pdgs[0].variables, self._answer.parts)
