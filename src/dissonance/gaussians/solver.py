@@ -29,6 +29,7 @@ from dissonance.distributions import Gaussian as GaussianDistribution
 from dissonance.distributions.gaussian import check_covariance
 from dissonance.errors import CapabilityError, SizeError
 from dissonance.problem import BUDGET, EPS, Component
+from dissonance.proof import meeting
 from dissonance.scores import amiss, unchecked_incompatibility
 from dissonance.solution import DEFAULT_TOL, Solution, Solver, infinite
 from dissonance.tolerances import CLEARLY, FEASIBLE, ROUNDING
@@ -210,7 +211,7 @@ class GaussianSolver(Solver):
             now,
             lower=lower,
             upper=upper,
-            converged=math.isfinite(upper) and upper - lower <= self.tol * max(1.0, abs(upper)),
+            converged=bool(meeting(lower, upper, self.tol)),
             steps=found.steps + now.steps,
             residual=residual,
             within=FEASIBLE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -69,8 +69,10 @@ class Paper(Solver):
         if component.convex and math.isfinite(value):
             low = min(value, convex.solve.lower_from(s, s.numbers(numbered), mu[0].numpy()[s.layout.full]))
         table = mu.reshape(shape(component.variables))
-        found = Solution(component, low, value, self.name, tree=tree, tables=(table,), steps=self.iterations)
-        return replace(found, converged=value - low <= self.tol * max(1.0, abs(value)))
+        lower, upper, met = component.proved(low, value, tol=self.tol)
+        return Solution(
+            component, lower, upper, self.name, converged=met, tree=tree, tables=(table,), steps=self.iterations
+        )
 
 
 @dataclass(frozen=True)
