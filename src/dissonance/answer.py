@@ -137,7 +137,7 @@ class Answer:
         if self.bounds.lower[k] == math.inf:
             return infinite(part, self.solver, steps=self.steps if np.ndim(self.steps) == 0 else self.steps[k : k + 1])
         if len(self.part) == 1:
-            return replace(self, part=part)
+            return self if part is self.part else replace(self, part=part)
         many = {name: getattr(self, name)[k : k + 1] for name in ("steps", "residual", "within", "method")}
         on, memory = None if self.on is None else self.on.one(k), self.memory
         return replace(self, part=part, bounds=self.bounds.take(slice(k, k + 1)), on=on, memory=memory, **many)

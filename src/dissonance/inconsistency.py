@@ -19,6 +19,7 @@ from dissonance import numerics
 from dissonance.above import Picture, ask
 from dissonance.answer import Answer, Solver, added_up, checked
 from dissonance.arc import Arc, Theta, frozen
+from dissonance.attended import is_fixed
 from dissonance.distributions import Distribution
 from dissonance.dropped import savings
 from dissonance.errors import DissonanceError
@@ -40,11 +41,10 @@ if TYPE_CHECKING:
 class Inconsistency:
     """The inconsistency <<phi . M>> and everything that comes with it.
 
-    `value` is a differentiable scalar: the upper bound, attained by `mu`. `lower <= inconsistency <= upper` is proved;
-    `converged` says whether the bounds meet within the solver's tolerance. Non-convex attention gives `lower = -inf`.
+    `lower <= inconsistency <= upper` is proved; `converged` says whether the bounds meet within the solver's tolerance.
+    Non-convex attention gives `lower = -inf`.
     """
 
-    value: Tensor
     lower: float
     upper: float
     converged: bool
@@ -55,13 +55,30 @@ class Inconsistency:
     asked: Solver = field(repr=False)
     theta: Theta | None = field(default=None, repr=False)
     seconds: float = 0.0
+    live: _Live | None = field(default=None, repr=False)
+    """The parameters to differentiate in; None where no derivatives were asked for."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inconsistency:
-        """The same result, cut off from the graph that its value hangs on."""
+        """Return the same result, cut off from the graph that its value hangs on."""
         made = object.__new__(type(self))
-        memo |= {id(self): made, id(self.value): self.value.detach().clone()}
-        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        memo[id(self)] = made
+        known = {**self.__dict__, "value": self.value.detach().clone(), "live": None}
+        made.__dict__.update(copy.deepcopy(known, memo))
         return made
+
+    @cached_property
+    def value(self) -> Tensor:
+        """The upper bound, attained by `mu`, as a differentiable scalar."""
+        value = torch.tensor(self.upper, dtype=numerics.DTYPE)
+        if self.live is None or not math.isfinite(self.upper):
+            return value
+        self.live.check()
+        with torch.enable_grad():
+            for s in self.answers:
+                surrogate = s.surrogate(self.live.theta)
+                if surrogate.requires_grad:
+                    value = value + (surrogate - surrogate.detach() if s.exact else Slope.apply(surrogate))
+        return value
 
     @property
     def gamma(self) -> float:
@@ -357,16 +374,10 @@ def _result(
     asked: Solver,
     seconds: float,
 ) -> Inconsistency:
-    free = ProvedBounds.entropy(problem.free, problem.gamma)
-    lower, upper, _ = free.plus(*(s.bounds for s in answers)).one
-    value = torch.tensor(upper, dtype=numerics.DTYPE)
-    if math.isfinite(upper) and torch.is_grad_enabled():
-        for s in answers:
-            surrogate = s.surrogate(theta)
-            if surrogate.requires_grad:
-                value = value + (surrogate - surrogate.detach() if s.exact else Slope.apply(surrogate))
+    free = [ProvedBounds.entropy(problem.free, problem.gamma)] if problem.free or not answers else []
+    first, *others = [*(s.bounds for s in answers), *free]
+    lower, upper, _ = first.plus(*others).one
     return Inconsistency(
-        value=value,
         lower=lower,
         upper=upper,
         converged=all(s.converged for s in answers),
@@ -377,7 +388,32 @@ def _result(
         asked=asked,
         theta=_kept(pdg, theta, problem),
         seconds=seconds,
+        live=_Live.of(problem.beliefs, theta) if torch.is_grad_enabled() else None,
     )
+
+
+@dataclass(frozen=True)
+class _Live:
+    """Parameters to differentiate in, and how often each had been changed in place when they were solved for."""
+
+    theta: Theta | None
+    tensors: Sequence[Tensor]
+    versions: Sequence[int]
+
+    @classmethod
+    def of(cls, arcs: Sequence[Arc], theta: Theta | None) -> _Live:
+        """The parameters of these arcs, theta in the place of what it names."""
+        tensors = [x for a in arcs if not is_fixed(a, theta) for x in a.held.tensors.values()]
+        tensors += theta.values() if theta else ()
+        return cls(theta, tensors, [x._version for x in tensors])
+
+    def check(self) -> None:
+        """Raise if a parameter was changed in place since: the derivatives would be those at other parameters."""
+        if [x._version for x in self.tensors] != self.versions:
+            raise DissonanceError(
+                "the parameters were changed in place since this inconsistency was solved, and its derivatives would be "
+                "wrong: take `value` before, or ask for the inconsistency again."
+            )
 
 
 class Slope(torch.autograd.Function):

@@ -54,6 +54,9 @@ class PDG:
         for a in arcs:
             if by_name.setdefault(a.name, a) is not a:
                 raise DissonanceError(f"two arcs are named {a.name!r}: {by_name[a.name]} and {a}.")
+        for a in by_name.values():
+            if "." in a.name:
+                _refuse_equal_keys(a, by_name)
         object.__setattr__(self, "arcs", tuple(by_name.values()))
         object.__setattr__(self, "variables", tuple(known.values()))
         object.__setattr__(self, "_arc", by_name)
@@ -392,3 +395,15 @@ def checked_pdg(given: object) -> PDG:
     if isinstance(given, tuple) and given and isinstance(given[0], PDG):
         raise DissonanceError("expected a PDG, found a tuple: `load` gives two things, pdg, focus = load(...).")
     raise DissonanceError(f"expected a PDG, found {one_line(repr(given))}.")
+
+
+def _refuse_equal_keys(arc: Arc, arcs: Mapping[str, Arc]) -> None:
+    """Raise if theta has one key for a tensor of this arc and another of an arc whose name its own begins with."""
+    for i, c in enumerate(arc.name):
+        other = arcs.get(arc.name[:i]) if c == "." else None
+        if other is None:
+            continue
+        known = other.held.tensors
+        key = next((k for k, x in arc.held.tensors.items() if known.get(k, x) is not x), None)
+        if key is not None:
+            raise DissonanceError(f"{other} and {arc} both hold a {key!r}, which is one key of theta: rename an arc.")

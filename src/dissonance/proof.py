@@ -229,7 +229,7 @@ class ProvedBounds:
         return float(self.lower[0]), float(self.upper[0]), bool(self.met[0])
 
 
-def meeting(lower: Floats, upper: Floats, tol: float, blur: Floats) -> Bools:
+def meeting(lower: Floats | float, upper: Floats | float, tol: float, blur: Floats | float = 0.0) -> Bools:
     """Return where bounds meet: within `tol` max(1, |upper|) of each other, beside `blur` on both sides."""
     with np.errstate(invalid="ignore"):
         near = upper - lower <= tol * np.maximum(1.0, np.abs(upper)) + 2 * blur

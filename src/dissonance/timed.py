@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from dissonance.compiled import clock
+from dissonance.proof import meeting
 
 _log = logging.getLogger(__name__)
 
@@ -16,12 +17,36 @@ QUICK = 1.0
 
 
 class TimedBounds:
-    """The best bounds so far; `limit`: seconds until they are to stand, without those in which Numba compiled."""
+    """The best bounds so far, less and plus the rounding of what found them.
 
-    lower, upper = -math.inf, math.inf
+    `limit`: seconds until they are to stand, without those in which Numba compiled; `tol`: the gap that is aimed at,
+    relative to max(`unit`, |upper|).
+    """
 
-    def __init__(self, limit: float) -> None:
-        self.limit, self.began, self.told = limit, clock(), 0.0
+    lower, upper, unit = -math.inf, math.inf, 1.0
+
+    def __init__(self, limit: float, tol: float) -> None:
+        self.limit, self.tol, self.began, self.told = limit, tol, clock(), 0.0
+
+    def rise(self, value: float, blur: float) -> bool:
+        """Keep a lower bound that rounding may have raised by `blur`, if it is the best; return whether it is."""
+        best = value - blur > self.lower
+        self.lower = max(self.lower, value - blur)
+        return best
+
+    def fall(self, value: float, blur: float) -> bool:
+        """Keep an upper bound that rounding may have lowered by `blur`, if it is the best; return whether it is."""
+        best = value + blur < self.upper
+        self.upper = min(self.upper, value + blur)
+        return best
+
+    def contradict(self) -> None:
+        """Note that hard arcs and zeros exclude each other: the inconsistency is infinite."""
+        self.lower = self.upper = math.inf
+
+    def close(self, share: float = 1.0) -> bool:
+        """Whether the gap is at most a share of the one that is aimed at."""
+        return bool(meeting(self.lower / self.unit, self.upper / self.unit, share * self.tol))
 
     @property
     def seconds(self) -> float:

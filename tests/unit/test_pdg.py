@@ -24,6 +24,7 @@ from dissonance import (
     Variable,
     inconsistency,
 )
+from dissonance.cpds import Independent
 
 X, Y, Z = Variable("X", 2), Variable("Y", 2), Variable("Z", 3)
 HALF = [0.5, 0.5]
@@ -93,6 +94,15 @@ def test_look_up_by_name_suggests_the_nearest(pdg: PDG):
 def test_two_arcs_of_one_name_are_refused():
     with pytest.raises(DissonanceError, match=r"two arcs are named 'p': arc 'p' \(-> X\) and arc 'p' \(-> Y\)"):
         PDG(Arc("p", (), X, HALF), Arc("p", (), Y, HALF))
+
+
+def test_parameters_of_two_arcs_with_one_key_of_theta_are_refused():
+    both = Arc("a", (), (X, Y), Independent(SoftmaxTable(HALF), SoftmaxTable([0.9, 0.1])))
+    with pytest.raises(DissonanceError, match=r"arc 'a' .* and arc 'a\.tables\.0' .*'a\.tables\.0\.logits'"):
+        PDG(Arc("a.tables.0", (), X, SoftmaxTable([0.2, 0.8])), both)
+    assert len(PDG(both, Arc("a.tables.2", (), X, SoftmaxTable([0.2, 0.8]))).theta) == 3
+    shared = both.cpd.get_submodule("tables.0")  # one parameter under one key
+    assert list(PDG(both, Arc("a.tables.0", (), X, shared)).theta) == ["a.tables.0.logits", "a.tables.1.logits"]
 
 
 def test_a_variable_with_two_domains_is_refused():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dissonance.bounds.states import Sampler, States
+from dissonance.bounds.states import Sampler, States, concatenated
 from dissonance.bounds.tally import BROKEN, CellTally, EntryTally, put
 from dissonance.bounds.terms import Ints
 from dissonance.compiled import compiled
@@ -48,9 +47,8 @@ class Blocks(NamedTuple):
                     if scope[i] in place:
                         found[k] += stride[i] * choices[:, place[scope[i]]]
             shifts.append(found.ravel())
-        return cls(
-            *_flat([b for b, _ in blocks]), *_flat([c.ravel() for _, c in blocks]), *_flat(touch), *_flat(shifts)
-        )
+        each = [b for b, _ in blocks], [c.ravel() for _, c in blocks], touch, shifts
+        return cls(*(x for lists in each for x in concatenated(lists)))
 
 
 @compiled
@@ -130,9 +128,3 @@ def move_blocks(
                 other = entry[base[j] + shift[shifted + j * choices]]
                 if other != held[j]:
                     put(held[j], other, tally)  # pyright: ignore[reportArgumentType]
-
-
-def _flat(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
-    """Where each begins, and all of them."""
-    at = np.concatenate([[0], np.cumsum([len(x) for x in lists])]).astype(np.int64)
-    return at, np.concatenate([np.asarray(x, dtype=np.int64) for x in lists])

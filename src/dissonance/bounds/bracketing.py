@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,10 @@ from dissonance.costs import LOG_SCORE, Cost
 from dissonance.distributions import Distribution
 from dissonance.errors import SizeError
 from dissonance.problem import EPS, Batch
-from dissonance.proof import meeting
 from dissonance.timed import TimedBounds
+
+if TYPE_CHECKING:
+    from dissonance.bounds.solver import Bounds
 
 _log = logging.getLogger(__name__)
 
@@ -62,30 +64,6 @@ BYTES = 250
 """What a cell of a region takes, roughly."""
 
 
-class Limits(Protocol):
-    """When to stop: the options of a solver that brackets."""
-
-    @property
-    def seconds(self) -> float:
-        """When it stops in any case."""
-        ...
-
-    @property
-    def tol(self) -> float:
-        """The gap at which it stops."""
-        ...
-
-    @property
-    def budget(self) -> int:
-        """Bytes it may use."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """That of what is drawn."""
-        ...
-
-
 WHY = "the junction tree does not fit"
 """Why bounds need not meet."""
 
@@ -116,9 +94,9 @@ class BoundsAnswer(Answer):
 class Bracketing(TimedBounds):
     """The brackets of one component: iterating yields them, each at least as narrow as the one before."""
 
-    def __init__(self, solver: Limits, component: Batch, cost: Cost = LOG_SCORE) -> None:
-        super().__init__(solver.seconds)
-        self.solver, self.component, self.cost = solver, component, cost
+    def __init__(self, solver: Bounds, component: Batch, cost: Cost = LOG_SCORE) -> None:
+        super().__init__(solver.seconds, solver.tol)
+        self.solver, self.component, self.cost, self.unit = solver, component, cost, cost.unit
         self.terms = self._terms()
         self.regions = self._regions(())
         self.best = np.zeros(0)
@@ -127,7 +105,7 @@ class Bracketing(TimedBounds):
         self.searched: dict[int, Floats] | None = None
         self.drawn = False
         self.grown: tuple[Scope, ...] = ()
-        self.states: tuple[Terms, States] | None = None
+        self.states: States | None = None
         self.steps = 0
         self.generator = np.random.default_rng(solver.seed)
 
@@ -135,12 +113,6 @@ class Bracketing(TimedBounds):
     def searchable(self) -> bool:
         """Whether the cheapest joint state may be found."""
         return self.attainable and 1 < len(self.terms.base) <= SEARCHED
-
-    @property
-    def close(self) -> bool:
-        """Whether the bounds are as close as was asked for, in units of the cost."""
-        lower, upper = (np.array(x / self.cost.unit) for x in (self.lower, self.upper))
-        return bool(meeting(lower, upper, self.solver.tol, np.zeros(())))
 
     @cached_property
     def scale(self) -> float:
@@ -187,7 +159,7 @@ class Bracketing(TimedBounds):
         """Brackets, until they are close, nothing helps any more, or the time is over."""
         search = self.searchable and installed()
         yield from self._relaxed(self.limit * (SHARE if search else 1.0))
-        if self.close or self.late or not self.searchable or self.states is None:
+        if self.close() or self.late or not self.searchable or self.states is None:
             return
         if search:
             yield from self._search()
@@ -197,21 +169,21 @@ class Bracketing(TimedBounds):
     def _search(self) -> Iterator[tuple[float, float]]:
         """Lower bounds by the cheapest joint state at prices that are best against those that are known."""
         assert self.states is not None
-        worlds = Worlds(Sampler(self.terms, self.regions), self.states[1])
+        worlds = Worlds(Sampler(self.terms, self.regions), self.states)
         patience = PATIENCE
-        for bound, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.limit - self.seconds))):
-            patience -= 1
-            if bound > self.lower:
-                patience = PATIENCE if bound > self.lower + 0.01 * (self.upper - self.lower) else patience
-                self.lower, self.searched = bound, log_q
+        for bound, blur, log_q in worlds.bounds(self.scale, max(1.0, 0.1 * (self.limit - self.seconds))):
+            patience, before = patience - 1, self.lower
+            if self.rise(bound, blur):
+                patience = PATIENCE if self.lower > before + 0.01 * (self.upper - before) else patience
+                self.searched = log_q
                 yield self.lower, self.upper
-            if self.close or self.late or patience < 0:
+            if self.close() or self.late or patience < 0:
                 return
 
     def _relaxed(self, seconds: float) -> Iterator[tuple[float, float]]:
         """Brackets with lower bounds by regions that multipliers make agree."""
         if not self.regions.scopes:  # deterministic arcs make everything of nothing, and nothing else is said
-            self.lower, self.upper, self.states = 0.0, 0.0, (self.terms, np.zeros((0, 1), dtype=np.uint8))
+            self.lower, self.upper, self.states = 0.0, 0.0, np.zeros((0, 1), dtype=np.uint8)
             yield self.lower, self.upper
             return
         added: tuple[Scope, ...] = ()
@@ -229,17 +201,17 @@ class Bracketing(TimedBounds):
                         self._draw(dual, x, eps)
                     self.drawn = True
                     yield self.lower, self.upper
-                if self.close or (self.seconds >= seconds and self.drawn) or eps <= LAST * self.scale:
+                if self.close() or (self.seconds >= seconds and self.drawn) or eps <= LAST * self.scale:
                     break
                 if eps < 5e-4 * self.scale and self._grow(dual, x, eps, added):
                     break
                 eps *= COOLER
-            if self.close or self.seconds >= seconds or not self.grown:
+            if self.close() or self.seconds >= seconds or not self.grown:
                 return
             before, added = self.regions, (*added, *self.grown)
             self.regions = self._regions(added)
             x, eps = carried(x, before, self.regions), min(10 * eps, 0.01 * self.scale)
-        self.lower = self.upper = math.inf
+        self.contradict()
         yield self.lower, self.upper
 
     def _grow(self, dual: RelaxedDual, x: Floats, eps: float, added: tuple[Scope, ...]) -> bool:
@@ -254,11 +226,9 @@ class Bracketing(TimedBounds):
         x, steps = dual.raised(x, eps, STEPS, deadline)
         self.steps += steps
         if dual.contradictory(x):
-            self.lower = self.upper = math.inf
-            return x
-        value = dual.certified(x)
-        if value > self.lower:
-            self.lower, self.best, self.dual = value, x, dual
+            self.contradict()
+        elif self.rise(*dual.certified(x)):
+            self.best, self.dual = x, dual
         return x
 
     def _draw(self, dual: RelaxedDual, x: Floats, eps: float) -> None:
@@ -274,7 +244,7 @@ class Bracketing(TimedBounds):
         down, size = self.descent, len(sampler.base)
         most = min(MOST, VALUES // size, self.solver.budget // (4 * size))
         deadline = self.began + self.seconds + 0.3 * max(0.0, self.limit - self.seconds)
-        while not self.close:
+        while not self.close():
             before = self.upper
             down.round(deadline if self.drawn else math.inf)
             self._prove(down.sampler, down.sampler.possible(down.states))
@@ -285,17 +255,12 @@ class Bracketing(TimedBounds):
                     down.double()
                 return
 
-    def _prove(self, sampler: Sampler, states: States) -> float:
-        """The incompatibility of states, and what rounding may have taken from it."""
-        count = states.shape[1]
-        if not count:
-            return math.inf
-        value = sampler.cost(states)
-        weights = float(self.component.beta[~self.component.hard].sum())
-        value += 16 * EPS * (abs(value) + weights)
-        if value < self.upper:
-            self.upper, self.states = value, (self.terms, states.copy())
-        return value
+    def _prove(self, sampler: Sampler, states: States) -> None:
+        """Keep states and what they cost, if that is least."""
+        if states.shape[1]:
+            value, weights = sampler.cost(states), float(self.component.beta[~self.component.hard].sum())
+            if self.fall(value, 16 * EPS * (abs(value) + weights)):
+                self.states = states.copy()
 
     def solution(self) -> BoundsAnswer:
         """The bounds that were found, as a solution."""
@@ -307,9 +272,13 @@ class Bracketing(TimedBounds):
             bracket=WHY,
             steps=self.steps,
             memory=BYTES * len(self.regions.cell),
-            states=None if self.states is None else JointStates(component.variables, *self.states),
+            states=self._mu(),
             log_q=self._log_q(),
         )
+
+    def _mu(self) -> Distribution | None:
+        """The mu of the upper bound, if there is one."""
+        return None if self.states is None else JointStates(self.component.variables, self.terms, self.states)
 
     def _log_q(self) -> dict[str, Floats]:
         """What the lower bound bets on, arc by arc."""

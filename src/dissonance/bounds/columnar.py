@@ -86,17 +86,15 @@ def bracket(
     weights = np.concatenate([c.beta for c in pdg.columns]) if beta is None else np.asarray(beta, dtype=np.float64)
     if not ((weights >= 0) & (weights < math.inf)).all():
         raise CapabilityError('bracket() is for 0 <= beta < inf; hard arcs and disbelief: solver="bounds", or "auto".')
-    run = _Narrowing(seconds)
     tables = [np.ascontiguousarray(c.log_p.numpy()) for c in pdg.columns] if log_p is None else log_p
     dual = ColumnDual(pdg, tables, weights)
     scale = float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
-    states = ColumnStates(dual, seed)
+    run = _Narrowing(dual, ColumnStates(dual, seed), seconds, tol)
     with run.interruptible():
-        run.believe(dual, states, scale)
-        run.count(states, tol)
-    contributions = _contributions(pdg, dual, states, run.counts, run.kept)
+        run.believe(scale)
+        run.count()
     lower, upper, _ = ProvedBounds.proved(_accuracy(tables, weights), run.lower, run.upper, tol=math.inf).one
-    return ColumnBracket(lower, upper, run.kept, run.seconds, contributions)
+    return ColumnBracket(lower, upper, run.kept, run.seconds, run.contributions([len(c) for c in pdg.columns]))
 
 
 def _accuracy(tables: Sequence[Floats], beta: Floats) -> Accuracy:
@@ -109,53 +107,48 @@ def _accuracy(tables: Sequence[Floats], beta: Floats) -> Accuracy:
 class _Narrowing(TimedBounds):
     """The bounds so far, and the counts of the `kept` joint states that attain the upper one."""
 
-    lower, kept, counts = 0.0, 0, np.zeros(0)
+    lower, kept = 0.0, 0
+
+    def __init__(self, dual: ColumnDual, states: ColumnStates, seconds: float, tol: float) -> None:
+        super().__init__(seconds, tol)
+        self.dual, self.states = dual, states
+        self.counts: Sequence[Floats] = ()
 
     @property
     def usable(self) -> bool:
         """Whether joint states have been counted: there is an upper bound only then."""
         return self.kept > 0
 
-    def believe(self, dual: ColumnDual, states: ColumnStates, scale: float) -> None:
+    def believe(self, scale: float) -> None:
         """Raise the lower bound; joint states are drawn from what the dual believes on the way."""
-        x = np.zeros(dual.size)
+        x = np.zeros(self.dual.size)
         for t in TEMPERATURES:
             deadline = self.began + (BELIEFS if t >= BELIEVED else LOWER) * self.limit
-            x = dual.raised(x, t * scale, STEPS, deadline)
-            self.lower = max(self.lower, dual.certified(x))
+            x, _ = self.dual.raised(x, t * scale, STEPS, deadline)
+            self.rise(*self.dual.certified(x))
             if t == TEMPERATURES[0] or (t >= BELIEVED and clock() < deadline):
-                states.believe(dual.smoothed(x, t * scale)[2])
+                self.states.believe(self.dual.smoothed(x, t * scale)[2])
             self.tell()
 
-    def count(self, states: ColumnStates, tol: float) -> None:
+    def count(self) -> None:
         """Lower the upper bound, until there is no more time or the gap is small."""
-        states.draw(BEFORE)
+        self.states.draw(BEFORE)
         sweeps = 0
         while sweeps < FEWEST or not self.late:
-            states.count(1)
+            self.states.count(1)
             sweeps += 1
             if sweeps & (sweeps - 1) == 0 or sweeps % 16 == 0:
-                counts = states.counts()
-                value = states.incompatibility(counts, states.drawn)
-                if value < self.upper or not self.kept:
-                    self.counts, self.upper, self.kept = counts, value, states.drawn
+                counts = self.states.counts()
+                if self.fall(*self.states.incompatibility(counts)) or not self.kept:
+                    self.counts, self.kept = counts, self.states.drawn
                 self.tell()
-                if self.upper - self.lower <= tol * max(1.0, self.upper):
+                if self.close():
                     break
 
-
-def _contributions(
-    pdg: ColumnarPDG, dual: ColumnDual, states: ColumnStates, counts: Floats, total: int
-) -> tuple[Floats, ...]:
-    """beta KL of every arc at the empirical distribution."""
-    found = [np.zeros(len(c)) for c in pdg.columns]
-    costs = states.prices(counts)
-    for c, cost in zip(dual.arcs, costs, strict=False):
-        found[c.which][c.rows] = cost.sum((1, 2)) / total
-    mass = counts[states.values_at :] / total
-    for k, rows, v, table, weight in dual.own:
-        m = mass[dual.value_at[v][:, None] + np.arange(table.shape[1])]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cost = np.where(m > 0, m * (np.log(m) - table), 0.0)
-        found[k][rows] = weight * cost.sum(1)
-    return tuple(np.maximum(x, 0.0) for x in found)
+    def contributions(self, sizes: Sequence[int]) -> tuple[Floats, ...]:
+        """Return beta KL of every arc at the empirical distribution, by column of these sizes."""
+        found, seen = [np.zeros(n) for n in sizes], [c.values(self.dual.value_at) for c in self.dual.alone]
+        masses = [*self.counts[:-1], *(self.counts[-1][v] for v in seen)]
+        for c, mass in zip([*self.dual.arcs, *self.dual.alone], masses, strict=True):
+            found[c.which][c.rows] = np.maximum(0.0, c.contributions(mass) / self.kept)
+        return tuple(found)

@@ -9,15 +9,17 @@ alone (max_x theta(x) if there is none). It is `dual.py` for regions that are si
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dissonance import lbfgs
+from dissonance.bounds.dual import Dual
 from dissonance.bounds.terms import Floats, Ints, grid
-from dissonance.columns import ColumnarPDG
-from dissonance.compiled import clock, compiled, expect
+from dissonance.columns import Column, ColumnarPDG
+from dissonance.compiled import compiled, expect
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.problem import EPS
 from dissonance.threads import side_by_side
 
@@ -30,12 +32,19 @@ SECONDS = 1e-5
 
 @compiled
 def raise_arcs(
-    x: Floats, log_p: Floats, beta: Floats, sv: Ints, tv: Ints, eps: float, mass: Floats, gradient: Floats
-) -> float:
-    """The sum of the arcs' minima, smoothed; mu(s,t) of each where it is, and its marginals (the gradient)."""
+    x: Floats,
+    log_p: Floats,
+    beta: Floats,
+    sv: Ints,
+    tv: Ints,
+    eps: float,
+    mass: Floats,
+    gradient: Floats,
+    found: Floats,
+) -> None:
+    """The minimum of each arc, smoothed; mu(s,t) of each where it is, and its marginals (the gradient)."""
     sources, targets = log_p.shape[1], log_p.shape[2]
     row, part = np.empty(sources), np.empty(targets)
-    total = 0.0
     for a in range(len(x)):
         least = np.inf
         for s in range(sources):
@@ -59,7 +68,7 @@ def raise_arcs(
         for s in range(sources):
             row[s] = np.exp((least - row[s]) / eps)
             whole += row[s]
-        total += least - eps * np.log(whole)
+        found[a] = least - eps * np.log(whole)
         gradient[a] = 0.0
         for s in range(sources):
             share = row[s] / whole
@@ -69,172 +78,113 @@ def raise_arcs(
                 mass[a, s, t] *= share
                 for i in range(tv.shape[1]):
                     gradient[a, tv[t, i]] += mass[a, s, t]
-    return total
 
 
-@compiled
-def least_arcs(x: Floats, log_p: Floats, beta: Floats, sv: Ints, tv: Ints, found: Floats, size: Floats) -> None:
-    """The minimum of each arc, and the size of what was added up for it."""
-    for a in range(len(x)):
-        found[a] = np.inf
-        size[a] = np.sum(np.abs(x[a]))
-        for s in range(log_p.shape[1]):
-            top, whole, fixed, biggest = -np.inf, 0.0, 0.0, 0.0
-            for again in range(2):
-                for t in range(log_p.shape[2]):
-                    cost = log_p[a, s, t]
-                    for i in range(tv.shape[1]):
-                        cost -= x[a, tv[t, i]] / beta[a]
-                    if again:
-                        whole += np.exp(cost - top)
-                    else:
-                        top = max(top, cost)
-                        if log_p[a, s, t] > -np.inf:
-                            biggest = max(biggest, abs(log_p[a, s, t]) + abs(cost))
-            for i in range(sv.shape[1]):
-                fixed += x[a, sv[s, i]]
-            found[a] = min(found[a], fixed - beta[a] * (top + np.log(whole)))
-            size[a] = max(size[a], np.sum(np.abs(x[a])) + beta[a] * (biggest + 1.0))
-
-
-@dataclass(frozen=True)
 class ArcColumn:
-    """Arcs of one shape about two or more variables: `scope` (n, variables); x has their multipliers from `at` on, the
-    values of each variable one after another; `sv` and `tv`: which of them the settings of sources and targets have."""
+    """Arcs of one shape: `which` column they are from, and which `rows` of it; `scope` (n, variables).
 
-    which: int
-    rows: Ints
-    scope: Ints
-    sizes: tuple[int, ...]
-    log_p: Floats
-    beta: Floats
-    sv: Ints
-    tv: Ints
-    at: int
+    x has their multipliers from `at` on, the values of each variable one after another; `sv` and `tv`: which of these
+    the settings of sources and targets have; `by_row`: rows of the table of an arc.
+    """
 
-    @property
-    def width(self) -> int:
-        """Multipliers of an arc."""
-        return sum(self.sizes)
+    def __init__(self, column: Column, which: int, sizes: Ints, log_p: Floats, beta: Floats, at: int) -> None:
+        self.which, self.rows, self.at = which, np.flatnonzero(beta > 0), at
+        self.log_p, self.beta = np.ascontiguousarray(log_p[self.rows]), beta[self.rows]
+        self.scope = np.ascontiguousarray(column.scopes[self.rows])
+        self.sizes: tuple[int, ...] = tuple(sizes[column.scopes[0]].tolist())
+        self.width = sum(self.sizes)
+        self.end = at + len(self.scope) * self.width
+        first, cut = np.cumsum((0, *self.sizes))[:-1, None], column.sources.shape[1]
+        self.sv, self.tv = (
+            np.ascontiguousarray((grid(self.sizes[part]) + first[part]).T) for part in (slice(cut), slice(cut, None))
+        )
+        self.by_row = Rows.wide(np.full(self.log_p.shape[1], self.log_p.shape[2]))
 
-    @property
-    def end(self) -> int:
-        """Where the multipliers of the next column begin."""
-        return self.at + len(self.scope) * self.width
+    def values(self, value_at: Ints) -> Ints:
+        """Return, by multiplier, which value of which variable it is of."""
+        parts = [value_at[self.scope[:, i]][:, None] + np.arange(n) for i, n in enumerate(self.sizes)]
+        return np.concatenate(parts, 1).ravel()
+
+    def contributions(self, mass: Floats) -> Floats:
+        """Return beta KL of each arc at mu(s,t), (n, entries)."""
+        flat = self.log_p.reshape(len(self.log_p), -1)
+        return self.beta * LOG_SCORE.value(mass.reshape(flat.shape), flat, self.by_row).sum(1)
 
 
-class ColumnDual:
-    """D of a PDG in columns at x, one number for every value of every variable of every arc that is about several."""
+class ColumnDual(Dual):
+    """D of a PDG in columns at x, one number for every value of every variable of every arc that is about several.
+
+    `alone`: arcs about one variable. What they say of a variable is pooled: `own_beta` is the sum, `own_log` the mean.
+    """
+
+    pairs = 6
 
     def __init__(self, pdg: ColumnarPDG, log_p: Sequence[Floats], beta: Floats) -> None:
         self.sizes: Ints = np.asarray(pdg.sizes, dtype=np.int64)
         self.value_at: Ints = np.concatenate([[0], np.cumsum(self.sizes)])
-        self.own_beta, self.own_log = np.zeros(len(self.sizes)), np.zeros(int(self.value_at[-1]))
         self.arcs: list[ArcColumn] = []
-        self.own: list[tuple[int, Ints, Ints, Floats, Floats]] = []
-        first = at = 0
-        for k, column in enumerate(pdg.columns):
-            weight, scope = beta[first : first + len(column)], column.scopes
-            rows, first = np.flatnonzero(weight > 0), first + len(column)
-            if not len(rows):
+        self.alone: list[ArcColumn] = []
+        self.size = 0
+        weights = np.split(beta, np.cumsum([len(c) for c in pdg.columns])[:-1])
+        for k, (column, weight) in enumerate(zip(pdg.columns, weights, strict=True)):
+            if not (weight > 0).any():
                 continue
-            table, scope, weight = log_p[k][rows], np.ascontiguousarray(scope[rows]), weight[rows]
-            if scope.shape[1] == 1:
-                self.own.append((k, rows, scope[:, 0], table[:, 0, :], weight))
-                continue
-            sizes = tuple(self.sizes[scope[0]].tolist())
-            made = _arc_column(k, rows, scope, sizes, column.sources.shape[1], table, weight, at)
-            self.arcs.append(made)
-            at = made.end
-        self.size = at
-        for _, _, v, table, weight in self.own:
-            self.own_beta += np.bincount(v, weight, len(self.sizes))
-            cells = self.value_at[v][:, None] + np.arange(table.shape[1])
-            self.own_log += np.bincount(cells.ravel(), (weight[:, None] * table).ravel(), len(self.own_log))
+            made = ArcColumn(column, k, self.sizes, log_p[k], weight, self.size)
+            if made.scope.shape[1] == 1:
+                self.alone.append(made)
+            else:
+                self.arcs.append(made)
+                self.size = made.end
         self.variable: Ints = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self.by_variable = Rows(self.variable, self.value_at[:-1])
+        self.own_beta, self.own_log = np.zeros(len(self.sizes)), np.zeros(len(self.variable))
+        for c in self.alone:
+            self.own_beta += np.bincount(c.scope[:, 0], c.beta, len(self.sizes))
+            said = (c.beta[:, None] * c.log_p[:, 0]).ravel()
+            self.own_log += np.bincount(c.values(self.value_at), said, len(self.own_log))
         self.own_log /= np.where(self.own_beta > 0, self.own_beta, 1.0)[self.variable]
-        self.cell: Ints = np.concatenate([_cells(c, self.value_at) for c in self.arcs] or [np.zeros(0, dtype=np.int64)])
+        self.cell: Ints = np.concatenate([np.zeros(0, np.int64), *(c.values(self.value_at) for c in self.arcs)])
         self.masses = [np.empty(c.log_p.shape) for c in self.arcs]
 
     def smoothed(self, x: Floats, eps: float) -> tuple[float, Floats, Floats]:
         """D with minima smoothed, its gradient, and the mass of each value of each variable; `masses` has the arcs'."""
-        gradient, totals = np.empty(self.size), [0.0] * (PIECES * len(self.arcs))
+        gradient, found = np.empty(self.size), [np.empty(len(c.scope)) for c in self.arcs]
         expect(SECONDS * sum(m.size for m in self.masses))
 
         def work(k: int, i: int) -> None:
             c, n = self.arcs[k], len(self.arcs[k].scope)
             here = slice(i * n // PIECES, (i + 1) * n // PIECES)
             own, slope = (y[c.at : c.end].reshape(n, c.width)[here] for y in (x, gradient))
-            found = raise_arcs(own, c.log_p[here], c.beta[here], c.sv, c.tv, eps, self.masses[k][here], slope)
-            totals[PIECES * k + i] = found
+            raise_arcs(own, c.log_p[here], c.beta[here], c.sv, c.tv, eps, self.masses[k][here], slope, found[k][here])
 
         side_by_side([lambda k=k, i=i: work(k, i) for k in range(len(self.arcs)) for i in range(PIECES)])
-        weight = np.where(self.own_beta > 0, self.own_beta, eps)
-        value, share = self._at_variables(x, weight)
+        # variables: -B log sum_x e^(mean log p + theta/B), or a maximum, smoothed, where nothing is said
+        weight, theta = np.where(self.own_beta > 0, self.own_beta, eps), np.bincount(self.cell, x, len(self.variable))
+        scaled = self.own_log + theta / weight[self.variable]
+        top = np.maximum.reduceat(scaled, self.by_variable.at)
+        part = np.exp(scaled - top[self.variable])
+        total = self.by_variable.totals(part)
+        share = part / total
         gradient -= share[self.cell]
-        return sum(totals) - float((weight * value).sum()), gradient, share
+        value = weight * (top + np.log(total[self.by_variable.at]))
+        return float(np.concatenate([*found, -value]).sum()), gradient, share
 
-    def _theta(self, x: Floats) -> Floats:
-        return np.bincount(self.cell, x, int(self.value_at[-1])).astype(np.float64)
+    def blur(self, x: Floats) -> float:
+        """Return what rounding may have added: ulps of all sizes."""
+        return EPS * self._lengths * (4 * float(np.abs(x).sum()) + self._tables)
 
-    def _at_variables(self, x: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """log sum_x e^(mean log p + theta/weight) of each variable, and the share of each value."""
-        at, v = self.value_at[:-1], self.variable
-        scaled = self.own_log + self._theta(x) / weight[v]
-        top = np.maximum.reduceat(scaled, at)
-        part = np.exp(scaled - top[v])
-        total = np.add.reduceat(part, at)
-        return top + np.log(total), part / total[v]
+    @cached_property
+    def _lengths(self) -> int:
+        """Ulps that a number may be off by: one for each multiplier of a value of a variable, and 96."""
+        return 96 + int(np.bincount(self.cell, minlength=1).max(initial=0))
 
-    def certified(self, x: Floats) -> float:
-        """D, less what rounding may have added."""
-        totals, sizes = [], []
-        for c in self.arcs:
-            found, size = np.empty(len(c.scope)), np.empty(len(c.scope))
-            own = x[c.at : c.end].reshape(len(c.scope), c.width)
-            least_arcs(own, c.log_p, c.beta, c.sv, c.tv, found, size)
-            totals.append(found)
-            sizes.append(size)
-        at, v, told = self.value_at[:-1], self.variable, self.own_beta > 0
-        theta, all_of = self._theta(x), np.bincount(self.cell, np.abs(x), int(self.value_at[-1]))
-        weight = np.where(told, self.own_beta, 1.0)
-        value, _ = self._at_variables(x, weight)
-        totals.append(np.where(told, -weight * value, -np.maximum.reduceat(theta, at)))
-        own = np.where(self.own_log > -np.inf, np.abs(self.own_log), 0.0)
-        sizes.append(np.maximum.reduceat(all_of + weight[v] * (own + 1) + np.abs(theta), at))
-        lengths = int(np.bincount(self.cell, minlength=1).max(initial=0)) + 32
-        every = np.concatenate(totals)
-        spread = float(np.concatenate(sizes).sum())
-        return float(every.sum()) - EPS * (lengths * spread + 64 * float(np.abs(every).sum()))
-
-    def raised(self, x: Floats, eps: float, steps: int, deadline: float) -> Floats:
-        """x after so many steps up the smoothed D, or those that there is time for."""
-
-        def check() -> None:
-            if clock() > deadline:
-                raise StopIteration
-
-        options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 6, "ftol": 1e-9, "gtol": 1e-9}
-        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, None, **options)[0]
+    @cached_property
+    def _tables(self) -> float:
+        """Sizes of what is added up besides multipliers."""
+        largest = [(c.beta, _finite(c.log_p).max((1, 2))) for c in self.arcs]
+        largest.append((self.own_beta, np.maximum.reduceat(_finite(self.own_log), self.by_variable.at)))
+        return math.fsum(float(beta @ (2 * log_p + 1)) for beta, log_p in largest)
 
 
-def _arc_column(
-    which: int,
-    rows: Ints,
-    scope: Ints,
-    sizes: tuple[int, ...],
-    sources: int,
-    log_p: Floats,
-    beta: Floats,
-    at: int,
-) -> ArcColumn:
-    offsets = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
-    sv = np.ascontiguousarray((grid(sizes[:sources]) + offsets[:sources, None]).T)
-    tv = np.ascontiguousarray((grid(sizes[sources:]) + offsets[sources:, None]).T)
-    return ArcColumn(which, rows, scope, sizes, np.ascontiguousarray(log_p), beta.copy(), sv, tv, at)
-
-
-def _cells(c: ArcColumn, value_at: Ints) -> Ints:
-    """By multiplier: which value of which variable it is of."""
-    parts = [value_at[c.scope[:, i]][:, None] + np.arange(n) for i, n in enumerate(c.sizes)]
-    return np.concatenate(parts, 1).ravel()
+def _finite(log_p: Floats) -> Floats:
+    return np.where(log_p > -math.inf, np.abs(log_p), 0.0)

@@ -12,6 +12,7 @@ smoothed at a temperature while D is raised, by L-BFGS; the bound itself is not.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -23,11 +24,50 @@ from dissonance.compiled import clock
 from dissonance.costs import uphill
 from dissonance.problem import EPS
 
+EXACT = 1e-30
+"""The temperature at which smoothed minima are minima."""
+
 GIVEN_UP = 1e-11
 """What is taken from a bound for every unit of a multiplier of a hard arc, whose table is rounded."""
 
 
-class RelaxedDual:
+class Dual(ABC):
+    """A lower bound D(x), concave, with minima that are smoothed at a temperature while it is raised."""
+
+    least: Floats | None = None
+    """Lower ends of what x may be; None if there are none."""
+
+    pairs = 12
+    """Pairs of steps and gradients that L-BFGS keeps."""
+
+    @abstractmethod
+    def smoothed(self, x: Floats, eps: float) -> tuple[float, Floats, Floats]:
+        """D with minima smoothed, which is no more than D; its gradient; and the mass that it is."""
+
+    @abstractmethod
+    def blur(self, x: Floats) -> float:
+        """Return what rounding may have added to D."""
+
+    def certified(self, x: Floats) -> tuple[float, float]:
+        """D, and what rounding may have added."""
+        return self.smoothed(x, EXACT)[0], self.blur(x)
+
+    def raised(
+        self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None
+    ) -> tuple[Floats, int]:
+        """x after so many steps up the smoothed D, or those that there is time for; and how many there were."""
+
+        def check() -> None:
+            if seen is not None:
+                seen()
+            if clock() > deadline:
+                raise StopIteration
+
+        options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": self.pairs, "ftol": 1e-10, "gtol": 1e-9}
+        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, self.least, **options)
+
+
+class RelaxedDual(Dual):
     """D of some regions, at x: multipliers, then the free numbers of bets q."""
 
     def __init__(self, regions: Regions) -> None:
@@ -41,17 +81,13 @@ class RelaxedDual:
         self.alone = entries == cells
         self.back = regions.ties.T.tocsr()
         self.priced_back = regions.priced.T.tocsr()
+        if regions.cost.least > -np.inf:
+            self.least = np.repeat([-np.inf, regions.cost.least], [self.count, self.size - self.count])
 
     @property
     def start(self) -> Floats:
         """q = p: D is 0 there if p has its mass on what is possible, and no less than it should be otherwise."""
         return np.concatenate([np.zeros(self.count), self.r.cost.free(self.r.others.log_p)])
-
-    @property
-    def least(self) -> Floats | None:
-        """Lower ends of what x may be; None if there are none."""
-        least = self.r.cost.least
-        return None if least == -np.inf else np.repeat([-np.inf, least], [self.count, self.size - self.count])
 
     def _log_q(self, x: Floats) -> Floats:
         return self.r.cost.bets(x[self.count :], self.r.others.rows)
@@ -98,30 +134,20 @@ class RelaxedDual:
         terms, entries = (r.term[main], r.others.term), (r.entry[main], r.others.entry)
         return np.concatenate(found), np.concatenate(terms), np.concatenate(entries)
 
-    def certified(self, x: Floats) -> float:
-        """D, less what rounding may have added."""
-        r = self.r
-        log_q = self._log_q(x)
-        costs = self._costs(x, log_q)
+    def blur(self, x: Floats) -> float:
+        """Return 64 ulps of all that is added up, region by region, and what rounded tables of hard arcs may move."""
+        r, log_q = self.r, self._log_q(x)
         size = np.abs(r.linear) + abs(r.ties) @ np.abs(x[: self.count])
         if len(log_q):
             size += r.priced @ r.cost.size(log_q, r.others.log_p, r.others.rows)
-        least = np.minimum.reduceat(costs, r.entry_at)
-        big = np.maximum.reduceat(size, r.entry_at)
-        beta = r.beta[self.of_row]
-        scaled = r.log_p - least / beta
-        top = np.maximum.reduceat(scaled, r.row_at)
-        values = -r.beta * (top + np.log(np.add.reduceat(np.exp(scaled - top[self.of_row]), r.row_at)))
-        sizes = np.maximum.reduceat(big + beta * (np.abs(r.log_p) + np.abs(scaled) + 1), r.row_at)
-        found = np.minimum.reduceat(values, r.region_at)
-        spread = np.maximum.reduceat(sizes, r.region_at)
-        given_up = GIVEN_UP * float(np.abs(x[r.hard]).sum()) if len(r.hard) else 0.0
-        return (
-            float(found.sum())
-            - 32 * EPS * float(spread.sum())
-            - EPS * len(found) * float(np.abs(found).max())
-            - given_up
-        )
+        tables = np.maximum.reduceat(r.beta[self.of_row] * (2 * np.abs(r.log_p) + 1), r.row_at[r.region_at])
+        spread = 2 * np.maximum.reduceat(size, self._first) + tables
+        return 64 * EPS * float(spread.sum()) + GIVEN_UP * float(np.abs(x[r.hard]).sum())
+
+    @property
+    def _first(self) -> Ints:
+        """The first cell of each region."""
+        return self.r.entry_at[self.r.row_at[self.r.region_at]]
 
     def contradictory(self, x: Floats) -> bool:
         """Whether the multipliers prove that hard arcs contradict each other.
@@ -133,25 +159,10 @@ class RelaxedDual:
         if not len(r.hard) or not np.any(x[r.hard]):
             return False
         multipliers = x[: self.count] / np.abs(x[: self.count]).max()
-        at = r.entry_at[r.row_at[r.region_at]]
-        least = np.minimum.reduceat(r.ties @ multipliers, at)
-        size = np.maximum.reduceat(abs(r.ties) @ np.abs(multipliers), at)
+        least = np.minimum.reduceat(r.ties @ multipliers, self._first)
+        size = np.maximum.reduceat(abs(r.ties) @ np.abs(multipliers), self._first)
         unsure = 32 * EPS * float(size.sum()) + GIVEN_UP * float(np.abs(multipliers[r.hard]).sum())
         return float(least.sum()) > unsure
-
-    def raised(
-        self, x: Floats, eps: float, steps: int, deadline: float = np.inf, seen: Callable[[], None] | None = None
-    ) -> tuple[Floats, int]:
-        """x after so many steps up the smoothed D, or those that there is time for; and how many there were."""
-
-        def check() -> None:
-            if seen is not None:
-                seen()
-            if clock() > deadline:
-                raise StopIteration
-
-        options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 12, "ftol": 1e-10, "gtol": 1e-9}
-        return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, self.least, **options)
 
 
 def softmin(values: Floats, at: Ints, group: Ints, eps: float) -> tuple[Floats, Floats]:

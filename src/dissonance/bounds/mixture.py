@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from dissonance.bounds.cut import CutBlock, blocks_apart
-from dissonance.bounds.terms import Floats, Ints
+from dissonance.bounds.terms import Floats
 from dissonance.compiled import clock
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.distributions import CliqueTree, Distribution
 from dissonance.problem import Batch
 from dissonance.reduced.dual import FIXED, SOFT, ReducedDual, ReducedPoint, ReducedTerm, reduced_terms
@@ -197,28 +198,25 @@ class MixtureDescent:
     def __init__(self, component: Batch, generator: np.random.Generator) -> None:
         self.component, self.generator = component, generator
         self.terms = reduced_terms(component)
-        self.upper = math.inf
+        self.value, self.blur = math.inf, 0.0
         self.products: list[BlockProduct] = []
         self.shares: list[float] = []
         self.mass, self.entropy = np.zeros(0), 0.0
 
     @cached_property
-    def _flat(self) -> tuple[Floats, Floats, Ints, Ints]:
-        """Of all entries: cost, weight, row; and where rows begin."""
+    def _flat(self) -> tuple[Floats, Floats, Rows]:
+        """Cost and weight of all entries, and their rows."""
         cost = np.concatenate([np.where(np.isinf(t.cost), 0.0, t.cost) for t in self.terms])
         weight = np.concatenate([np.full(len(t.cost), t.weight) for t in self.terms])
         widths = np.concatenate([np.full(len(t.cost) // t.width, t.width) for t in self.terms])
-        return cost, weight, np.repeat(np.arange(len(widths)), widths), np.cumsum(widths) - widths
+        return cost, weight, Rows.wide(widths)
 
     def _cost(self, mass: Floats, entropy: float) -> tuple[float, float]:
         """sum_m E[cost] - w H(T|S), less gamma times the entropy; and all that was added up for it."""
-        cost, weight, row, at = self._flat
-        rows = np.add.reduceat(mass, at)[row]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.where(mass > 0, np.log(mass / rows), 0.0)
-        gamma = self.component.gamma.item()
-        value = float((mass * (cost + weight * logs)).sum()) - gamma * entropy
-        return value, float((mass * (np.abs(cost) + weight * np.abs(logs) + weight)).sum()) + gamma * (1 + entropy)
+        cost, weight, rows = self._flat
+        own, gamma = weight * LOG_SCORE.value(mass, np.zeros_like(mass), rows), self.component.gamma.item()
+        value = float((mass * cost + own).sum()) - gamma * entropy
+        return value, float((mass * (np.abs(cost) + weight) + np.abs(own)).sum()) + gamma * (1 + entropy)
 
     def _mixed(self, product: BlockProduct, share: float) -> tuple[Floats, float]:
         mass = (1 - share) * self.mass + share * product.mass
@@ -239,9 +237,8 @@ class MixtureDescent:
         self.mass, self.entropy = self._mixed(product, share) if self.products else (product.mass, product.entropy)
         kept = [(s * (1 - share), p) for s, p in zip(self.shares, self.products, strict=True) if share < 1]
         self.shares, self.products = [s for s, _ in kept] + [share], [p for _, p in kept] + [product]
-        value, size = self._cost(self.mass, self.entropy)
-        blur = max(p.blur for p in self.products) + UNSURE * size
-        self.upper = min(self.upper, value + blur)
+        self.value, size = self._cost(self.mass, self.entropy)
+        self.blur = max(p.blur for p in self.products) + UNSURE * size
         return len(blocks or ()) > 1
 
     def _descended(self, blocks: Sequence[CutBlock], deadline: float) -> BlockProduct | None:

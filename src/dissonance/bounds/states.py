@@ -73,6 +73,12 @@ def possible_states(
                 break
 
 
+def concatenated(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
+    """Return where each list begins, and where the last one ends; and all lists, one after another."""
+    at = np.concatenate([[0], np.cumsum([len(x) for x in lists])]).astype(np.int64)
+    return at, np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(x, dtype=np.int64) for x in lists)])
+
+
 @dataclass(frozen=True)
 class RegionTables:
     """Tables over variables, one after another: which variables, how far apart their values lie, where each begins."""
@@ -83,20 +89,17 @@ class RegionTables:
     table_at: Ints
 
     @classmethod
-    def of(cls, scopes: Sequence[Sequence[int]], sizes: Sequence[int]) -> RegionTables:
-        """Those of these scopes."""
-        lengths = np.array([len(s) for s in scopes], dtype=np.int64)
-        flat = np.array([v for s in scopes for v in s], dtype=np.int64)
-        size = np.array(sizes, dtype=np.int64)[flat] if len(flat) else flat
-        scope_at = np.concatenate([[0], np.cumsum(lengths)])
-        stride = np.ones(len(flat), dtype=np.int64)
-        cells = np.ones(len(scopes), dtype=np.int64)
+    def of(cls, scope_at: Ints, scope: Ints, sizes: npt.ArrayLike) -> RegionTables:
+        """Return tables over scopes that are concatenated; `sizes`: of all variables."""
+        lengths, size = np.diff(scope_at), np.asarray(sizes, dtype=np.int64)[scope] if len(scope) else scope
+        stride = np.ones(len(scope), dtype=np.int64)
+        cells = np.ones(len(lengths), dtype=np.int64)
         for back in range(int(lengths.max(initial=0))):  # the last variable changes fastest
             here = np.flatnonzero(lengths > back)
             at = scope_at[here + 1] - 1 - back
             stride[at] = cells[here]
             cells[here] *= size[at]
-        return cls(scope_at, flat, stride, np.concatenate([[0], np.cumsum(cells)]))
+        return cls(scope_at, scope, stride, np.concatenate([[0], np.cumsum(cells)]))
 
     @property
     def where(self) -> tuple[Ints, Ints, Ints, Ints]:
@@ -113,7 +116,7 @@ class Sampler:
         self.place = {v: i for i, v in enumerate(self.base)}
         self.sizes = [terms.sizes[v] for v in self.base]
         self.scopes = [[self.place[v] for v in s] for s in regions.scopes]
-        self.tables = RegionTables.of(self.scopes, self.sizes)
+        self.tables = RegionTables.of(*concatenated(self.scopes), self.sizes)
         self.alive = regions.alive
         self.dtype = np.uint8 if max(self.sizes, default=1) <= 256 else np.int32
 

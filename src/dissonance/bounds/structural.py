@@ -18,8 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dissonance.answer import DEFAULT_TOL
-from dissonance.bounds.bracketing import BYTES, NAME, WHY, BoundsAnswer, Bracketing
+from dissonance.bounds.bracketing import Bracketing
 from dissonance.bounds.dual import RelaxedDual
 from dissonance.bounds.mixture import MixtureDescent
 from dissonance.bounds.terms import (
@@ -34,6 +33,7 @@ from dissonance.bounds.terms import (
     made_variables,
     projected_cells,
 )
+from dissonance.distributions import Distribution
 from dissonance.distributions.tree import decompose
 from dissonance.problem import Batch
 from dissonance.reduced.dual import HARD as HOLDS
@@ -149,7 +149,7 @@ class StructuralBracketing(Bracketing):
         """Brackets with one product, while the lower bound is raised; then with more of them, while there is time."""
         yield from super().__iter__()
         more = self.lower < math.inf
-        while more and not self.late and not self.close:
+        while more and not self.late and not self.close():
             more = self._add()
             yield self.lower, self.upper
 
@@ -163,18 +163,11 @@ class StructuralBracketing(Bracketing):
     def _add(self) -> bool:
         """One product more; whether others may help."""
         more = self.mixture.add(self.began + self.limit)
-        self.upper = min(self.upper, self.mixture.upper)
+        self.fall(self.mixture.value, self.mixture.blur)
         return more
 
-    def solution(self) -> BoundsAnswer:
-        """What was found."""
-        bounds = self.component.proved(self.lower, self.upper, tol=DEFAULT_TOL)
-        return BoundsAnswer(
-            self.component,
-            bounds,
-            NAME,
-            bracket=WHY,
-            steps=self.steps,
-            memory=BYTES * len(self.regions.cell),
-            states=self.mixture.mu if bounds.upper[0] < math.inf else None,
-        )
+    def _mu(self) -> Distribution | None:
+        return self.mixture.mu if self.upper < math.inf else None
+
+    def _log_q(self) -> dict[str, Floats]:
+        return {}

@@ -97,8 +97,8 @@ class Worlds:
         least = None if self.cost.least == -math.inf else np.full(len(z), self.cost.least)
         return lbfgs.raised(at, z, None, least, maxiter=STEPS, maxcor=12)[0]
 
-    def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, dict[int, Floats]]]:
-        """Lower bounds, better or not, each with the bets that it is the price of, by term; `seconds` a search."""
+    def bounds(self, scale: float, seconds: float) -> Iterator[tuple[float, float, dict[int, Floats]]]:
+        """Lower bounds, better or not, their rounding, and the bets of which they are the price; `seconds` a search."""
         centre, best, eps = self.start, -math.inf, 0.1 * scale
         while True:
             z = self.best(centre, eps)
@@ -109,11 +109,10 @@ class Worlds:
             if found is None:
                 return
             bound, world = found
-            bound -= 64 * EPS * float(np.abs(gains).sum())
             if bound > best:
                 best, centre = bound, asked
             else:
                 eps = max(0.9 * eps, 1e-5 * scale)
             if world is not None:
                 self.add(world)
-            yield bound, self.bets(asked)
+            yield bound, 64 * EPS * float(np.abs(gains).sum()), self.bets(asked)

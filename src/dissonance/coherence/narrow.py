@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from dissonance.problem import Batch, Bools
+from dissonance.proof import meeting
 from dissonance.solvers.convex.certificate import EPS
 from dissonance.solvers.convex.layout import Ints
 from dissonance.solvers.convex.program import Floats, Program, Structure, new_structure
@@ -109,7 +110,7 @@ class Narrowing:
                     found = Narrow(lower, upper, part.joint(outcome.mu)[0], y, steps)
                 if high - value > NEAR * max(1.0, high):
                     break
-            if upper - lower <= tol * max(1.0, upper):
+            if meeting(lower, upper, tol):
                 break
             room = high - value
             new = (excess < room) & ~work

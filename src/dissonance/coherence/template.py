@@ -58,7 +58,7 @@ class Gains:
     @property
     def converged(self) -> Bools:
         """Where the bounds meet, (P,)."""
-        return meeting(self.lower, self.upper, DEFAULT_TOL, np.zeros_like(self.lower))
+        return meeting(self.lower, self.upper, DEFAULT_TOL)
 
 
 class Template:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import torch
 
 from dissonance.attended import Attended, Mechanism
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.distributions.messages import Messages
 from dissonance.distributions.tree import Tree
 from dissonance.problem import EPS, Batch
@@ -139,8 +140,7 @@ class ReducedDual:
         self.weight: Floats = np.repeat([t.weight for t in terms], sizes)
         log_p = np.concatenate([t.log_p for t in terms])
         self.p: Floats = np.where(kind == HARD, np.exp(log_p), 0.0)
-        self.row: Ints = np.repeat(np.arange(int((sizes // widths).sum())), np.repeat(widths, sizes // widths))
-        self.row_at: Ints = np.concatenate([[0], np.cumsum(np.repeat(widths, sizes // widths))])[:-1]
+        self.by_row = Rows.wide(np.repeat(widths, sizes // widths))
         self.start: Floats = np.where(self.soft, np.maximum(log_p, LEAST), 0.0)
 
     def tamed(self, x: Floats) -> Floats:
@@ -161,17 +161,16 @@ class ReducedDual:
     def _log_q(self, x: Floats) -> Floats:
         """z - log sum e^z over the entries of a row that can be; 0 where there is no q."""
         z = np.where(self.soft, x, -math.inf)
-        top = np.maximum.reduceat(z, self.row_at)
-        top = np.where(np.isneginf(top), 0.0, top)[self.row]
-        total = np.add.reduceat(np.exp(z - top), self.row_at)
-        logs = np.log(np.where(total > 0, total, 1.0))
-        return np.where(self.soft, x - top - logs[self.row], 0.0)
+        top = np.maximum.reduceat(z, self.by_row.at)
+        top = np.where(np.isneginf(top), 0.0, top)[self.by_row.of]
+        total = self.by_row.totals(np.exp(z - top))
+        return np.where(self.soft, x - top - np.log(np.where(total > 0, total, 1.0)), 0.0)
 
     def _costs(self, x: Floats, log_q: Floats) -> Floats:
         found = self.cost + self.weight * log_q
         if self.hard.any():
             lam = np.where(self.hard, x, 0.0)
-            found += lam - np.add.reduceat(self.p * lam, self.row_at)[self.row]
+            found += lam - self.by_row.totals(self.p * lam)
         return found
 
     def at_point(self, x: Floats, temperature: float) -> ReducedPoint:
@@ -186,12 +185,10 @@ class ReducedDual:
         with torch.no_grad():
             log_z, cells = self.messages.calibrate(torch.from_numpy(np.concatenate([self._nothing, logs])))
         mass = cells[len(self._nothing) :].numpy()
-        rows = np.add.reduceat(mass, self.row_at)[self.row]
+        rows = self.by_row.totals(mass)
         gradient = np.where(self.soft, self.weight * (mass - np.exp(log_q) * rows), 0.0)
         gradient = np.where(self.hard, mass - self.p * rows, gradient)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(self.soft & (mass > 0), mass * (np.log(mass / rows) - log_q), 0.0)
-        gap = float((self.weight * ratio).sum())
+        gap = float((self.weight * np.where(self.soft, LOG_SCORE.value(mass, log_q, self.by_row), 0.0)).sum())
         value = -temperature * (float(log_z) + math.fsum(top))
         mean = math.fsum(mass * costs)
         return ReducedPoint(x, temperature, value, gradient, mass, rows, log_q, gap, mean, cells)
@@ -211,7 +208,7 @@ class ReducedDual:
         costs = self._costs(point.x, point.log_q)
         size = np.where(self.alive, np.abs(self.cost) + self.weight * np.abs(point.log_q), 0.0)
         lam = np.where(self.hard, np.abs(point.x), 0.0)
-        size += lam + np.add.reduceat(self.p * lam, self.row_at)[self.row]
+        size += lam + self.by_row.totals(self.p * lam)
         largest = np.maximum.reduceat(size, self.at[:-1])
         span = np.maximum.reduceat(costs, self.at[:-1]) - np.minimum.reduceat(costs, self.at[:-1])
         operations, messages = self._effort
@@ -225,7 +222,7 @@ class ReducedDual:
         if not self.hard.any():
             return 0.0
         lam = np.where(self.hard, np.abs(x), 0.0)
-        mean = np.add.reduceat(self.p * lam, self.row_at)[self.row]
+        mean = self.by_row.totals(self.p * lam)
         return UNSEEN * float(lam.sum()) + within * float(np.maximum.reduceat(mean, self.at[:-1]).sum())
 
     @cached_property

@@ -77,13 +77,10 @@ class Cooling(TimedBounds):
     """The dual of one component, or of a part, on its way down the temperatures."""
 
     def __init__(self, solver: Reduced, gamma: float, dual: ReducedDual) -> None:
-        super().__init__(solver.seconds)
+        super().__init__(solver.seconds, solver.tol)
         self.solver, self.gamma, self.dual, self.x = solver, gamma, dual, dual.start
         self.best: ReducedPoint | None = None
         self.passes = 0
-
-    def _close(self, margin: float) -> bool:
-        return self.upper < math.inf and self.upper - self.lower <= margin * self.solver.tol * max(1.0, abs(self.upper))
 
     def run(self, near: Floats | None = None) -> None:
         """Temperature by temperature, until the bounds are close, the time is over, or nothing helps any more; from a
@@ -97,7 +94,7 @@ class Cooling(TimedBounds):
         with threads.without_blas_threads():
             while True:
                 self._settle(temperature, temperature == last)
-                if self.lower == math.inf or self.late or self._close(1e-2) or temperature == last:
+                if self.lower == math.inf or self.late or self.close(1e-2) or temperature == last:
                     return
                 temperature = max(last, COOLER * temperature)
 
@@ -107,7 +104,7 @@ class Cooling(TimedBounds):
         enough = ROUGH * temperature * len(self.dual.terms)
         for point in ascent:
             self._note(point)
-            if self.lower == math.inf or self.late or self._close(1e-2):
+            if self.lower == math.inf or self.late or self.close(1e-2):
                 break
             lam = np.maximum(np.abs(point.x), temperature)
             missing = point.gap + float((lam * np.abs(point.gradient))[self.dual.hard].sum())
@@ -135,20 +132,19 @@ class Cooling(TimedBounds):
     def _note(self, point: ReducedPoint) -> None:
         """Keep what a point proves."""
         if point.value == math.inf:
-            self.lower = self.upper = math.inf
+            self.contradict()
             return
-        blur = self.dual.blur(point)
-        proved = point.value
+        blur, proved, dearest = self.dual.blur(point), point.value, self.dual.dearest
         if self.gamma == 0 and self._worth(point):
             proved = max(proved, self.dual.least(point))
-        self.lower = max(self.lower, proved - blur - self.dual.given_up(point.x, ROUNDING))
-        if self.lower > self.dual.dearest and proved - blur - self.dual.given_up(point.x, FEASIBLE) > self.dual.dearest:
-            self.lower = self.upper = math.inf  # no mu costs as much: hard arcs hold at none
+        self.rise(proved, blur + self.dual.given_up(point.x, ROUNDING))
+        if self.lower > dearest and proved - self.dual.given_up(point.x, FEASIBLE) > dearest + blur:
+            self.contradict()  # no mu costs as much: hard arcs hold at none
             return
-        upper = point.incompatibility(self.gamma) + blur
         holds = not self.dual.hard.any() or self.dual.broken(point).max() <= ROUNDING
-        if (holds and upper < self.upper) or self.best is None or (self.upper == math.inf and not holds):
-            self.best, self.upper = point, upper if holds else math.inf
+        better = self.fall(point.incompatibility(self.gamma), blur) if holds else self.upper == math.inf
+        if better or self.best is None:
+            self.best = point
         self.tell(rarely=1.3)
 
     def _worth(self, point: ReducedPoint) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -99,10 +99,10 @@ class Auto(Solver):
         found: list[tuple[Solver, Ints]] = []
         for s in self.candidates:
             if kinds <= s.takes and (not s.needs or kinds & s.needs):
-                fits = np.broadcast_to(s.fits(part), len(left))
-                if fits.all():
+                fits = s.fits(part)
+                if fits is True or (fits is not False and fits.all()):
                     return [*found, (s, left)]
-                if fits.any():
+                if fits is not False and fits.any():
                     found.append((s, left[fits]))
                     part, left = part.take(np.flatnonzero(~fits)), left[~fits]
         return [*found, ((GaussianPool if misfit(part) else Sampled)(self.samples, self.seed), left)]
@@ -140,8 +140,9 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 
 
+@cache
 def solver_named(name: str) -> Solver:
-    """The solver of that name, with its default options."""
+    """Return the solver of that name, with its default options."""
     if name not in SOLVERS:
         raise DissonanceError(f"no solver named {name!r}.{suggest(name, SOLVERS)}")
     return SOLVERS[name]()

@@ -175,7 +175,9 @@ class Newton(Solver):
             outcome = self.run(program, self._targets(s, targets), *(near or ()))
         within, methods = np.full(len(part), ROUNDING), ["newton"] * len(part)
         bounds = self._proved(part, s, outcome, within)
-        left = ~(bounds.within(targets.insist * self.tol) | np.isnan(part.log_p).any(1) | settle)
+        left = np.zeros(len(part), dtype=np.bool_) if settle else ~bounds.within(targets.insist * self.tol)
+        if left.any():
+            left &= ~np.isnan(part.log_p).any(1)
         for k in np.flatnonzero(left).tolist():
             some = slice(k, k + 1)
             found, within[k], methods[k] = self._insist(

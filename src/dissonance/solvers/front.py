@@ -43,7 +43,7 @@ def solve(
     """
     groups: dict[object, list[int]] = {}
     for i, part in enumerate(parts):
-        groups.setdefault(i if part.kinds else part.key, []).append(i)
+        groups.setdefault(i if part.kinds or len(parts) == 1 else part.key, []).append(i)
     found: dict[int, Answer] = {}
     for members in groups.values():
         whole = Batch.together([parts[i] for i in members])

@@ -17,6 +17,9 @@ from dissonance.errors import CapabilityError
 from dissonance.lir.local import MASS
 from dissonance.lir.parameters import Parameters, Stacked
 
+FARTHEST = 1e300
+"""Largest component of a natural gradient: the differences of larger ones would overflow, inf - inf."""
+
 
 def natural_gradient(
     parameters: Parameters,
@@ -47,8 +50,13 @@ def solve_fisher(R: Tensor, slope: Tensor, damping: float = 0.0) -> Tensor:  # n
     inside = V @ slope
     if damping:
         return V.T @ (inside / (s * s + damping)) + (slope - V.T @ inside) / damping
-    live = s > 1e-8 * s.max() if len(s) else s > 0
-    return V.T @ torch.where(live, inside / torch.where(live, s * s, 1.0), 0.0)
+    return V.T @ _quotient(inside, s * s, s > 1e-8 * s.max() if len(s) else s > 0)
+
+
+def _quotient(slope: Tensor, weight: Tensor, live: Tensor) -> Tensor:
+    """slope / weight where the weight is live and not 0, else 0; FARTHEST in the place of what is larger."""
+    live = live & (weight > 0)
+    return torch.where(live, slope / torch.where(live, weight, 1.0), 0.0).clamp(-FARTHEST, FARTHEST)
 
 
 def _root(one: Parameters, i: int, theta: Stacked, joint: Tensor, keys: Sequence[str]) -> Tensor:
@@ -103,12 +111,13 @@ def of_softmax(p: Tensor, slope: Tensor, weight: Tensor, damping: float = 0.0) -
     """F^-1 slope for logits of rows p (..., s, t) whose sources weigh w (..., s): F = w (diag p - p p') row by row.
 
     Pseudo-inverted it is x - mean x for x = slope / (w p), that is beta mu(s)/w (mean r - r) with r = mu(t|s)/p(t|s);
-    logits of -inf stay. Damped, it is (F + damping 1)^-1 slope.
+    logits stay where w p is 0 in double precision. Damped, it is (F + damping 1)^-1 slope.
     """
     if damping:
         F = weight[..., None, None] * (torch.diag_embed(p) - p[..., :, None] * p[..., None, :])  # noqa: N806
         return torch.linalg.solve(F + damping * torch.eye(p.shape[-1], dtype=p.dtype), slope[..., None])[..., 0]
-    live = (weight[..., None] > MASS) & (p > 0)
-    x = torch.where(live, slope / torch.where(live, weight[..., None] * p, 1.0), 0.0)
+    mass = weight[..., None] * p
+    live = (weight[..., None] > MASS) & (mass > 0)  # a positive p is no guarantee: w p may underflow
+    x = _quotient(slope, mass, live)
     count = live.sum(-1, keepdim=True).clamp(min=1)
     return torch.where(live, x - x.sum(-1, keepdim=True) / count, 0.0)
