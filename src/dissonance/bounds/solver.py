@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dissonance.answer import Answer, Solver, infinite
 from dissonance.bounds.bracketing import NAME
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Batch
+from dissonance.problem import BUDGET, Batch, Bools
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Bounds(Solver):
     budget: int = BUDGET
     seed: int = 0
 
-    def fits(self, component: Batch) -> bool:
-        """Whether no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
-        return bool(not (component.beta < 0).any() and component.convex.all())
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return where no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
+        return (component.beta >= 0).all(1) & component.convex
 
     def solve(self, component: Batch) -> Answer:
         """The bracket that is reached in time; of an interrupted one, the best so far."""

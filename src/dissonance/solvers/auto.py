@@ -14,7 +14,7 @@ from dissonance.distributions.messages import message_bytes
 from dissonance.errors import DissonanceError, suggest
 from dissonance.gaussians.pool import GaussianPool, misfit
 from dissonance.gaussians.solver import GaussianSolver
-from dissonance.problem import BUDGET, Batch
+from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.reduced.solver import Reduced
 from dissonance.sampling.solver import Sampled
 from dissonance.solvers.at_points import AtPoints
@@ -31,28 +31,34 @@ from dissonance.solvers.pooled import Pooled
 class PastNewton(Reduced):
     """The reduced dual, where Newton's steps do not fit but the junction tree does."""
 
-    def fits(self, component: Batch) -> bool:
-        """Return whether Newton refuses it, and messages have room."""
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return which problems Newton refuses, and messages have room for."""
         newton = Newton(budget=self.budget)
-        if newton.surely(component) or not component.convex.all() or message_bytes(component.tree) > self.budget:
+        if newton.surely(component) or not component.convex.any() or message_bytes(component.tree) > self.budget:
             return False
-        return newton.refuses(component) and self.bytes(component) <= self.budget
+        if not newton.refuses(component):
+            return False
+        return component.convex & np.array([self.bytes(one) <= self.budget for one in component.singles])
 
 
 @dataclass(frozen=True)
 class PastTree(Bounds):
     """Bounds, where the junction tree does not fit the budget."""
 
-    def fits(self, component: Batch) -> bool:
-        """Return whether there is no room for Newton's steps nor for messages, not even of what is left without loose
-        ends."""
-        newton = Newton(budget=self.budget)
-        if newton.surely(component) or not super().fits(component):
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return which problems have no room for Newton's steps nor for messages, not even what is left of them without
+        loose ends."""
+        if Newton(budget=self.budget).surely(component):
             return False
+        fits = np.broadcast_to(super().fits(component), len(component))
+        return fits & np.array([bool(ok) and self._past(one) for ok, one in zip(fits, component.singles, strict=True)])
+
+    def _past(self, component: Batch) -> bool:
+        """Return whether the junction tree of a single problem does not fit."""
         if SumProductSolver().fits(component).all():
             return message_bytes(component.tree) > self.budget
-        reduced = PastNewton(budget=self.budget)
-        return any(newton.refuses(c) and not reduced.fits(c) for c in left(component))
+        newton, reduced = Newton(budget=self.budget), PastNewton(budget=self.budget)
+        return any(newton.refuses(c) and not np.all(reduced.fits(c)) for c in left(component))
 
 
 @dataclass(frozen=True)

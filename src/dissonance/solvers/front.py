@@ -19,6 +19,7 @@ from dissonance.attended import Array
 from dissonance.errors import CapabilityError
 from dissonance.problem import Batch, Bools
 from dissonance.proof import ProvedBounds
+from dissonance.variables import cells
 
 WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster up to which arcs without weight stay, so that problems that attend to different arcs are
@@ -155,11 +156,48 @@ class Assembled(Answer):
         """The loose ends of a single problem."""
         return [end for _, _, answer in self.pieces for end in answer.ends] if len(self.part) == 1 else ()
 
+    @property
+    def budget(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Bytes that putting mu together may use."""
+        return max((answer.budget for _, _, answer in self.pieces), default=0)
+
     @cached_property
     def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The arcs whose tables `joint` is about, in all problems."""
-        rows = Counter(a.name for some, _, answer in self.pieces for a in answer.part.beliefs for _ in some)
-        return frozenset(name for name, count in rows.items() if count == len(self.part))
+        return self._throughout("known")
+
+    @cached_property
+    def loose(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs that are loose ends, in all problems."""
+        return self._throughout("loose")
+
+    def _throughout(self, name: str) -> frozenset[str]:
+        count: Counter[str] = Counter()
+        for rows, _, answer in self.pieces:
+            for arc in getattr(answer, name):
+                count[arc] += len(rows)
+        return frozenset(arc for arc, found in count.items() if found == len(self.part))
+
+    def rows(self, arc: Arc) -> Array:
+        """Return mu(s,t) of an arc, (P, cells): see `Answer.rows`."""
+        if arc.name in self.known:
+            return super().rows(arc)
+        found = np.full((len(self.part), cells(arc.scope)), math.nan)
+        for rows, _, answer in self.pieces:
+            own = answer.rows(arc)
+            found[rows] = np.where(np.isnan(own), found[rows], own)
+        found[~np.isfinite(self.bounds.upper)] = 0.0
+        return found
+
+    def take(self, some: Ints) -> Answer:
+        """Return the answer to some of the problems."""
+        place = np.full(len(self.part), -1)
+        place[some] = np.arange(len(some))
+        here = [(place[rows], entries, answer) for rows, entries, answer in self.pieces]
+        kept = [(at[at >= 0], entries, answer.take(np.flatnonzero(at >= 0))) for at, entries, answer in here]
+        pieces = [piece for piece in kept if len(piece[0])]
+        steps = np.asarray(self.steps)[some]
+        return Assembled(self.part.take(some), self.bounds.take(some), self.solver, steps=steps, pieces=pieces)
 
     def _gathered(self, name: str) -> Array:
         found = np.zeros_like(self.part.log_p)
@@ -186,18 +224,24 @@ def solve_rows(
     *,
     settle: bool = False,
     keep: Sequence[int] = (),
+    last: Answer | None = None,
 ) -> Answer:
     """Return the answer to many problems over the same tables, each from where it stopped before if that is known.
 
     `settle`: until mu stands still, where a solver does that; `keep`: arcs whose joint is wanted whatever their weight.
+    `last`: an answer to other problems over these tables, which problems keep that are the same, so that no answer
+    depends on what else is asked.
     """
-    pieces: list[tuple[Ints, Ints, Answer]] = []
-    steps, groups = np.zeros(len(batch), dtype=np.int64), list(_attended(batch, keep))
-    bounds = ProvedBounds.infinite(len(batch))
-    for rows, numbers in groups:
+    same = np.zeros(len(batch), dtype=np.bool_) if last is None else batch.same(last.part)
+    pieces = [] if last is None or not same.any() else _kept(last, np.flatnonzero(same))
+    steps, bounds = np.zeros(len(batch), dtype=np.int64), ProvedBounds.infinite(len(batch))
+    if last is not None:
+        bounds.put(np.flatnonzero(same), last.bounds.take(np.flatnonzero(same)))
+    whole = narrow(batch)
+    for rows, numbers in _attended(batch, np.flatnonzero(~same), whole, keep):
         here = batch.take(rows).among(numbers, keep=True)
         total = ProvedBounds.entropy(here.free, here.gamma)
-        for some in _split(here):
+        for some in _split(here, whole):
             part, entries = here.among(some, keep=True), batch.entries(numbers[i] for i in some)
             answers = _by_row(part, solver, rows, starts, settle)
             pieces += [(rows[k], entries, answer) for k, answer in answers]
@@ -212,16 +256,26 @@ def solve_rows(
     return Assembled(batch, bounds, solver.name, steps=steps, pieces=pieces)
 
 
+def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
+    """Return the pieces of an answer that are about some of the problems."""
+    found = last.take(rows)
+    if isinstance(found, Assembled):
+        return [(rows[k], entries, answer) for k, entries, answer in found.pieces]
+    return [(rows, np.arange(found.part.log_p.shape[1]), found)]
+
+
 def narrow(batch: Batch) -> bool:
     """Return whether arcs without weight stay: clusters are small, or of a single problem the whole tree is."""
     widest = max(map(math.prod, batch.tree.shapes), default=1)
     return widest <= WIDE if len(batch) > 1 else widest <= WIDE_ALONE and batch.tree.cells < LARGE
 
 
-def _attended(batch: Batch, keep: Sequence[int]) -> Iterator[tuple[Ints, list[int]]]:
-    """The rows of each pattern, and the arcs that count in them: all, unless that makes clusters wide."""
-    every, whole = list(range(len(batch.beliefs))), narrow(batch)
-    for rows in batch.groups():
+def _attended(batch: Batch, asked: Ints, whole: bool, keep: Sequence[int]) -> Iterator[tuple[Ints, list[int]]]:
+    """Yield the problems of each pattern among those that are asked for, and the arcs that count in them: all if the
+    batch is solved `whole`, as narrow ones are."""
+    every = list(range(len(batch.beliefs)))
+    for some in batch.take(asked).groups() if len(asked) else ():
+        rows = asked[some]
         if whole:
             yield rows, every
             continue
@@ -234,10 +288,10 @@ def _attended(batch: Batch, keep: Sequence[int]) -> Iterator[tuple[Ints, list[in
             yield rows[some], np.flatnonzero(weigh[some[0]]).tolist()
 
 
-def _split(batch: Batch) -> list[list[int]]:
-    """Return the arcs of each part that is solved by itself: connected ones where hard arcs may determine them, or a
-    single problem is large; a forest is solved as quickly as a tree."""
-    if batch.hard.any() or not narrow(batch):
+def _split(batch: Batch, whole: bool) -> list[list[int]]:
+    """Return the arcs of each part that is solved by itself: connected ones where hard arcs may determine them, or the
+    batch is not solved `whole`; a forest is solved as quickly as a tree."""
+    if batch.hard.any() or not whole:
         return batch.connected
     return [list(range(len(batch.beliefs)))] if batch.beliefs else []
 

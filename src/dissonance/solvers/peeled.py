@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.answer import Answer, Solver, added_up, infinite
+from dissonance.answer import Answer, Ints, Solver, added_up, infinite
 from dissonance.arc import Theta
 from dissonance.attended import Array, Attended
 from dissonance.distributions.extended import End, Extended
-from dissonance.distributions.tree import MOST
+from dissonance.distributions.tree import MOST, Tree, decompose
 from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.proof import ProvedBounds
 from dissonance.solvers.exact import Newton
@@ -87,6 +87,12 @@ def cells_left(component: Batch) -> int:
     return min(sum(c.tree.cells for c in left(component)), MOST)
 
 
+def _is_smaller(component: Batch) -> bool:
+    """Return whether the junction tree is smaller without loose ends; batches over the same arcs remember that."""
+    key = "peeled", (component.beta > 0).tobytes(), (component.alpha == 1).tobytes(), _matter(component).tobytes()
+    return component.remembered(key, lambda: cells_left(component) < 0.9 * component.tree.cells)
+
+
 @dataclass(frozen=True, eq=False)
 class PeeledAnswer(Answer):
     """Answers about the parts that matter, extended along loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
@@ -99,6 +105,17 @@ class PeeledAnswer(Answer):
     def mu(self) -> Extended:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The mu that attains the upper bound, computed lazily for the marginals that are asked for."""
         return Extended(self.part.variables, [s.mu for s in self.parts], self.ends, self.budget)
+
+    @property
+    def trees(self) -> Sequence[Tree]:
+        """The junction tree of the parts that matter with the loose ends."""
+        scopes = [c for s in self.parts for t in s.trees for c in t.clusters]
+        return (decompose(self.part.sizes, scopes + [arc.names for arc, _ in self.ends]),)
+
+    @cached_property
+    def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs whose tables `joint` is about: those of the parts."""
+        return frozenset[str]().union(*(s.known for s in self.parts))
 
     @cached_property
     def joint(self) -> Array:
@@ -131,19 +148,22 @@ class Peeled(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, component: Batch) -> bool:
-        """Return whether this is a large convex problem, and smaller without its loose ends.
+    def fits(self, component: Batch) -> Bools | bool:
+        """Return which problems are large, convex, and smaller without their loose ends.
 
-        At gamma > 0, where Newton finds a mu* that can be differentiated, only if it may be too large for that.
+        At gamma > 0, where Newton finds a mu* that can be differentiated, only if they may be too large for that.
         """
-        if not component.convex.all() or component.tree.cells < LARGE:
+        if component.tree.cells < LARGE or not component.convex.any():
             return False
         if component.gamma[0] and Newton(budget=self.budget).surely(component):
             return False
-        key = "peeled", component.beta.tobytes(), component.alpha.tobytes(), component.gamma.tobytes()
-        if key not in component.known:
-            component.known[key] = cells_left(component) < 0.9 * component.tree.cells
-        return component.known[key]
+        return component.convex & np.array([_is_smaller(one) for one in component.singles])
+
+    def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
+        """Return the reduction, and Newton's method for problems without loose ends."""
+        loose = np.array([bool(_loose(one)) for one in part.singles])
+        rows = np.flatnonzero(loose), np.flatnonzero(~loose)
+        return [(s, some) for s, some in zip((self, Newton(budget=self.budget)), rows, strict=True) if len(some)]
 
     def reduce(self, component: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
         """Return the parts that matter: bounds add up, and mu is computed for the marginals that are asked for."""

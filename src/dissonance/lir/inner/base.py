@@ -161,24 +161,36 @@ class SolvedTables(Solved):
         return self.every(arc)[k]
 
     def every(self, arc: Arc) -> Tensor:
-        """Return mu(s,t) of one arc in all runs."""
-        joint = torch.from_numpy(self._answer.joint[:, self._parameters.spans[arc.name]])
+        """Return mu(s,t) of one arc in all runs; 0 where mu is not about all of its variables."""
+        return torch.nan_to_num(self._every(arc))
+
+    def _every(self, arc: Arc) -> Tensor:
+        """mu(s,t) of one arc in all runs; NaN where mu is not about all of its variables."""
+        known, span = arc.name in self._answer.known, self._parameters.spans[arc.name]
+        joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.rows(arc))
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
 
     def across(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of one arc in all runs, also where its variables are in several, independent parts."""
-        if arc.name in self._answer.known or not np.isfinite(self.upper).all():
-            return self.every(arc)
-        mu, _ = selected(self._parameters.pdgs[0].variables, self._answer.parts)
-        return mu.rows(arc.sources, arc.targets).detach()[None]
+        found, variables = self._every(arc), self._parameters.pdgs[0].variables
+        for k in found.isnan().any(2).any(1).nonzero().ravel().tolist():
+            mu, _ = selected(variables, [self._answer.take(np.array([k]))])
+            found[k] = mu.rows(arc.sources, arc.targets).detach()
+        return found
 
     def loose(self, arc: Arc) -> bool:
         """Return whether an arc is a loose end in all runs."""
-        return any(end.name == arc.name for end, _ in self._answer.ends)
+        return arc.name in self._answer.loose
 
     def joints(self, parameters: Parameters) -> Tensor:
-        """Return mu(s,t) of every arc, (P, entries)."""
-        return torch.from_numpy(self._answer.joint)
+        """Return mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
+        answer, found = self._answer, torch.from_numpy(self._answer.joint)
+        others = [a for a in parameters.arcs if a.name not in answer.known and a.name not in answer.loose]
+        if others:
+            found = found.clone()
+        for arc in others:
+            found[:, parameters.spans[arc.name]] = self.every(arc).flatten(1)
+        return found
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """Return the derivatives in all parameters."""
