@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissonance import PDG, Attention, Variable, inconsistency
-from dissonance.solution import Solver
+from dissonance.answer import Solver
 from strategies import EXACT
 
 GENERAL = [s for s in EXACT if s not in {"pinned", "given", "pooled"}]

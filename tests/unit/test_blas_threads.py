@@ -88,7 +88,7 @@ def test_lbfgs_finds_the_top_of_a_parabola_in_one_thread_and_stops_when_it_is_to
 
 def test_as_many_steps_lead_to_the_same_bits_whatever_the_number_of_threads():
     pdg = graph(90)
-    component = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).components[0]
+    component = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).parts[0]
     dual = RelaxedDual(StructuralBracketing(QUICK, component).regions)
     found = []
     for count in (1, 2):
