@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from dissonance.solution import Solver
 from hypothesis import strategies as st
 
 from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
-from dissonance.solution import Solver
 from dissonance.solvers import SOLVERS, Newton
 from dissonance.variables import Variable
 

@@ -16,12 +16,13 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Array, is_fixed
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.distributions import CliqueTree, Distribution, Tree
 from dissonance.errors import DissonanceError
 from dissonance.options import check_options
 from dissonance.problem import Batch, Bools
 from dissonance.proof import ProvedBounds
-from dissonance.variables import shape
+from dissonance.variables import cells, shape
 
 Ints = npt.NDArray[np.int64]
 
@@ -161,9 +162,15 @@ class Answer:
         multipliers lambda. (The entropies that a hard p fixes add nothing: the mean of a score is 0.)
         """
         part, joint = self.part, self.joint
-        found = -np.where(part.hard, 0.0, part.beta)[:, part.arc_of] * joint
+        found = -joint
+        if any(a.cpd.cost is not LOG_SCORE for a in part.beliefs):
+            for k, a in enumerate(part.beliefs):
+                span, width = part.entries([k]), cells(a.targets)
+                rows = Rows.wide(np.full(len(span) // width, width))
+                found[:, span] = a.cpd.cost.slope(joint[:, span], part.log_p[:, span], rows)
+        found *= np.where(part.hard, 0.0, part.beta)[:, part.arc_of]
         if self.on is not None and self.on.multipliers is not None:
-            priced = part.row_sums(joint) * np.exp(part.log_p) * self.on.multipliers
+            priced = part.rows.totals(joint) * np.exp(part.log_p) * self.on.multipliers
             found = np.where(part.hard[:, part.arc_of], priced, found)
         return np.where(np.isfinite(self.bounds.upper)[:, None], found, 0.0)
 

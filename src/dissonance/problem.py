@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dissonance.arc import Arc, Theta, frozen
 from dissonance.attended import Array, Attended, Mechanism, tabulated
 from dissonance.collector import uncollected
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.determined import determined, makers
 from dissonance.distributions.tree import Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.distributions.tree import check_bytes as check_bytes
@@ -305,26 +306,22 @@ class Batch:
         return np.repeat(np.arange(len(self.beliefs)), np.diff(self.entry_at))
 
     @cached_property
-    def row_of(self) -> Index:
-        """The row (arc and source setting) of each table entry, numbered from 0, (entries,)."""
-        widths = np.repeat(self.shape.rows.targets, self.shape.rows.sources)
-        return np.repeat(np.arange(len(widths)), widths)
-
-    def row_sums(self, x: Array) -> Array:
-        """Return the sums (P, entries) over the rows of the tables, at each of their entries."""
-        return np.add.reduceat(x, np.flatnonzero(np.diff(self.row_of, prepend=-1)), axis=1)[:, self.row_of]
+    def rows(self) -> Rows:
+        """The rows of the tables, one after another."""
+        return Rows.wide(np.repeat(self.shape.rows.targets, self.shape.rows.sources))
 
     @cached_property
     def kinds(self) -> frozenset[str]:
         """What is special about it: "drawn" (some cpd has no table), "varying" (attention depends on the sample),
-        "euclidean" (linear-Gaussian)."""
+        "euclidean" (linear-Gaussian), and the names of costs other than KL."""
+        costs = frozenset([t.cost.name for t in {type(a.cpd) for a in self.beliefs} if t.cost is not LOG_SCORE])
         bare = np.diff(self.entry_at) == 0 if self.variables else np.zeros(0, dtype=np.bool_)
         if not (self.varying or bare.any()):
-            return frozenset()
+            return costs
         drawn = any([self.beliefs[i].is_drawn for i in np.flatnonzero(bare)])
         euclidean = not drawn and not self.variables[0].is_finite and not self.varying
         known = {"drawn": drawn, "varying": bool(self.varying), "euclidean": euclidean}
-        return frozenset(kind for kind, true in known.items() if true)
+        return costs.union(kind for kind, true in known.items() if true)
 
     @property
     def is_drawn(self) -> bool:
@@ -528,7 +525,7 @@ OF_SHAPE = (
     "ruled",
     "entry_at",
     "arc_of",
-    "row_of",
+    "rows",
     "_mechanisms",
     "connected",
 )

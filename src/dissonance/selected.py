@@ -44,7 +44,7 @@ def _chosen(s: Answer) -> tuple[CliqueTree, float]:
     """Return mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
     assert s.on is not None
     tables, error = s.on.tables, 0.0
-    if not (s.unique or s.part.gamma[0] > 0) and s.part.convex.all():
+    if not (s.unique or s.part.gamma[0] > 0 or s.part.kinds) and s.part.convex.all():
         known = s.converged and not s.within  # of one that stopped early, or that breaks hard arcs, nothing is
         tables, error = select(s) if known else (tables, 1.0)
     return CliqueTree(s.part.variables, s.on.tree, [t.detach() for t in tables]), error

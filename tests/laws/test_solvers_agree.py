@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from dissonance.solution import Solver
 from hypothesis import Phase, given, settings
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.errors import CapabilityError
 from dissonance.inconsistency import Inconsistency
-from dissonance.solution import Solver
 from reference import convex
 from reference.feasible import least_violation
 from strategies import EXACT, MIXED, ON_GPU, SOFT, STRUCTURED, Case, Style, cases, random_case

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dissonance.solution import Solver
 
 from dissonance import (
     PDG,
@@ -24,7 +25,6 @@ from dissonance import (
 from dissonance.distributions import Joint
 from dissonance.problem import prepare
 from dissonance.scores import by_arc, observational_incompatibility, structural_deficiency
-from dissonance.solution import Solver
 from dissonance.solvers import SumProductSolver
 from reference import dense
 from shared_files import SHARED, shared_json

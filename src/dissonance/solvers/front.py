@@ -101,6 +101,11 @@ def chosen(solver: Solver, part: Batch) -> list[tuple[Solver, Ints]]:
                 f"the {s.name} solver needs finite variables; {part.variables[0]} is not. "
                 'Use solver="auto" or "gaussian".'
             )
+        if odd := [a for a in part.beliefs if a.cpd.cost.name in beyond]:
+            raise CapabilityError(
+                f"the {s.name} solver is for the cost KL, and {odd[0]} has the cost {odd[0].cpd.cost.name!r}: give a "
+                "solver that takes it, Auto(first=[...]), or set the beta of the arc to 0."
+            )
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dissonance.solution import DEFAULT_TOL
 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, lir
 from dissonance.lir.inner import inner_for
@@ -14,7 +15,6 @@ from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.run import solver_for
-from dissonance.solution import DEFAULT_TOL
 from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, solver_named
 
 MEGABYTE = 2**20

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from dissonance.solvers.stack import Answers, Stack
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex.program import Arcs
-from dissonance.solvers.stack import Answers, Stack
 
 A, B, C = Variable("A", 2), Variable("B", 3), Variable("C", 2)
 SCOPES = [((), A), ((A,), B), ((B,), C), ((C,), A), ((), B)]

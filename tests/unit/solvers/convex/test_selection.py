@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dissonance.solution import Solution
 from problems import component, forced, loop, network, program, supported
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
@@ -17,7 +18,6 @@ from dissonance.distributions import Tree
 from dissonance.inconsistency import Inconsistency
 from dissonance.problem import prepare
 from dissonance.scores import incompatibility, structural_deficiency
-from dissonance.solution import Solution
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex import work
 from dissonance.solvers.convex.interior import COLD
