@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,18 @@ class Marginals:
     tree: Tree
     tables: Sequence[Tensor]
     multipliers: Array | None = None
-    points: ClassVar[None] = None
-    stopped: ClassVar[None] = None
 
-    def one(self, k: int) -> Self:
+    @property
+    def points(self) -> Array | None:
+        """Where an iteration stopped, (P, point), for its solver to start from."""
+        return None
+
+    @property
+    def stopped(self) -> tuple[Any, Array] | None:
+        """The structure that an iteration was of, and where the gap of a single problem was still broad, (point,)."""
+        return None
+
+    def one(self, k: int) -> Marginals:
         """Return the mu of problem k."""
         return self
 
@@ -60,7 +68,8 @@ class Answer:
     `on`: mu on a tree, if it is there. `residual` (P,): how far hard arcs are from holding, as `numerics.broken` has
     it; `within` (P,): how closely they are asked to, 0 up to rounding. `memory`: bytes the solve was allowed for.
     `method` (P,): which of its methods the solver took, if it has several. `bracket`: why no more than a bracket is
-    known, in words. `unique`: whether mu is known to be the only minimiser.
+    known, in words. `unique`: whether mu is known to be the only minimiser. `evidence`: log Z(R) of a factor graph
+    given R. `ends`: loose ends, as mu follows them, with their log p; `budget`: bytes that putting mu together may use.
     """
 
     part: Batch
@@ -74,9 +83,9 @@ class Answer:
     method: tuple[str, ...] = ()
     bracket: str = ""
     unique: bool = False
-
-    error: ClassVar[float] = 0.0
-    """The standard error of an average over samples."""
+    evidence: Tensor | None = None
+    ends: Sequence[tuple[Arc, Tensor]] = ()
+    budget: int = 0
 
     exact: ClassVar[bool] = False
     """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
@@ -84,21 +93,19 @@ class Answer:
     kind: ClassVar[str] = "tables"
     """What mu is: "tables", "gaussian" or "samples"."""
 
-    ends: ClassVar[Sequence[tuple[Arc, Tensor]]] = ()
-    """Loose ends, as mu follows them: arcs with their log p."""
-
-    evidence: ClassVar[Tensor | None] = None
-    """log Z(R) of a factor graph given R."""
-
-    budget: ClassVar[int] = 0
-    """Bytes that putting mu together may use."""
-
-    up_to_constant: ClassVar[bool] = False
-    """Whether the entropy of points, a constant or infinite, was left out."""
+    @property
+    def error(self) -> float:
+        """The standard error of an average over samples."""
+        return 0.0
 
     @property
-    def parts(self) -> Sequence[Answer]:
-        """The answers about the parts that matter: itself, unless loose ends were left out."""
+    def up_to_constant(self) -> bool:
+        """Whether the entropy of points, a constant or infinite, was left out."""
+        return False
+
+    @property
+    def solved(self) -> Sequence[Answer]:
+        """The answers that a solver found: itself, or those that it was put together from."""
         return (self,)
 
     @property
@@ -136,7 +143,7 @@ class Answer:
     def one(self, k: int, part: Batch) -> Answer:
         """Return the answer to problem k, which is this part."""
         if self.bounds.lower[k] == math.inf:
-            return infinite(part, self.solver, steps=self.steps if np.ndim(self.steps) == 0 else self.steps[k : k + 1])
+            return infinite(part, self.solver, steps=int(np.broadcast_to(self.steps, len(self.part))[k]))
         if len(self.part) == 1:
             return self if part is self.part else replace(self, part=part)
         many = {name: getattr(self, name)[k : k + 1] for name in ("steps", "residual", "within", "method")}
@@ -257,7 +264,7 @@ class Solver:
         """Return how many of so many problems are solved together at a time."""
         return count
 
-    def starts(self, part: Batch, near: Sequence[Answer]) -> Any:
+    def nearby(self, part: Batch, near: Sequence[Answer]) -> Any:
         """Return where problems may start that are near others with these answers."""
         return None
 

@@ -386,7 +386,7 @@ class Batch:
 
     @cached_property
     def weights(self) -> dict[Mechanism, float]:
-        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes (of a single problem).
+        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes; of one problem.
 
         The incompatibility is sum_m -w_m H(T|S) - gamma H(mu) + linear: convex if every w >= 0.
         """
@@ -433,7 +433,7 @@ class Batch:
     def convex(self) -> Bools:
         """Whether each objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
         structure = self.gamma[:, None] * self.alpha
-        found = (self.beta >= structure).all(1)  # then so do the sums over mechanisms
+        found: Bools = np.logical_and.reduce(self.beta >= structure, axis=1)  # then so do the sums over mechanisms
         if not found.all():
             total, size = (
                 self._by_mechanism(x) for x in (self.beta - structure, np.abs(self.beta) + np.abs(structure))

@@ -114,8 +114,8 @@ def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None, log_p
     log_p = _log_rows(arc, theta) if log_p is None else log_p.reshape(m.shape)
     if arc.cpd.cost is LOG_SCORE:
         return numerics.divergence(m, log_p)
-    flat, rows = (x.numpy(force=True).ravel() for x in (m, log_p)), Rows.wide(np.full(len(m), m.shape[1]))
-    return numerics.real(arc.cpd.cost.value(*flat, rows).sum())
+    flat, flat_logs = (x.numpy(force=True).ravel() for x in (m, log_p))
+    return numerics.real(arc.cpd.cost.value(flat, flat_logs, Rows.wide(np.full(len(m), m.shape[1]))).sum())
 
 
 def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:

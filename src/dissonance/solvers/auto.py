@@ -31,28 +31,28 @@ from dissonance.solvers.pooled import Pooled
 class PastNewton(Reduced):
     """The reduced dual, where Newton's steps do not fit but the junction tree does."""
 
-    def fits(self, component: Batch) -> bool:
+    def fits(self, part: Batch) -> bool:
         """Return whether Newton refuses it, and messages have room."""
         newton = Newton(budget=self.budget)
-        if newton.surely(component) or not component.convex.all() or message_bytes(component.tree) > self.budget:
+        if newton.surely(part) or not part.convex.all() or message_bytes(part.tree) > self.budget:
             return False
-        return newton.refuses(component) and self.bytes(component) <= self.budget
+        return newton.refuses(part) and self.bytes(part) <= self.budget
 
 
 @dataclass(frozen=True)
 class PastTree(Bounds):
     """Bounds, where the junction tree does not fit the budget."""
 
-    def fits(self, component: Batch) -> bool:
+    def fits(self, part: Batch) -> bool:
         """Return whether there is no room for Newton's steps nor for messages, not even of what is left without loose
         ends."""
         newton = Newton(budget=self.budget)
-        if newton.surely(component) or not super().fits(component):
+        if newton.surely(part) or not super().fits(part):
             return False
-        if SumProductSolver().fits(component).all():
-            return message_bytes(component.tree) > self.budget
+        if SumProductSolver().fits(part).all():
+            return message_bytes(part.tree) > self.budget
         reduced = PastNewton(budget=self.budget)
-        return any(newton.refuses(c) and not reduced.fits(c) for c in left(component))
+        return any(newton.refuses(c) and not reduced.fits(c) for c in left(part))
 
 
 @dataclass(frozen=True)

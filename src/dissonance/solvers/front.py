@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from torch import Tensor
 
 from dissonance.answer import Answer, Ints, Solver
-from dissonance.arc import Arc
 from dissonance.attended import Array
 from dissonance.errors import CapabilityError
 from dissonance.problem import Batch, Bools
@@ -67,12 +65,12 @@ def _solved(s: Solver, front: Solver, parts: Sequence[Batch], near: Sequence[Ans
     """Return the answers of one solver; what a reduction leaves goes back to the front."""
     if s.together:
         whole = Batch.together(parts)
-        answer = s.solve(whole, None if near is None else s.starts(whole, near))
+        answer = s.solve(whole, None if near is None else s.nearby(whole, near))
         return [answer.one(k, part) for k, part in enumerate(parts)]
     (part,) = parts
     if s.reduces:
         smaller, back = s.reduce(part)
-        before = near[0].parts if near is not None and len(near[0].parts) == len(smaller) else None
+        before = near[0].solved if near is not None and len(near[0].solved) == len(smaller) else None
         return [back(solve(smaller, front, near=before))]
     return [s.solve(part)]
 
@@ -151,14 +149,9 @@ class Assembled(Answer):
     pieces: Sequence[tuple[Ints, Ints, Answer]] = ()
 
     @property
-    def parts(self) -> Sequence[Answer]:
-        """The answers about the parts of a single problem."""
-        return [p for _, _, answer in self.pieces for p in answer.parts]
-
-    @property
-    def ends(self) -> Sequence[tuple[Arc, Tensor]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The loose ends of a single problem."""
-        return [end for _, _, answer in self.pieces for end in answer.ends] if len(self.part) == 1 else ()
+    def solved(self) -> Sequence[Answer]:
+        """The answers that it was put together from."""
+        return [p for _, _, answer in self.pieces for p in answer.solved]
 
     @cached_property
     def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -214,7 +207,8 @@ def solve_rows(
         bounds.put(rows, total)
     if len(pieces) == 1 and pieces[0][2].part.log_p.shape == batch.log_p.shape and not batch.free:
         return pieces[0][2]
-    return Assembled(batch, bounds, solver.name, steps=steps, pieces=pieces)
+    ends = [end for _, _, answer in pieces for end in answer.ends] if len(batch) == 1 else ()
+    return Assembled(batch, bounds, solver.name, steps=steps, ends=ends, pieces=pieces)
 
 
 def narrow(batch: Batch) -> bool:
@@ -258,7 +252,7 @@ def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, sett
                 starts.keep(part.key, rows[some], answer.points)
             found.append((some, answer))
         else:
-            found += [
-                (some[k : k + 1], *_solved(s, solver, [part.take(some[k : k + 1])], None)) for k in range(len(some))
-            ]
+            for k in some.tolist():
+                (answer,) = _solved(s, solver, [part.take(slice(k, k + 1))], None)
+                found.append((np.array([k]), answer))
     return found

@@ -169,7 +169,7 @@ class SolvedTables(Solved):
         """Return mu(s,t) of one arc in all runs, also where its variables are in several, independent parts."""
         if arc.name in self._answer.known or not np.isfinite(self.upper).all():
             return self.every(arc)
-        mu, _ = selected(self._parameters.pdgs[0].variables, self._answer.parts)
+        mu, _ = selected(self._parameters.pdgs[0].variables, self._answer.solved)
         return mu.rows(arc.sources, arc.targets).detach()[None]
 
     def loose(self, arc: Arc) -> bool:

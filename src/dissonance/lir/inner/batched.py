@@ -101,8 +101,10 @@ class Batched(Inner):
         return self.other.compromise(theta, attention) if found is None else found
 
     def _selected(self, batch: Batch, curved: Batch) -> Compromise | None:
-        """The minimisers of problems at gamma > 0, or their limit as gamma -> 0+ from those of `curved` ones; None unless
-        Newton solves all of them in one structure."""
+        """Return the minimisers at gamma > 0, or their limit as gamma -> 0+ from those of `curved` problems.
+
+        None unless Newton solves all of them in one structure.
+        """
         if len(batch.groups()) > 1 or not narrow(batch):
             return None
         (solver, _), *others = chosen(self.solver, batch)
