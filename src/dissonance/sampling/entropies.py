@@ -21,8 +21,10 @@ class Makes(Protocol):
         """All variables of the part."""
         ...
 
-    arcs: Any
-    """All arcs of the part, soft and hard."""
+    @property
+    def arcs(self) -> Any:
+        """All arcs of the part, soft and hard."""
+        ...
 
 
 @dataclass(frozen=True)
