@@ -9,7 +9,6 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +35,8 @@ __all__ = [
     "observational_incompatibility",
     "structural_deficiency",
 ]
+
+Alike = tuple[list[int], Floats, Floats, Rows, Cost]
 
 SOME = 1e-9
 """The mass from which on mu(t|s) is known well enough to be differentiated."""
@@ -82,17 +83,6 @@ class CellRow:
     contribution: float
 
 
-class _Alike(NamedTuple):
-    """Arcs with tables of one shape and one cost: their numbers, mu(s,t) and log p(t|s), both (arcs, entries), and rows
-    of these."""
-
-    members: list[int]
-    joint: Floats
-    log_p: Floats
-    rows: Rows
-    cost: Cost
-
-
 def _log_rows(arc: Arc, theta: Theta | None) -> Tensor:
     return arc.log_table(theta).reshape(cells(arc.sources), cells(arc.targets))
 
@@ -128,8 +118,11 @@ def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Te
     return numerics.entry_divergence(joint, mass, log_p), surprisal
 
 
-def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[_Alike]:
-    """Group the arcs that have tables by the shape of these; without derivatives."""
+def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[Alike]:
+    """Group the arcs that have tables by the shape of these; without derivatives.
+
+    Yields the numbers of these arcs, mu(s,t) and log p(t|s), both (arcs, entries), the rows of entries, and the cost.
+    """
     names = [[v.name for v in arc.scope] for arc in arcs]
     tables = [k for k, scope in enumerate(names) if not isinstance(part(mu, scope), Gaussian)]
     scopes, members = [names[k] for k in tables], [arcs[k] for k in tables]
@@ -144,14 +137,14 @@ def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterat
     for (shape, sources, cost), members in alike.items():
         rows = Rows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
         joint = torch.stack([joints[k] for k in members]).numpy(force=True).reshape(len(members), -1)
-        yield _Alike(members, joint, np.stack([log_tables[k].ravel() for k in members]), rows, cost)
+        yield members, joint, np.stack([log_tables[k].ravel() for k in members]), rows, cost
 
 
 def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[float]:
     """`arc_divergence` of each of many arcs, those with tables of one shape together; without derivatives."""
     found: dict[int, float] = {}
-    for a in _alike(mu, arcs, theta):
-        found |= zip(a.members, a.cost.value(a.joint, a.log_p, a.rows).sum(-1).tolist(), strict=True)
+    for members, joint, log_p, rows, cost in _alike(mu, arcs, theta):
+        found |= zip(members, cost.value(joint, log_p, rows).sum(-1).tolist(), strict=True)
     return [found[k] if k in found else float(arc_divergence(mu, arc, theta)) for k, arc in enumerate(arcs)]
 
 
