@@ -132,15 +132,16 @@ class Algorithm:
             self.refuse_nonfinite()
             self._begin_flow()
             try:
-                while self.step < steps:
-                    self.look()
-                    with _uninterrupted(self.flow.in_place):
+                with _held_back(self.flow.in_place) as let_through:
+                    while self.step < steps:
+                        self.look()
                         self.advance()
-                    self.refuse_nonfinite(self.moved, written=kept is not None)
-                    if kept is not None:
-                        kept.write()
-                    if True in [callback(self.step, self.traces) for callback in callbacks]:
-                        break
+                        let_through()
+                        self.refuse_nonfinite(self.moved, written=kept is not None)
+                        if kept is not None:
+                            kept.write()
+                        if True in [callback(self.step, self.traces) for callback in callbacks]:
+                            break
             except KeyboardInterrupt:
                 self.interrupted, self.looked = True, None  # the solver may hold half a solution
         self.refuse_nonfinite()
@@ -362,20 +363,21 @@ class Algorithm:
 
 
 @contextlib.contextmanager
-def _uninterrupted(needed: bool) -> Generator[None]:
-    """Have Ctrl-C wait for the end of the block, where that is needed."""
-    before = signal.getsignal(signal.SIGINT)
-    if not (needed and threading.current_thread() is threading.main_thread() and callable(before)):
-        yield
+def _held_back(needed: bool) -> Generator[Callable[[], object]]:
+    """Have Ctrl-C wait, where that is needed, until the function that is yielded is called, or for the end."""
+    here = needed and threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if here else None
+    if not callable(before):
+        yield lambda: None
         return
     waiting: list[Any] = []
     signal.signal(signal.SIGINT, lambda *given: waiting.append(given))
     try:
-        yield
+        yield lambda: waiting and before(*waiting.pop())
     finally:
         signal.signal(signal.SIGINT, before)
     if waiting:
-        before(*waiting[0])
+        before(*waiting.pop())
 
 
 def _blame(whole: Local, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor]:
