@@ -61,11 +61,6 @@ class Shape:
         return tuple(self.sizes.items()), *(x.tobytes() for x in (*self.scopes, self.sources))
 
     @cached_property
-    def digest(self) -> Any:
-        """The hash of the key, to be continued."""
-        return blake2b(repr(self.key).encode(), digest_size=16)
-
-    @cached_property
     def tree(self) -> Tree:
         """A min-fill junction tree with a cluster for every arc."""
         return decompose_numbered(self.sizes, self.scopes)
@@ -188,12 +183,14 @@ class Batch:
         )
 
     @cached_property
-    def key(self) -> str:
+    def key(self) -> object:
         """Cache key of a pattern: equal for problems whose solutions have the same structure."""
-        found = self.shape.digest.copy()
-        for x in (self.hard[0].tobytes(), b"curved" if self.gamma[0] > 0 else b"flat", self.dead.tobytes()):
-            found.update(x)
-        return found.hexdigest()
+        return self.shape.key, self.hard[0].tobytes(), bool(self.gamma[0] > 0), self.dead.tobytes()
+
+    @property
+    def digest(self) -> str:
+        """A short name for the key, which files can hold."""
+        return blake2b(repr(self.key).encode(), digest_size=16).hexdigest()
 
     def at(self, theta: Theta | None) -> Batch:
         """Return a single problem at other parameters; what does not depend on them stays known."""

@@ -246,10 +246,11 @@ def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, sett
     found: list[tuple[Ints, Answer]] = []
     for s, some in chosen(solver, part):
         if s.together:
-            near = None if starts is None else starts.near(part.key, rows[some])
+            key = "" if starts is None else part.digest
+            near = None if starts is None else starts.near(key, rows[some])
             answer = s.solve(part if len(some) == len(part) else part.take(some), near, quick=True, settle=settle)
             if starts is not None and answer.points is not None:
-                starts.keep(part.key, rows[some], answer.points)
+                starts.keep(key, rows[some], answer.points)
             found.append((some, answer))
         else:
             for k in some.tolist():
