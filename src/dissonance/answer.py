@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Array, is_fixed
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.distributions import CliqueTree, Distribution, Tree
 from dissonance.errors import DissonanceError
 from dissonance.options import check_options
@@ -39,10 +40,18 @@ class Marginals:
     tree: Tree
     tables: Sequence[Tensor]
     multipliers: Array | None = None
-    points: ClassVar[None] = None
-    stopped: ClassVar[None] = None
 
-    def take(self, some: Ints) -> Self:
+    @property
+    def points(self) -> Array | None:
+        """Where an iteration stopped, (P, point), for its solver to start from."""
+        return None
+
+    @property
+    def stopped(self) -> tuple[Any, Array] | None:
+        """The structure that an iteration was of, and where the gap of a single problem was still broad, (point,)."""
+        return None
+
+    def take(self, some: Ints) -> Marginals:
         """Return the mu of some of the problems: there is only one."""
         return self
 
@@ -59,7 +68,8 @@ class Answer:
     `on`: mu on a tree, if it is there. `residual` (P,): how far hard arcs are from holding, as `numerics.broken` has
     it; `within` (P,): how closely they are asked to, 0 up to rounding. `memory`: bytes the solve was allowed for.
     `method` (P,): which of its methods the solver took, if it has several. `bracket`: why no more than a bracket is
-    known, in words. `unique`: whether mu is known to be the only minimiser.
+    known, in words. `unique`: whether mu is known to be the only minimiser. `evidence`: log Z(R) of a factor graph
+    given R. `ends`: loose ends, as mu follows them, with their log p; `budget`: bytes that putting mu together may use.
     """
 
     part: Batch
@@ -73,9 +83,9 @@ class Answer:
     method: tuple[str, ...] = ()
     bracket: str = ""
     unique: bool = False
-
-    error: ClassVar[float] = 0.0
-    """The standard error of an average over samples."""
+    evidence: Tensor | None = None
+    ends: Sequence[tuple[Arc, Tensor]] = ()
+    budget: int = 0
 
     exact: ClassVar[bool] = False
     """Whether `surrogate` is the inconsistency itself up to a constant, so that it can be differentiated twice."""
@@ -83,29 +93,27 @@ class Answer:
     kind: ClassVar[str] = "tables"
     """What mu is: "tables", "gaussian" or "samples"."""
 
-    ends: ClassVar[Sequence[tuple[Arc, Tensor]]] = ()
-    """Loose ends, as mu follows them: arcs with their log p."""
-
-    evidence: ClassVar[Tensor | None] = None
-    """log Z(R) of a factor graph given R."""
-
-    budget: ClassVar[int] = 0
-    """Bytes that putting mu together may use."""
-
-    up_to_constant: ClassVar[bool] = False
-    """Whether the entropy of points, a constant or infinite, was left out."""
+    @property
+    def error(self) -> float:
+        """The standard error of an average over samples."""
+        return 0.0
 
     @property
-    def parts(self) -> Sequence[Answer]:
-        """The answers about the parts that matter: itself, unless loose ends were left out."""
+    def up_to_constant(self) -> bool:
+        """Whether the entropy of points, a constant or infinite, was left out."""
+        return False
+
+    @property
+    def solved(self) -> Sequence[Answer]:
+        """The answers that a solver found: itself, or those that it was put together from."""
         return (self,)
 
     @property
     def trees(self) -> Sequence[Tree]:
-        """The junction trees that mu is on, or else those of the answers about the parts."""
+        """The junction trees that mu is on, or else those of the answers that it was put together from."""
         if self.on is not None:
             return (self.on.tree,)
-        return [t for p in self.parts if p is not self for t in p.trees]
+        return [t for p in self.solved if p is not self for t in p.trees]
 
     @property
     def lower(self) -> float:
@@ -147,31 +155,25 @@ class Answer:
     def one(self, k: int, part: Batch) -> Answer:
         """Return the answer to problem k, which is this part."""
         if self.bounds.lower[k] == math.inf:
-            return infinite(part, self.solver, steps=self.steps if np.ndim(self.steps) == 0 else self.steps[k : k + 1])
+            return infinite(part, self.solver, steps=int(np.broadcast_to(self.steps, len(self.part))[k]))
         found = self.take(np.array([k]))
-        return found if part is found.part else found._with(part=part)
-
-    def _with(self, **changes: Any) -> Self:
-        """Return the answer with other fields; what is known of its joint and its slope is kept."""
-        found = replace(self, **changes)
-        found.__dict__.update({name: self.__dict__[name] for name in ("joint", "slope") if name in self.__dict__})
-        return found
+        return found if part is found.part else replace(found, part=part)
 
     def take(self, some: Ints) -> Answer:
         """Return the answer to some of the problems."""
-        count = len(self.part)
-        if len(some) == count:
+        if len(some) == len(self.part):
             return self
-        many: dict[str, Any] = {name: getattr(self, name) for name in ("steps", "residual", "within")}
-        many = {name: x[some] if np.ndim(x) else x for name, x in many.items()}
-        method = tuple(self.method[k] for k in some) if len(self.method) == count else self.method
-        on, part, bounds = self.on and self.on.take(some), self.part.take(some), self.bounds.take(some)
-        found = replace(self, part=part, bounds=bounds, on=on, method=method, **many)
+        columns: dict[str, Any] = {name: getattr(self, name) for name in ("steps", "residual", "within")}
+        columns = {name: x[some] if np.ndim(x) else x for name, x in columns.items()}
+        if self.method:
+            columns["method"] = tuple(self.method[k] for k in some.tolist())
+        on = None if self.on is None else self.on.take(some)
+        found = replace(self, part=self.part.take(some), bounds=self.bounds.take(some), on=on, **columns)
         found.__dict__.update({name: self.__dict__[name][some] for name in ("joint", "slope") if name in self.__dict__})
         return found
 
     def rows(self, arc: Arc) -> Array:
-        """Return mu(s,t) of an arc, also of one that `joint` is not about, (P, cells); 0 where there is no mu, and NaN
+        """Return mu(s,t) of an arc, also of one that `joint` is not about, (P, cells): 0 where there is no mu, NaN
         where mu is not about all variables of the arc."""
         if arc.name in self.known:
             k = next(k for k, a in enumerate(self.part.beliefs) if a.name == arc.name)
@@ -202,9 +204,15 @@ class Answer:
         multipliers lambda. (The entropies that a hard p fixes add nothing: the mean of a score is 0.)
         """
         part, joint = self.part, self.joint
-        found = -np.where(part.hard, 0.0, part.beta)[:, part.arc_of] * joint
+        found = -joint
+        if any(a.cpd.cost is not LOG_SCORE for a in part.beliefs):
+            for k, a in enumerate(part.beliefs):
+                span, width = part.entries([k]), cells(a.targets)
+                rows = Rows.wide(np.full(len(span) // width, width))
+                found[:, span] = a.cpd.cost.slope(joint[:, span], part.log_p[:, span], rows)
+        found *= np.where(part.hard, 0.0, part.beta)[:, part.arc_of]
         if self.on is not None and self.on.multipliers is not None:
-            priced = part.row_sums(joint) * np.exp(part.log_p) * self.on.multipliers
+            priced = part.rows.totals(joint) * np.exp(part.log_p) * self.on.multipliers
             found = np.where(part.hard[:, part.arc_of], priced, found)
         return np.where(np.isfinite(self.bounds.upper)[:, None], found, 0.0)
 
@@ -291,7 +299,7 @@ class Solver:
         """Return how many of so many problems are solved together at a time."""
         return count
 
-    def starts(self, part: Batch, near: Sequence[Answer]) -> Any:
+    def nearby(self, part: Batch, near: Sequence[Answer]) -> Any:
         """Return where problems may start that are near others with these answers."""
         return None
 

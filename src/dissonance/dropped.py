@@ -41,7 +41,7 @@ def savings(
     What two contradictions make infinite stays infinite without an arc of one of them: that saves nothing. NaN for a
     hard arc without which nothing makes the values of a variable that no table is about.
     """
-    pieces = [p for s in solutions for p in s.parts]
+    pieces = [p for s in solutions for p in s.solved]
     infinite = sum(p.upper == math.inf for p in pieces)
     found = {a.name: 0.0 for p in pieces for a in p.part.arcs}
     worth = [(p, _idle(p)) for p in pieces if infinite == (p.upper == math.inf)]

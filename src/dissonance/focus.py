@@ -157,8 +157,9 @@ class Attention:
     def of(cls, given: Attention | Weights | None, pdg: PDG) -> Attention:
         """What was given for an attention to a PDG, every weight spelled out: nothing, {arc: beta} or an attention."""
         if given is None:
-            given = cls()
-        elif isinstance(given, Mapping):
+            known = pdg.__dict__  # a PDG does not change
+            return known.get("_attention") or known.setdefault("_attention", cls().on(pdg))
+        if isinstance(given, Mapping):
             given = cls(given)
         elif not isinstance(given, Attention):  # pyright: ignore[reportUnnecessaryIsInstance]
             hint = " Give focus.attention." if isinstance(given, Focus) else ""

@@ -137,7 +137,7 @@ class Inconsistency:
     @property
     def _brackets(self) -> list[str]:
         """Why parts of it are brackets."""
-        return sorted({s.bracket for x in self.answers for s in x.parts if s.bracket})
+        return sorted({s.bracket for x in self.answers for s in x.solved if s.bracket})
 
     @property
     def caution(self) -> str:
@@ -411,8 +411,8 @@ class _Live:
         """Raise if a parameter was changed in place since: the derivatives would be those at other parameters."""
         if [x._version for x in self.tensors] != self.versions:
             raise DissonanceError(
-                "the parameters were changed in place since this inconsistency was solved, and its derivatives would "
-                "be wrong: take `value` before, or ask for the inconsistency again."
+                "the parameters were changed in place since this inconsistency was solved: its derivatives would be "
+                "wrong. Take `value` before, or ask for the inconsistency again."
             )
 
 

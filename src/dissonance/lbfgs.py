@@ -40,6 +40,6 @@ def raised(
             seen()
 
     with threads.without_blas_threads():
-        bounds = None if least is None else cast(Any, Bounds)(least)
+        bounds = None if least is None or not len(x) else cast(Any, Bounds)(least)
         found = minimize(negated, x, jac=True, method="L-BFGS-B", callback=check, bounds=bounds, options=options)
     return found.x, int(found.nit)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dissonance.arc import Arc, Theta, frozen
 from dissonance.attended import Array, Attended, Mechanism, tabulated
 from dissonance.collector import uncollected
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.determined import determined, makers
 from dissonance.distributions.tree import Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.distributions.tree import check_bytes as check_bytes
@@ -61,11 +62,6 @@ class Shape:
     def key(self) -> object:
         """Cache key: equal for equal shapes."""
         return tuple(self.sizes.items()), *(x.tobytes() for x in (*self.scopes, self.sources))
-
-    @cached_property
-    def digest(self) -> Any:
-        """The hash of the key, to be continued."""
-        return blake2b(repr(self.key).encode(), digest_size=16)
 
     @cached_property
     def tree(self) -> Tree:
@@ -201,12 +197,14 @@ class Batch:
         )
 
     @cached_property
-    def key(self) -> str:
+    def key(self) -> object:
         """Cache key of a pattern: equal for problems whose solutions have the same structure."""
-        found = self.shape.digest.copy()
-        for x in (self.hard[0].tobytes(), b"curved" if self.gamma[0] > 0 else b"flat", self.dead.tobytes()):
-            found.update(x)
-        return found.hexdigest()
+        return self.shape.key, self.hard[0].tobytes(), bool(self.gamma[0] > 0), self.dead.tobytes()
+
+    @property
+    def digest(self) -> str:
+        """A short name for the key, which files can hold."""
+        return blake2b(repr(self.key).encode(), digest_size=16).hexdigest()
 
     def at(self, theta: Theta | None) -> Batch:
         """Return a single problem at other parameters; what does not depend on them stays known."""
@@ -318,26 +316,22 @@ class Batch:
         return np.repeat(np.arange(len(self.beliefs)), np.diff(self.entry_at))
 
     @cached_property
-    def row_of(self) -> Index:
-        """The row (arc and source setting) of each table entry, numbered from 0, (entries,)."""
-        widths = np.repeat(self.shape.rows.targets, self.shape.rows.sources)
-        return np.repeat(np.arange(len(widths)), widths)
-
-    def row_sums(self, x: Array) -> Array:
-        """Return the sums (P, entries) over the rows of the tables, at each of their entries."""
-        return np.add.reduceat(x, np.flatnonzero(np.diff(self.row_of, prepend=-1)), axis=1)[:, self.row_of]
+    def rows(self) -> Rows:
+        """The rows of the tables, one after another."""
+        return Rows.wide(np.repeat(self.shape.rows.targets, self.shape.rows.sources))
 
     @cached_property
     def kinds(self) -> frozenset[str]:
         """What is special about it: "drawn" (some cpd has no table), "varying" (attention depends on the sample),
-        "euclidean" (linear-Gaussian)."""
+        "euclidean" (linear-Gaussian), and the names of costs other than KL."""
+        costs = frozenset([t.cost.name for t in {type(a.cpd) for a in self.beliefs} if t.cost is not LOG_SCORE])
         bare = np.diff(self.entry_at) == 0 if self.variables else np.zeros(0, dtype=np.bool_)
         if not (self.varying or bare.any()):
-            return frozenset()
+            return costs
         drawn = any([self.beliefs[i].is_drawn for i in np.flatnonzero(bare)])
         euclidean = not drawn and not self.variables[0].is_finite and not self.varying
         known = {"drawn": drawn, "varying": bool(self.varying), "euclidean": euclidean}
-        return frozenset(kind for kind, true in known.items() if true)
+        return costs.union(kind for kind, true in known.items() if true)
 
     @property
     def is_drawn(self) -> bool:
@@ -402,9 +396,9 @@ class Batch:
 
     @cached_property
     def weights(self) -> dict[Mechanism, float]:
-        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes.
+        """w = sum of beta - gamma alpha over the soft arcs of each mechanism that no hard arc fixes; of one problem.
 
-        The incompatibility is sum_m -w_m H(T|S) - gamma H(mu) + linear: convex if every w >= 0. Of a single problem.
+        The incompatibility is sum_m -w_m H(T|S) - gamma H(mu) + linear: convex if every w >= 0.
         """
         mechanisms, number = self._mechanisms
         fixed = {number[i] for i in np.flatnonzero(self.hard[0]).tolist()}
@@ -449,7 +443,7 @@ class Batch:
     def convex(self) -> Bools:
         """Whether each objective is convex, mechanism by mechanism, and bounded (no disbelief in the impossible)."""
         structure = self.gamma[:, None] * self.alpha
-        found = (self.beta >= structure).all(1)  # then so do the sums over mechanisms
+        found: Bools = np.logical_and.reduce(self.beta >= structure, axis=1)  # then so do the sums over mechanisms
         if not found.all():
             total, size = (
                 self._by_mechanism(x) for x in (self.beta - structure, np.abs(self.beta) + np.abs(structure))
@@ -541,7 +535,7 @@ OF_SHAPE = (
     "ruled",
     "entry_at",
     "arc_of",
-    "row_of",
+    "rows",
     "_mechanisms",
     "connected",
 )

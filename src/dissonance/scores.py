@@ -9,7 +9,6 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended, tabulated
-from dissonance.costs import LOG_SCORE, Floats, Rows
+from dissonance.costs import LOG_SCORE, Cost, Floats, Rows
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
@@ -36,6 +35,8 @@ __all__ = [
     "observational_incompatibility",
     "structural_deficiency",
 ]
+
+Alike = tuple[list[int], Floats, Floats, Rows, Cost]
 
 SOME = 1e-9
 """The mass from which on mu(t|s) is known well enough to be differentiated."""
@@ -82,15 +83,6 @@ class CellRow:
     contribution: float
 
 
-class _Alike(NamedTuple):
-    """Arcs with tables of one shape: their numbers, mu(s,t) and log p(t|s), both (arcs, entries), and rows of these."""
-
-    members: list[int]
-    joint: Floats
-    log_p: Floats
-    rows: Rows
-
-
 def _log_rows(arc: Arc, theta: Theta | None) -> Tensor:
     return arc.log_table(theta).reshape(cells(arc.sources), cells(arc.targets))
 
@@ -100,13 +92,20 @@ def _names(arc: Arc) -> tuple[list[str], list[str]]:
 
 
 def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None, log_p: Tensor | None = None) -> Tensor:
-    """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) ); `log_p`: its table, if that is known."""
+    """How far mu is from satisfying one arc: KL( mu(T,S) || p_a(T|S) mu(S) ), or what another cost of its cpd says.
+
+    `log_p`: its table, if that is known. Other costs have no derivatives here.
+    """
     gaussian = part(mu, (v.name for v in arc.scope))
     if isinstance(gaussian, Gaussian):
         expected = gaussian.expected_log_prob(_names(arc), arc.linear_gaussian(theta))
         return -arc_conditional_entropy(gaussian, arc) - expected
     m = mu.rows(arc.sources, arc.targets)
-    return numerics.divergence(m, _log_rows(arc, theta) if log_p is None else log_p.reshape(m.shape))
+    log_p = _log_rows(arc, theta) if log_p is None else log_p.reshape(m.shape)
+    if arc.cpd.cost is LOG_SCORE:
+        return numerics.divergence(m, log_p)
+    flat, flat_logs = (x.numpy(force=True).ravel() for x in (m, log_p))
+    return numerics.real(arc.cpd.cost.value(flat, flat_logs, Rows.wide(np.full(len(m), m.shape[1]))).sum())
 
 
 def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,8 +118,11 @@ def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Te
     return numerics.entry_divergence(joint, mass, log_p), surprisal
 
 
-def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[_Alike]:
-    """Group the arcs that have tables by the shape of these; without derivatives."""
+def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterator[Alike]:
+    """Group the arcs that have tables by the shape of these; without derivatives.
+
+    Yields the numbers of these arcs, mu(s,t) and log p(t|s), both (arcs, entries), the rows of entries, and the cost.
+    """
     names = [[v.name for v in arc.scope] for arc in arcs]
     tables = [k for k, scope in enumerate(names) if not isinstance(part(mu, scope), Gaussian)]
     scopes, members = [names[k] for k in tables], [arcs[k] for k in tables]
@@ -129,20 +131,20 @@ def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterat
     for k in tables:
         if not log_tables[k].size:
             arcs[k].log_table(theta)  # it has none, and says why
-    alike: dict[tuple[torch.Size, int], list[int]] = {}
+    alike: dict[tuple[torch.Size, int, Cost], list[int]] = {}
     for k, joint in joints.items():
-        alike.setdefault((joint.shape, len(arcs[k].sources)), []).append(k)
-    for (shape, sources), members in alike.items():
+        alike.setdefault((joint.shape, len(arcs[k].sources), arcs[k].cpd.cost), []).append(k)
+    for (shape, sources, cost), members in alike.items():
         rows = Rows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
         joint = torch.stack([joints[k] for k in members]).numpy(force=True).reshape(len(members), -1)
-        yield _Alike(members, joint, np.stack([log_tables[k].ravel() for k in members]), rows)
+        yield members, joint, np.stack([log_tables[k].ravel() for k in members]), rows, cost
 
 
 def divergences(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None) -> list[float]:
     """`arc_divergence` of each of many arcs, those with tables of one shape together; without derivatives."""
     found: dict[int, float] = {}
-    for a in _alike(mu, arcs, theta):
-        found |= zip(a.members, LOG_SCORE.value(a.joint, a.log_p, a.rows).sum(-1).tolist(), strict=True)
+    for members, joint, log_p, rows, cost in _alike(mu, arcs, theta):
+        found |= zip(members, cost.value(joint, log_p, rows).sum(-1).tolist(), strict=True)
     return [found[k] if k in found else float(arc_divergence(mu, arc, theta)) for k, arc in enumerate(arcs)]
 
 
@@ -150,9 +152,9 @@ def cell_rows(mu: Distribution, arcs: Sequence[Arc], beta: Weights, theta: Theta
     """Every cell of the tables of these arcs."""
     labels = {v.name: v.finite.labels for arc in arcs for v in arc.scope if v.is_finite}
     rows: list[CellRow] = []
-    for members, joint, log_p, whole in _alike(mu, arcs, theta):
+    for members, joint, log_p, whole, cost in _alike(mu, arcs, theta):
         claimed, mass = np.exp(log_p), whole.totals(joint)
-        costs = LOG_SCORE.value(joint, log_p, whole) + mass * claimed - joint
+        costs = cost.value(joint, log_p, whole) + (mass * claimed - joint if cost is LOG_SCORE else 0.0)
         found = claimed, whole.shares(joint), mass, costs
         for k, *numbers in zip(members, *(x.tolist() for x in found), strict=True):
             name, weight = arcs[k].name, beta[arcs[k].name]
@@ -177,10 +179,10 @@ def most_saved(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None = None
     r(mu) + KL_a(mu) = f(mu). inf where there is no gradient: p is 0 somewhere, or mu(s) < SOME.
     """
     found: dict[int, float] = {}
-    for members, joint, log_p, rows in _alike(mu, arcs, theta):
+    for members, joint, log_p, rows, cost in _alike(mu, arcs, theta):
         smooth = ((rows.totals(joint) >= SOME) & np.isfinite(log_p)).all(-1)
         with np.errstate(divide="ignore"):
-            most = LOG_SCORE.price(np.log(rows.shares(joint)), log_p, rows).max(-1)
+            most = cost.price(np.log(rows.shares(joint)), log_p, rows).max(-1)
         found |= zip(members, np.where(smooth, most, math.inf).tolist(), strict=True)
     return [found[k] for k in range(len(arcs))]
 
@@ -307,7 +309,7 @@ def attended_incompatibility(
     impossible = False  # and then disbelief in something else does not help
     for a in arcs:
         log_p = tables.get(a.name)
-        if log_p is not None and 0 < a.beta == gamma * a.alpha:  # entropies cancel
+        if log_p is not None and a.arc.cpd.cost is LOG_SCORE and 0 < a.beta == gamma * a.alpha:  # entropies cancel
             m = mu.rows(a.arc.sources, a.arc.targets)
             total = total - a.beta * numerics.expectation(m, log_p.reshape(m.shape))
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dissonance.answer import Answer
 from dissonance.distributions import CliqueTree, Distribution, Product
@@ -26,13 +27,14 @@ def selected(variables: Sequence[Variable], answers: Sequence[Answer]) -> tuple[
     parts: list[Distribution] = [tables] if finite or not (euclidean or drawn) else []
     parts += drawn
     if euclidean:
-        parts.append(combined(euclidean, [s.mu for s in answers if s.kind == "gaussian"]))
+        gaussian: list[Any] = [s.mu for s in answers if s.kind == "gaussian"]
+        parts.append(combined(euclidean, gaussian))
     return parts[0] if len(parts) == 1 else Product(tuple(variables), parts), error
 
 
 def _finite(variables: Sequence[Variable], solved: Sequence[Answer]) -> tuple[CliqueTree, float]:
     """Return mu* over the finite variables, on one forest or extended along loose ends, and how far off it may be."""
-    chosen = [_chosen(p) for s in solved for p in s.parts]
+    chosen = [_chosen(p) for s in solved for p in s.solved]
     parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
     ends = [end for s in solved for end in s.ends]
     if ends:
@@ -44,7 +46,7 @@ def _chosen(s: Answer) -> tuple[CliqueTree, float]:
     """Return mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
     assert s.on is not None
     tables, error = s.on.tables, 0.0
-    if not (s.unique or s.part.gamma[0] > 0) and s.part.convex.all():
+    if not (s.unique or s.part.gamma[0] > 0 or s.part.kinds) and s.part.convex.all():
         known = s.converged and not s.within  # of one that stopped early, or that breaks hard arcs, nothing is
         tables, error = select(s) if known else (tables, 1.0)
     return CliqueTree(s.part.variables, s.on.tree, [t.detach() for t in tables]), error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_lbfgs_finds_the_top_of_a_parabola_in_one_thread_and_stops_when_it_is_to
 
     lbfgs.raised(at, np.zeros(3), stop, maxiter=50)
     assert points == [1]
+
+
+def test_lbfgs_goes_no_lower_than_it_may_and_nowhere_without_numbers():
+    def at(x: np.ndarray) -> tuple[float, np.ndarray]:
+        return -float((x + 1) @ (x + 1)), -2 * (x + 1)
+
+    found, _ = lbfgs.raised(at, np.ones(2), None, np.array([0.0, -math.inf]), maxiter=50)
+    assert found == pytest.approx([0.0, -1.0], abs=1e-6)
+    assert not lbfgs.raised(at, np.zeros(0), None, np.zeros(0), maxiter=50)[0].size
 
 
 def test_as_many_steps_lead_to_the_same_bits_whatever_the_number_of_threads():

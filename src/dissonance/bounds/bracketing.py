@@ -112,12 +112,12 @@ class Bracketing(TimedBounds):
     @cached_property
     def searchable(self) -> bool:
         """Whether the cheapest joint state may be found."""
-        return self.attainable and 1 < len(self.terms.base) <= SEARCHED
+        return self.attainable and bool(self.terms.soft) and 1 < len(self.terms.base) <= SEARCHED
 
     @cached_property
     def scale(self) -> float:
         """A typical cost of a soft arc: temperatures are shares of it."""
-        soft = self.component.beta[~self.component.hard]
+        soft = self.component.beta[~self.component.hard & (self.component.beta > 0)]
         return self.cost.unit * float(np.median(soft)) if len(soft) else 1.0
 
     @cached_property

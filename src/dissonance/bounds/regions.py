@@ -134,6 +134,11 @@ class Others:
     term: Ints
     entry: Ints
 
+    @property
+    def keys(self) -> Iterable[tuple[int, int]]:
+        """Term and entry of each."""
+        return zip(self.term.tolist(), self.entry.tolist(), strict=True)
+
 
 def regions_of(terms: Terms, more: Iterable[Scope] = ()) -> Regions:
     """The regions of terms, and `more` that are looked at beside them."""
@@ -303,7 +308,10 @@ def _linear(terms: Sequence[SmallTerm], dense_at: Ints, number: dict[Scope, int]
 
 
 def carried(x: Floats, old: Regions, new: Regions) -> Floats:
-    """A dual point of other regions with the same terms: the multipliers of ties that are in both, 0 of others."""
+    """A dual point of other regions with the same terms: the multipliers of ties that are in both, 0 of others.
+
+    Where larger regions rule out more, bets on fewer entries are left.
+    """
     held = dict(zip(old.tie.tolist(), x.tolist(), strict=False))
     found = np.zeros(len(new.tie))
     back = {at: key for key, at in new.tie_at.items()}
@@ -313,7 +321,8 @@ def carried(x: Floats, old: Regions, new: Regions) -> Floats:
         before = old.tie_at.get(back[start])
         if before is not None:
             found[i] = held.get(before + tie - start, 0.0)
-    return np.concatenate([found, x[len(old.tie) :]])
+    ahead, place = old.multipliers, {key: i for i, key in enumerate(old.others.keys)}
+    return np.concatenate([found, x[len(old.tie) : ahead], x[[ahead + place[key] for key in new.others.keys]]])
 
 
 def _starts(*keys: Ints) -> Ints:

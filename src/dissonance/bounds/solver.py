@@ -28,23 +28,23 @@ class Bounds(Solver):
     budget: int = BUDGET
     seed: int = 0
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return where no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
-        return (component.beta >= 0).all(1) & component.convex
+        return (part.beta >= 0).all(1) & part.convex
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The bracket that is reached in time; of an interrupted one, the best so far."""
-        if not self.fits(component):
+        if not self.fits(part):
             raise CapabilityError(
                 f"the {self.name} solver needs tables, beta >= 0 and beta >= gamma alpha. Use "
                 'solver="concave-convex", which finds a local minimum.'
             )
-        if component.gamma.item():
+        if part.gamma.item():
             from dissonance.bounds.structural import (
                 StructuralBracketing as Bracketing,  # SciPy's graphs are slow to import
             )
         else:
             from dissonance.bounds.bracketing import Bracketing
-        run = Bracketing(self, component)
+        run = Bracketing(self, part)
         run.narrow()
-        return infinite(component, self.name) if run.lower == math.inf else run.solution()
+        return infinite(part, self.name) if run.lower == math.inf else run.solution()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dissonance.arc import Arc
 from dissonance.costs import LOG_SCORE, Rows
 from dissonance.distributions import Distribution
-from dissonance.errors import DissonanceError, SizeError
+from dissonance.errors import CapabilityError, DissonanceError, SizeError
 from dissonance.inconsistency import Inconsistency
 from dissonance.pdg import PDG
 from dissonance.problem import Batch, check_bytes
@@ -56,6 +56,8 @@ class SourceSamples:
         facts = [a for a in result.pdg.arcs if beta.get(a.name, 0.0) == math.inf]
         if odd := [a for a in facts if not a.has_table]:
             raise DissonanceError(f"{odd[0]} has no table: whether a conflict is chance is asked of tables.")
+        if odd := [a for a in arcs if a.cpd.cost is not LOG_SCORE]:
+            raise CapabilityError(f"{odd[0]} has the cost {odd[0].cpd.cost.name!r}, and chance is asked of KL only.")
         if not arcs:
             raise DissonanceError(
                 "no belief is a sample: give counts (a column headed count, or Arc.from_table(..., counts=...))."

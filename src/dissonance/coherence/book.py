@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 MOST_WORLDS = 4096
 """Worlds of a book that are looked at one by one."""
 
+_RECENT: dict[object, Template] = {}
+REMEMBERED, SMALL = 32, 50
+"""Templates that are remembered, and the most beliefs that one of them has."""
+
 TOGETHER = 1000
 """Books of one kind that are one piece of work."""
 
@@ -198,13 +202,13 @@ def coherences(
     every = [_beliefs(b) for b in books]
     alike: dict[object, list[int]] = {}
     for k, book in enumerate(every):
-        alike.setdefault(_kind(book) if not variables else tuple(_said(book)), []).append(k)
+        alike.setdefault((variables, _kind(book) if not variables else tuple(_said(book))), []).append(k)
     found: dict[int, Coherence] = {}
     sent: list[tuple[Template, list[int]]] = []
 
     def parts() -> Iterator[_Books]:
-        for some in alike.values():
-            template = Template(every[some[0]], variables)
+        for kind, some in alike.items():
+            template = _template(kind, every[some[0]], variables)
             for here in (some[i : i + TOGETHER] for i in range(0, len(some), TOGETHER)):
                 said = [[b for b in every[k] if not b.is_fact] for k in here]
                 numbers = [np.array([[getattr(b, x) for b in row] for row in said]) for x in ("low", "high", "beta")]
@@ -220,6 +224,18 @@ def coherences(
     with nullcontext(Here()) if cluster is None else to_cluster(cluster) as workers:
         workers.each(_gains, parts(), finished)
     return [found[k] for k in range(len(every))]
+
+
+def _template(kind: object, book: list[Belief], variables: Sequence[Variable]) -> Template:
+    """Return the template of a kind of books; those of small books that were used last are remembered."""
+    found = _RECENT.pop(kind, None)
+    if found is None:
+        found = Template(book, variables)
+    if len(book) <= SMALL:
+        _RECENT[kind] = found
+        if len(_RECENT) > REMEMBERED:
+            _RECENT.pop(next(iter(_RECENT)))
+    return found
 
 
 class _Books(NamedTuple):

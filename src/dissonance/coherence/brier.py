@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,18 +29,6 @@ from dissonance.tolerances import FEASIBLE
 
 ENOUGH = 1e-9
 """The gap above which the multipliers of hard arcs are improved."""
-
-
-@dataclass(frozen=True)
-class Projected:
-    """P books: bounds (P,), mu(s,t) of the arcs and what bets on soft beliefs win, (P, entries of tables) each, and the
-    multipliers of hard arcs (P, entries of the structure)."""
-
-    lower: Floats
-    upper: Floats
-    joint: Floats
-    gain: Floats
-    y: Floats
 
 
 class Projection:
@@ -63,10 +50,14 @@ class Projection:
         shape = int(lay.table_at[-1]), len(lay.own)
         return sp.csr_matrix((np.ones(len(cell)), (lay.arc_table, cell)), shape=shape)
 
-    def solve(self, a: Batch) -> Projected:
-        """Solve one book after another."""
+    def solve(self, a: Batch) -> list[Floats]:
+        """Solve one book after another.
+
+        Returns bounds, (P,) each; mu(s,t) of the arcs, and what bets on soft beliefs win, (P, entries of tables) each;
+        and the multipliers of hard arcs, (P, entries of the structure).
+        """
         found = [self._one(a.take(np.array([k]))) for k in range(len(a.beta))]
-        return Projected(*(np.stack(x) for x in zip(*found, strict=True)))
+        return [np.stack(x) for x in zip(*found, strict=True)]
 
     def _one(self, a: Batch) -> tuple[Floats, ...]:
         s = self.structure

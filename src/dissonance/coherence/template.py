@@ -222,10 +222,9 @@ class Template:
 
     def _project(self, s: Structure, a: Batch) -> Gains:
         """The bounds, for the quadratic score, of books of one group; bets (P, entries)."""
-        found = Projection(s, *self._places[:2]).solve(a)
-        hard = self._hard_gains(s, a, found.y)
-        gain = np.where(s.layout.hard[s.arc_of], hard, found.gain)
-        return Gains(found.lower, found.upper, *self._reconciled(a, found.joint, BRIER_SCORE), gain)
+        lower, upper, joint, soft, y = Projection(s, *self._places[:2]).solve(a)
+        gain = np.where(s.layout.hard[s.arc_of], self._hard_gains(s, a, y), soft)
+        return Gains(lower, upper, *self._reconciled(a, joint, BRIER_SCORE), gain)
 
     def _solve(self, s: Structure, a: Batch) -> Gains:
         """The bounds of books of one group; bets (P, entries)."""

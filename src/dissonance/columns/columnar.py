@@ -15,6 +15,7 @@ from dissonance.collector import uncollected
 from dissonance.columns.column import Column
 from dissonance.columns.numbered import Chosen, Numbered
 from dissonance.columns.weights import ColumnWeights
+from dissonance.costs import LOG_SCORE
 from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.pdg import PDG
 from dissonance.variables import Variable, shape
@@ -68,6 +69,8 @@ class ColumnarPDG(PDG):
         for a in pdg.arcs:
             if not a.has_table or a.cpd.density:
                 raise CapabilityError(f"{a} has no table of probabilities, and columns hold nothing else.")
+            if a.cpd.cost is not LOG_SCORE:
+                raise CapabilityError(f"{a} has the cost {a.cpd.cost.name!r}, and columns know of KL only.")
             moves = any(True for _ in a.cpd.parameters())
             kinds.setdefault((shape(a.sources), shape(a.targets), moves), []).append(a)
         columns: list[Column] = []

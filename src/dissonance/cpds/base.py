@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dissonance.costs import LOG_SCORE, Cost
 from dissonance.errors import CapabilityError
 from dissonance.variables import Variable, shape
 
@@ -64,6 +65,9 @@ class CPD(nn.Module):
 
     softmax: bool = False
     """Whether that parameter is the logits of the table."""
+
+    cost: Cost = LOG_SCORE
+    """What mu pays where it differs from the cpd."""
 
     bounded: bool = False
     """Whether its parameters may leave the parameter space, so that `retracted` must bring them back."""

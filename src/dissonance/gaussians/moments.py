@@ -1,4 +1,4 @@
-"""A linear-Gaussian component as a problem in the mean m and the covariance C of mu, and the parts in closed form.
+"""A linear-Gaussian part as a problem in the mean m and the covariance C of mu, and the parts in closed form.
 
 With R = [-A, I] over (sources, targets) and P = Sigma^-1, arc a costs
 
@@ -68,19 +68,19 @@ def coordinates(variables: Iterable[Variable]) -> dict[str, list[int]]:
     return found
 
 
-def gaussian_beliefs(component: Batch) -> list[GaussianBelief]:
-    """The arcs as numbers, over the coordinates of the component's variables."""
-    place = coordinates(component.variables)
+def gaussian_beliefs(part: Batch) -> list[GaussianBelief]:
+    """The arcs as numbers, over the coordinates of the part's variables."""
+    place = coordinates(part.variables)
     n = sum(map(len, place.values()))
     found: list[GaussianBelief] = []
-    for a in component.arcs:
-        A, b, Sigma = (x.detach().cpu().numpy() for x in a.arc.linear_gaussian(component.theta))
+    for a in part.arcs:
+        A, b, Sigma = (x.detach().cpu().numpy() for x in a.arc.linear_gaussian(part.theta))
         s, t = [i for v in a.sources for i in place[v]], [i for v in a.targets for i in place[v]]
         found.append(GaussianBelief(a, s, t, A, b, Sigma, n))
     return found
 
 
-def mechanisms(component: Batch, arcs: Sequence[GaussianBelief]) -> list[MechanismArcs]:
+def mechanisms(part: Batch, arcs: Sequence[GaussianBelief]) -> list[MechanismArcs]:
     """The mechanisms that bend the objective (w > 0) or bind it (hard)."""
     scale = max((abs(a.arc.beta) for a in arcs if not a.arc.hard), default=0.0)
     found: dict[Mechanism, MechanismArcs] = {}
@@ -88,7 +88,7 @@ def mechanisms(component: Batch, arcs: Sequence[GaussianBelief]) -> list[Mechani
         g = found.setdefault(a.arc.mechanism, MechanismArcs(a.sources, a.targets, 0.0))
         (g.hard if a.arc.hard else g.soft).append(a)
     for key, g in found.items():
-        w = component.weights.get(key, 0.0)
+        w = part.weights.get(key, 0.0)
         g.w = w if w > 1e-12 * scale else 0.0
     return [g for g in found.values() if g.w > 0 or g.hard]
 
@@ -100,9 +100,9 @@ class Reduction:
     depend on the core's C.
     """
 
-    def __init__(self, component: Batch, arcs: Sequence[GaussianBelief]) -> None:
+    def __init__(self, part: Batch, arcs: Sequence[GaussianBelief]) -> None:
         self.n = arcs[0].n
-        self.gamma = component.gamma.item()
+        self.gamma = part.gamma.item()
         self.arcs = arcs
         self.multipliers: dict[str, tuple[Array, Array]] = {}
         """Omega and Phi (not whitened) of hard arcs that were peeled."""
@@ -111,8 +111,8 @@ class Reduction:
         diagonal = np.diag(bound)
         self.scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # y = scale x
         self.peeled: list[PeeledTargets] = []
-        self.constant = self._constants(component)
-        self.groups = mechanisms(component, arcs)
+        self.constant = self._constants(part)
+        self.groups = mechanisms(part, arcs)
         self.core = set(range(self.n))
         self.links = [{*a.sources, *a.targets} for a in arcs if not a.arc.hard and a.arc.beta != 0]
         free = self.bounded(bound / np.outer(self.scale, self.scale))[1]
@@ -124,7 +124,7 @@ class Reduction:
         weighted = ((1.0 if a.arc.hard else a.arc.beta) * a.white.T @ a.white for a in arcs)
         return sum(weighted, np.zeros((self.n, self.n)))
 
-    def _constants(self, component: Batch) -> float:
+    def _constants(self, part: Batch) -> float:
         """All that depends neither on m nor on C; entropies of hard mechanisms among them."""
         total = 0.0
         fixed = {a.arc.mechanism: a for a in reversed(self.arcs) if a.arc.hard}

@@ -89,36 +89,36 @@ class GaussianPool(Solver):
 
     takes = needs = frozenset({"drawn"})
 
-    def fits(self, component: Batch) -> bool:
+    def fits(self, part: Batch) -> bool:
         """Whether all that hard arcs do not make is in the targets of such beliefs, and of no other arc."""
-        return component.is_drawn and bool(_pooled(component))
+        return part.is_drawn and bool(_pooled(part))
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The average over rows; converged if nothing in it is random."""
-        if not self.fits(component):
-            raise CapabilityError(misfit(component) or _NEEDS)
-        found, pool = self.evaluate(component, component.theta)
-        plan, again = _rest(component), partial(self.estimate, component)
-        names = ", ".join(repr(a.name) for a in component.arcs if not a.hard)
+        if not self.fits(part):
+            raise CapabilityError(misfit(part) or _NEEDS)
+        found, pool = self.evaluate(part, part.theta)
+        plan, again = _rest(part), partial(self.estimate, part)
+        names = ", ".join(repr(a.name) for a in part.arcs if not a.hard)
         why = f"the inconsistency is NaN: a mean or a scale of {names} is no number at some row."
         return GaussianPoolAnswer.of(
-            component, self.name, found, lambda: why, plan=plan, again=again, pool=pool, seed=self.seed
+            part, self.name, found, lambda: why, plan=plan, again=again, pool=pool, seed=self.seed
         )
 
     def for_step(self, seed: int) -> GaussianPool:
         """The same for a step of LIR: see `Sampled.for_step`."""
         return GaussianPool(self.count or 1, seed)
 
-    def estimate(self, component: Batch, theta: Theta | None) -> Estimate:
+    def estimate(self, part: Batch, theta: Theta | None) -> Estimate:
         """The rows, with the pools' cost among their scores."""
-        return self.evaluate(component, theta)[0]
+        return self.evaluate(part, theta)[0]
 
-    def evaluate(self, component: Batch, theta: Theta | None) -> tuple[Estimate, _Pool]:
+    def evaluate(self, part: Batch, theta: Theta | None) -> tuple[Estimate, _Pool]:
         """The same, and the pools."""
-        found = estimate(_rest(component), theta, self.count, self.seed)
+        found = estimate(_rest(part), theta, self.count, self.seed)
         if found.tally is not None:
             raise CapabilityError("that many draws do not fit into memory at once here: ask for fewer.")
-        pool = _pool(component, _pooled(component), found.mu, theta)
+        pool = _pool(part, _pooled(part), found.mu, theta)
         value = found.value + (found.mu.weights * pool.value).sum()
         return replace(found, value=value, parts=[*found.parts, (1.0, pool.value)]), pool
 
@@ -129,39 +129,39 @@ _NEEDS = (
 )
 
 
-def _pooled(component: Batch) -> tuple[Attended, ...]:
+def _pooled(part: Batch) -> tuple[Attended, ...]:
     """The beliefs that are pooled; none if there are others about their targets."""
-    arcs = _about(component)
-    return () if _apart(component, arcs) else arcs
+    arcs = _about(part)
+    return () if _apart(part, arcs) else arcs
 
 
-def _about(component: Batch) -> tuple[Attended, ...]:
+def _about(part: Batch) -> tuple[Attended, ...]:
     """The arcs about what hard arcs do not make, if they are Gaussians about the same targets."""
-    made = {t for a in component.arcs if a.hard for t in a.targets}
-    free = {v.name for v in component.variables} - made
-    arcs = tuple(a for a in component.arcs if not free.isdisjoint(a.scope))
-    if not arcs or component.varying:
+    made = {t for a in part.arcs if a.hard for t in a.targets}
+    free = {v.name for v in part.variables} - made
+    arcs = tuple(a for a in part.arcs if not free.isdisjoint(a.scope))
+    if not arcs or part.varying:
         return ()
     alike = all(a.targets == arcs[0].targets and a.beta >= 0 for a in arcs)
     gaussian = all(a.arc.cpd.is_normal for a in arcs)
-    if not alike or not gaussian or free != set(arcs[0].targets) or _weight(component, arcs) <= 0:
+    if not alike or not gaussian or free != set(arcs[0].targets) or _weight(part, arcs) <= 0:
         return ()
-    rest = _without(component, arcs)
+    rest = _without(part, arcs)
     return arcs if rest.arcs and rest.pinned is not None else ()
 
 
-def _apart(component: Batch, arcs: tuple[Attended, ...]) -> list[Attended]:
+def _apart(part: Batch, arcs: tuple[Attended, ...]) -> list[Attended]:
     """The arcs that are given something else than the others, and are not mere factors."""
-    points = {t for a in component.arcs if a.hard and not a.sources and a.deterministic for t in a.targets}
+    points = {t for a in part.arcs if a.hard and not a.sources and a.deterministic for t in a.targets}
     given = [set(a.sources) - points for a in arcs]
     most = max(given, key=len, default=set[str]())
-    factor = [s <= most and a.beta == component.gamma.item() * a.alpha for a, s in zip(arcs, given, strict=True)]
+    factor = [s <= most and a.beta == part.gamma.item() * a.alpha for a, s in zip(arcs, given, strict=True)]
     return [a for a, s, fits in zip(arcs, given, factor, strict=True) if s != most and not fits]
 
 
-def misfit(component: Batch) -> str | None:
+def misfit(part: Batch) -> str | None:
     """Why beliefs that are nearly fit to be pooled are not; None if they are nothing of the kind."""
-    odd = _apart(component, _about(component)) if component.is_drawn else []
+    odd = _apart(part, _about(part)) if part.is_drawn else []
     if not odd:
         return None
     given, about = ", ".join(odd[0].sources) or "nothing", ", ".join(odd[0].targets)
@@ -172,26 +172,26 @@ def misfit(component: Batch) -> str | None:
     )
 
 
-def _weight(component: Batch, arcs: tuple[Attended, ...]) -> float:
-    return sum(a.beta for a in arcs) + component.gamma.item() * (1 - sum(a.alpha for a in arcs))
+def _weight(part: Batch, arcs: tuple[Attended, ...]) -> float:
+    return sum(a.beta for a in arcs) + part.gamma.item() * (1 - sum(a.alpha for a in arcs))
 
 
-def _without(component: Batch, arcs: tuple[Attended, ...]) -> Batch:
+def _without(part: Batch, arcs: tuple[Attended, ...]) -> Batch:
     gone = set(arcs[0].targets)
-    variables = tuple(v for v in component.variables if v.name not in gone)
-    kept = [a for a in component.arcs if a not in arcs]
-    return Batch.of(variables, kept, component.gamma.item(), component.theta)
+    variables = tuple(v for v in part.variables if v.name not in gone)
+    kept = [a for a in part.arcs if a not in arcs]
+    return Batch.of(variables, kept, part.gamma.item(), part.theta)
 
 
-def _rest(component: Batch) -> Plan:
+def _rest(part: Batch) -> Plan:
     """How the rows are made."""
-    rest = _without(component, _pooled(component))
+    rest = _without(part, _pooled(part))
     assert rest.pinned is not None
     return Plan.of(rest, rest.pinned)
 
 
-def _pool(component: Batch, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
-    W, rows = _weight(component, arcs), len(mu)
+def _pool(part: Batch, arcs: tuple[Attended, ...], mu: Samples, theta: Theta | None) -> _Pool:
+    W, rows = _weight(part, arcs), len(mu)
     beta = torch.tensor([a.beta for a in arcs], dtype=DTYPE)
     normals = [a.arc.call("normal", theta, [mu.values[n] for n in a.sources]) for a in arcs]
     means = torch.stack([mean.to(DTYPE).expand(rows, -1) for mean, _ in normals])  # (arcs, rows, size)

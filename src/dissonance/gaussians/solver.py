@@ -1,4 +1,4 @@
-"""Linear-Gaussian components: mu* is Gaussian, its mean by least squares, its covariance in closed form or by Newton.
+"""Linear-Gaussian parts: mu* is Gaussian, its mean by least squares, its covariance in closed form or by Newton.
 
 Why Gaussian: a lower bound that holds for every mu with finite second moments,
 
@@ -122,24 +122,24 @@ class PinnedGaussian(GaussianAnswer):
         return _evaluate(self.part, theta)
 
 
-def _product(component: Batch, theta: Theta | None) -> GaussianDistribution:
+def _product(part: Batch, theta: Theta | None) -> GaussianDistribution:
     """prod_a p_a over the pinning arcs: x = B x + b + noise, so m = (I - B)^-1 b and C = (I - B)^-1 N (I - B)^-T."""
-    assert component.pinned is not None
-    n = sum(len(a.arc.linear_gaussian(theta)[1]) for a in component.pinned)
-    empty = GaussianDistribution(component.variables, torch.zeros(n), torch.zeros(n, n))
+    assert part.pinned is not None
+    n = sum(len(a.arc.linear_gaussian(theta)[1]) for a in part.pinned)
+    empty = GaussianDistribution(part.variables, torch.zeros(n), torch.zeros(n, n))
     B, b, N = torch.eye(n, dtype=numerics.DTYPE), torch.zeros(n, dtype=numerics.DTYPE), torch.zeros(n, n).double()
-    for a in component.pinned:
+    for a in part.pinned:
         slope, shift, Sigma = a.arc.linear_gaussian(theta)
         s, t = torch.tensor(empty.index(a.sources), dtype=torch.long), torch.tensor(empty.index(a.targets))
         B = B.index_put((t[:, None], s[None]), -slope)
         b = b.index_put((t,), shift)
         N = N.index_put((t[:, None], t[None]), Sigma)
     half = torch.linalg.solve(B, torch.linalg.cholesky(N))
-    return GaussianDistribution(component.variables, torch.linalg.solve(B, b), half @ half.T)
+    return GaussianDistribution(part.variables, torch.linalg.solve(B, b), half @ half.T)
 
 
-def _evaluate(component: Batch, theta: Theta | None) -> Tensor:
-    return attended_incompatibility(_product(component, theta), component.arcs, component.gamma.item(), {}, theta)
+def _evaluate(part: Batch, theta: Theta | None) -> Tensor:
+    return attended_incompatibility(_product(part, theta), part.arcs, part.gamma.item(), {}, theta)
 
 
 @dataclass(frozen=True)
@@ -156,66 +156,66 @@ class GaussianSolver(Solver):
 
     takes = needs = frozenset({"euclidean"})
 
-    def fits(self, component: Batch) -> bool:
+    def fits(self, part: Batch) -> bool:
         """Whether all is linear-Gaussian."""
-        return "euclidean" in component.kinds
+        return "euclidean" in part.kinds
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """Bounds on the inconsistency, each with its proof, and the Gaussian that attains the upper one.
 
         -inf if gamma > 0 and some direction is bounded by no arc: mu can be as wide as it likes there.
         """
-        if "euclidean" not in component.kinds:
+        if "euclidean" not in part.kinds:
             raise CapabilityError(
-                f'the gaussian solver needs Euclidean variables; {component.variables[0]} is not. Use solver="auto".'
+                f'the gaussian solver needs Euclidean variables; {part.variables[0]} is not. Use solver="auto".'
             )
-        if component.pinned is not None and (known := self._pinned(component)) is not None:
+        if part.pinned is not None and (known := self._pinned(part)) is not None:
             return known
-        if not component.convex:
-            if collapses(component):
-                return infinite(component, self.name, -math.inf)
-            raise CapabilityError(_not_convex(component))
+        if not part.convex:
+            if collapses(part):
+                return infinite(part, self.name, -math.inf)
+            raise CapabilityError(_not_convex(part))
         from dissonance.gaussians.moments import coordinates
 
-        size = sum(map(len, coordinates(component.variables).values()))
+        size = sum(map(len, coordinates(part.variables).values()))
         check_covariance(size, self.budget)
         with threads.without_blas_threads() if size <= ALONE else nullcontext():
-            return self._bounded(component)
+            return self._bounded(part)
 
-    def _bounded(self, component: Batch) -> Answer:
-        """The solution of a convex component."""
+    def _bounded(self, part: Batch) -> Answer:
+        """The solution of a convex part."""
         from dissonance.gaussians.moments import gaussian_beliefs
 
-        arcs = gaussian_beliefs(component)
-        found = self._solve(component, arcs)
+        arcs = gaussian_beliefs(part)
+        found = self._solve(part, arcs)
         if found is None:
-            return infinite(component, self.name)
-        if not math.isfinite(found.upper) or not component.hard.any():
+            return infinite(part, self.name)
+        if not math.isfinite(found.upper) or not part.hard.any():
             return found
-        residual = _amiss(component, found.mu)
-        return replace(found, residual=residual) if residual <= ROUNDING else self._closely(component, arcs, found)
+        residual = _amiss(part, found.mu)
+        return replace(found, residual=residual) if residual <= ROUNDING else self._closely(part, arcs, found)
 
-    def _closely(self, component: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnswer) -> Answer:
+    def _closely(self, part: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnswer) -> Answer:
         """No mu was found at which hard arcs hold: bounds for all mu at which they hold closely enough.
 
         It is solved as if they said what the present mu does. Where they may be broken by `off` the infimum is lower by
         at most that times their multipliers, to first order; twice that is given up.
         """
         C, m = found.mu.covariance.numpy(), found.mu.mean.numpy()
-        now = self._solve(component, [a.said_by(m, C) if a.arc.hard else a for a in arcs])
+        now = self._solve(part, [a.said_by(m, C) if a.arc.hard else a for a in arcs])
         if now is None or not math.isfinite(now.upper):
-            return replace(found, bounds=component.proved(-math.inf, math.inf, tol=self.tol), within=FEASIBLE)
-        residual = _amiss(component, now.mu)
-        lower = now.lower - 2 * (FEASIBLE + residual) * _price(component, arcs, now)
+            return replace(found, bounds=part.proved(-math.inf, math.inf, tol=self.tol), within=FEASIBLE)
+        residual = _amiss(part, now.mu)
+        lower = now.lower - 2 * (FEASIBLE + residual) * _price(part, arcs, now)
         return replace(
             now,
-            bounds=component.proved(lower, now.upper, tol=self.tol, broken=residual, within=FEASIBLE),
+            bounds=part.proved(lower, now.upper, tol=self.tol, broken=residual, within=FEASIBLE),
             steps=found.steps + now.steps,
             residual=residual,
             within=FEASIBLE,
         )
 
-    def _solve(self, component: Batch, arcs: Sequence[GaussianBelief]) -> GaussianAnswer | None:
+    def _solve(self, part: Batch, arcs: Sequence[GaussianBelief]) -> GaussianAnswer | None:
         """The solution at these beliefs, -inf if nothing bounds it below; None if hard arcs contradict each other."""
         from dissonance.gaussians.covariance import Result, minimise
         from dissonance.gaussians.means import blurred_covariance, mean
@@ -225,10 +225,10 @@ class GaussianSolver(Solver):
         if middle.residual > 2 * FEASIBLE * math.sqrt(sum(len(a.b) for a in arcs if a.arc.hard)):
             return None  # the root of the sum of their squares is as small as it can be
         if middle.cost == -math.inf:  # more doubt than belief in some direction: the further mu goes there the better
-            return GaussianAnswer(component, ProvedBounds.infinite(1, -math.inf), self.name)
-        reduction = Reduction(component, arcs)
+            return GaussianAnswer(part, ProvedBounds.infinite(1, -math.inf), self.name)
+        reduction = Reduction(part, arcs)
         if reduction.unbounded:
-            return GaussianAnswer(component, ProvedBounds.infinite(1, -math.inf), self.name)
+            return GaussianAnswer(part, ProvedBounds.infinite(1, -math.inf), self.name)
         reduction.peel()
         program, W, V, constant = reduction.program()
         improper = len(V) > 0
@@ -253,8 +253,8 @@ class GaussianSolver(Solver):
         slack += blurred_covariance(reduction.arcs, np.diag(reduction.covariance(core)))
         low, high = sorted((found.lower + constant, found.upper + constant))  # they cross if hard arcs do not hold yet
         return GaussianAnswer(
-            component,
-            component.proved(low, high, slack, tol=self.tol),
+            part,
+            part.proved(low, high, slack, tol=self.tol),
             self.name,
             steps=found.steps,
             mean=middle.m,
@@ -264,32 +264,32 @@ class GaussianSolver(Solver):
             prices=_prices(reduction, found, middle),
         )
 
-    def _pinned(self, component: Batch) -> Answer | None:
+    def _pinned(self, part: Batch) -> Answer | None:
         """The one mu that hard arcs allow; None if others do not hold there, but perhaps closely enough nearby."""
-        assert component.pinned is not None
+        assert part.pinned is not None
         with torch.no_grad():
-            mu, exact = _product(component, component.theta), float(_evaluate(component, component.theta))
-        residual = _amiss(component, mu, {a.name for a in component.pinned})  # these hold, however narrow they are
-        if residual > CLEARLY * len(component.arcs):
-            return infinite(component, self.name)
-        if residual > ROUNDING and component.convex:
+            mu, exact = _product(part, part.theta), float(_evaluate(part, part.theta))
+        residual = _amiss(part, mu, {a.name for a in part.pinned})  # these hold, however narrow they are
+        if residual > CLEARLY * len(part.arcs):
+            return infinite(part, self.name)
+        if residual > ROUNDING and part.convex:
             return None
         if not math.isfinite(exact):
             raise CapabilityError(
-                f"{component.pinned[0].arc} and the other hard arcs make noise that differs by too many orders of "
+                f"{part.pinned[0].arc} and the other hard arcs make noise that differs by too many orders of "
                 "magnitude for double precision. Scale the variables, or widen the narrow arcs."
             )
         from dissonance.gaussians.means import blurred_covariance, blurred_mean
         from dissonance.gaussians.moments import gaussian_beliefs
 
-        arcs, soft = gaussian_beliefs(component), [a for a in component.arcs if not a.hard and a.beta != 0]
+        arcs, soft = gaussian_beliefs(part), [a for a in part.arcs if not a.hard and a.beta != 0]
         slack = 1e-13 * max(1.0, abs(exact))
         slack += blurred_mean([a for a in arcs if a.arc in soft], mu.mean.numpy())
         slack += blurred_covariance(arcs, mu.covariance.diagonal().numpy())
         within = 0.0 if residual <= ROUNDING else FEASIBLE
         low = -math.inf if within else exact  # other mu, that break all of them a little, may cost less: not convex
-        bounds = component.proved(low, exact, slack, tol=self.tol, broken=residual, within=FEASIBLE)
-        return PinnedGaussian(component, bounds, self.name, residual=residual, within=within)
+        bounds = part.proved(low, exact, slack, tol=self.tol, broken=residual, within=FEASIBLE)
+        return PinnedGaussian(part, bounds, self.name, residual=residual, within=within)
 
     @staticmethod
     def _rounding(reduction: Reduction, value: float) -> float:
@@ -316,13 +316,13 @@ def _prices(reduction: Reduction, found: Result, middle: Mean) -> dict[str, Mult
     return {name: (*both, eta[name]) for name, both in prices.items()}
 
 
-def _amiss(component: Batch, mu: GaussianDistribution, but: Container[str] = ()) -> float:
+def _amiss(part: Batch, mu: GaussianDistribution, but: Container[str] = ()) -> float:
     """How far hard arcs are from holding: see `scores.amiss`."""
-    arcs = [a.arc for a in component.arcs if a.hard and a.name not in but]
-    return max((amiss(mu, arc, component.theta) for arc in arcs), default=0.0)
+    arcs = [a.arc for a in part.arcs if a.hard and a.name not in but]
+    return max((amiss(mu, arc, part.theta) for arc in arcs), default=0.0)
 
 
-def _price(component: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnswer) -> float:
+def _price(part: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnswer) -> float:
     """What hard arcs cost at most, to first order, for each unit by which `scores.amiss` finds them broken."""
     deviation = np.sqrt(found.mu.covariance.diagonal().numpy())
     total = 0.0
@@ -331,23 +331,23 @@ def _price(component: Batch, arcs: Sequence[GaussianBelief], found: GaussianAnsw
             omega, phi, eta = found.prices[a.arc.name]
             total += 0.5 * float(np.abs(a.L.T @ omega @ a.L).sum()) + float(np.abs(a.L.T @ eta).sum())
             total += float((np.abs(a.L.T @ phi) @ deviation[a.sources]).sum())
-        total += len(a.b) * (component.gamma.item() * abs(a.arc.alpha) + (0.0 if a.arc.hard else abs(a.arc.beta)))
+        total += len(a.b) * (part.gamma.item() * abs(a.arc.alpha) + (0.0 if a.arc.hard else abs(a.arc.beta)))
     return total
 
 
-def collapses(component: Batch) -> bool:
+def collapses(part: Batch) -> bool:
     """Whether the incompatibility goes to -inf as targets with more doubt than belief become a function of sources.
 
     If mu lies within epsilon of a subspace, H(A) is loss(A) log epsilon and bounded terms, loss(A) the dimensions that
     A loses there. So sum_A e_A H(A), with e_A the weight of H(A), has no lower end if sum_A e_A loss(A) > 0; all else
     is bounded. Tried are T = 0 and T = f(S) with a linear f in general position, for every (S, T) of negative weight.
     """
-    if component.hard.any():
+    if part.hard.any():
         return False
     from dissonance.gaussians.moments import coordinates
 
-    place, rng = coordinates(component.variables), np.random.default_rng(0)
-    for (sources, targets), weight in component.weights.items():
+    place, rng = coordinates(part.variables), np.random.default_rng(0)
+    for (sources, targets), weight in part.weights.items():
         if weight >= 0:
             continue
         s, t = ([i for name in place if name in names for i in place[name]] for names in (sources, targets))
@@ -356,16 +356,16 @@ def collapses(component: Batch) -> bool:
             basis[t] = 0.0
             basis[np.ix_(t, s)] = scale * rng.normal(size=(len(t), len(s)))
             rate = 0.0
-            for names, w in component.entropies.items():
+            for names, w in part.entropies.items():
                 rows = [i for name in place if name in names for i in place[name]]
                 rate += w * (len(rows) - int(np.linalg.matrix_rank(basis[rows])))
-            if rate > 1e-9 * max(map(abs, component.entropies.values())):
+            if rate > 1e-9 * max(map(abs, part.entropies.values())):
                 return True
     return False
 
 
-def _not_convex(component: Batch) -> str:
-    first = next(a for a in component.arcs if a.beta < component.gamma.item() * a.alpha or a.beta < 0)
+def _not_convex(part: Batch) -> str:
+    first = next(a for a in part.arcs if a.beta < part.gamma.item() * a.alpha or a.beta < 0)
     return (
         f"{first.arc} has beta < gamma alpha, not outweighed by other arcs with the same sources and targets, so the "
         "incompatibility is not convex. The gaussian solver needs a convex one, unless hard arcs determine mu."

@@ -19,6 +19,7 @@ from torch import Tensor
 from dissonance import numerics, scores
 from dissonance.answer import checked
 from dissonance.arc import Theta
+from dissonance.costs import LOG_SCORE, Rows
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
@@ -31,6 +32,7 @@ from dissonance.lir.refocus import Refocus, name_of
 from dissonance.lir.trace import BLANK, Record, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver, solver_named
+from dissonance.variables import cells
 
 Callback = Callable[[int, Sequence[Trace]], bool | None]
 """Called after every step with the number of steps done and the traces of the runs; True ends the run."""
@@ -130,15 +132,16 @@ class Algorithm:
             self.refuse_nonfinite()
             self._begin_flow()
             try:
-                while self.step < steps:
-                    self.look()
-                    with _uninterrupted(self.flow.in_place):
+                with _held_back(self.flow.in_place) as let_through:
+                    while self.step < steps:
+                        self.look()
                         self.advance()
-                    self.refuse_nonfinite(self.moved, written=kept is not None)
-                    if kept is not None:
-                        kept.write()
-                    if True in [callback(self.step, self.traces) for callback in callbacks]:
-                        break
+                        let_through()
+                        self.refuse_nonfinite(self.moved, written=kept is not None)
+                        if kept is not None:
+                            kept.write()
+                        if True in [callback(self.step, self.traces) for callback in callbacks]:
+                            break
             except KeyboardInterrupt:
                 self.interrupted, self.looked = True, None  # the solver may hold half a solution
         self.refuse_nonfinite()
@@ -360,20 +363,21 @@ class Algorithm:
 
 
 @contextlib.contextmanager
-def _uninterrupted(needed: bool) -> Generator[None]:
-    """Have Ctrl-C wait for the end of the block, where that is needed."""
-    before = signal.getsignal(signal.SIGINT)
-    if not (needed and threading.current_thread() is threading.main_thread() and callable(before)):
-        yield
+def _held_back(needed: bool) -> Generator[Callable[[], object]]:
+    """Have Ctrl-C wait, where that is needed, until the function that is yielded is called, or for the end."""
+    here = needed and threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if here else None
+    if not callable(before):
+        yield lambda: None
         return
     waiting: list[Any] = []
     signal.signal(signal.SIGINT, lambda *given: waiting.append(given))
     try:
-        yield
+        yield lambda: waiting and before(*waiting.pop())
     finally:
         signal.signal(signal.SIGINT, before)
     if waiting:
-        before(*waiting[0])
+        before(*waiting.pop())
 
 
 def _blame(whole: Local, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor]:
@@ -383,6 +387,9 @@ def _blame(whole: Local, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor
         log_p = parameters.log_tables(theta)
     m = solved.joints(parameters)
     divergence, surprisal = scores.entry_scores(m, parameters.along_rows(m), log_p)
+    for arc in (a for a in parameters.arcs if a.cpd.cost is not LOG_SCORE):
+        span, rows = parameters.spans[arc.name], Rows.wide(np.full(cells(arc.sources), cells(arc.targets)))
+        divergence[:, span] = torch.from_numpy(arc.cpd.cost.value(m[:, span].numpy(), log_p[:, span].numpy(), rows))
     soft = torch.where(beta == math.inf, 0.0, beta)
     return numerics.times(soft, parameters.by_arc(divergence).clamp(min=0.0)), parameters.by_arc(surprisal)
 

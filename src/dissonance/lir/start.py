@@ -99,15 +99,23 @@ class Run:
     trace: Trace
     before: Value
     after: Value
-    distortion_tv: float
     refocus: str
     flow: str
     solver: str
     seed: int
-    steps: int
     seconds: float
     interrupted: bool
     _end: EndOfSteps | SweptPDG
+
+    @property
+    def steps(self) -> int:
+        """The number of steps, or sweeps, that were done."""
+        return self.trace.rows[-1].step
+
+    @property
+    def distortion_tv(self) -> float:
+        """The total variation between mu* at the start and at the end; NaN if it was not found."""
+        return self.trace.rows[-1].tv_mu
 
     @property
     def resolution_percent(self) -> float:
@@ -179,30 +187,17 @@ def lir(
     >>> [[f"{x:.3f}" for x in run.pdg[name].cpd.table()] for name in ("p", "q")]  # they have met
     [['0.586', '0.414'], ['0.586', '0.414']]
     """
+    given: dict[str, Any] = {"flow": flow, "solver": solver, "attention": attention, "tol": tol, "trace": trace}
+    given |= {"checkpoint": checkpoint, "callbacks": callbacks, "progress": progress}
     if isinstance(refocus, str) and refocus == SWEEP:
         if steps is not None:
             raise DissonanceError('refocus "sweep" takes `sweeps`, each a step for every focus, not `steps`.')
-        control = None if control is None else Control.of(control)
-        given = {"flow": flow, "solver": solver, "attention": attention, "control": control, "seed": seed, "tol": tol}
-        given |= {"trace": trace, "checkpoint": checkpoint, "callbacks": callbacks, "progress": progress}
+        given |= {"control": None if control is None else Control.of(control), "seed": seed}
         return _swept(pdg, neighbourhood, sweeps, order or "colours", given, cluster)
     if any(x is not None for x in (neighbourhood, sweeps, order, cluster)):
         raise DissonanceError('`neighbourhood`, `sweeps`, `order` and `cluster` are for refocus "sweep".')
-    return lirs(
-        [pdg],
-        [refocus],
-        seeds=[seed],
-        steps=STEPS if steps is None else steps,
-        flow=flow,
-        solver=solver,
-        attention=attention,
-        control=control,
-        tol=tol,
-        trace=trace,
-        checkpoint=checkpoint,
-        callbacks=callbacks,
-        progress=progress,
-    )[0]
+    count = STEPS if steps is None else steps
+    return lirs([pdg], [refocus], seeds=[seed], steps=count, control=control, **given)[0]
 
 
 def lirs(
@@ -237,12 +232,8 @@ def lirs(
         if not isinstance(seed, int) or not -(2**63) <= seed < 2**64:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DissonanceError(f"a seed is a whole number from -2^63 to 2^64 - 1, found {seed!r}.")
     all_pdgs, all_refocus, all_seeds = in_step(pdgs=all_pdgs, refocus=all_refocus, seeds=all_seeds)
-    chosen_flow, called, chosen, record = (
-        flow_named(flow),
-        _callbacks(callbacks),
-        solver_for(solver, tol),
-        trace or Record(),
-    )
+    moving, solving, record = flow_named(flow), solver_for(solver, tol), trace or Record()
+    called = _callbacks(callbacks)
     groups: dict[object, list[int]] = {}
     told = isinstance(attention, Attention) and not attention.others  # else every PDG has weights of its own
     for i, pdg in enumerate(all_pdgs):
@@ -257,15 +248,15 @@ def lirs(
             [refocus_named(all_refocus[i]) for i in members],
             [all_seeds[i] for i in members],
             base_focus(all_pdgs[members[0]], attention, control, named=named),
-            chosen_flow,
-            chosen,
-            getattr(chosen, "tol", DEFAULT_TOL) if tol is None else tol,
+            moving,
+            solving,
+            getattr(solving, "tol", DEFAULT_TOL) if tol is None else tol,
             record,
         )
         where = None if checkpoint is None else f"{os.fspath(checkpoint)}{f'.{number}' if number else ''}"
         with bar:
             state.run(steps, where, [*called, *bar.callbacks])
-        found |= zip(members, _read(state, time.perf_counter() - began, len(all_pdgs)), strict=True)
+        found |= zip(members, _read(state, (time.perf_counter() - began) / len(all_pdgs)), strict=True)
         if state.interrupted:
             break
     return [found[i] for i in sorted(found)]
@@ -294,17 +285,15 @@ def _swept(
     with of.placed(cluster, where) as (state, path), Bar(given["progress"], count * state.sweeps.foci) as bar:
         state.run(count, path, called, bar.advance)
         end = state.end
-    first, last = state.trace.rows[0], state.trace.rows[-1]
+    before, after = (Value(r.global_lower, r.global_upper, of.tol) for r in (state.trace.rows[0], state.trace.rows[-1]))
     return Run(
         state.trace,
-        Value(first.global_lower, first.global_upper, of.tol),
-        Value(last.global_lower, last.global_upper, of.tol),
-        NAN,
+        before,
+        after,
         f"sweep({of.neighbourhood}{', asynchronous' * (order == 'asynchronous')})",
         "natural",
         of.solver.name,
         given["seed"],
-        state.step,
         time.perf_counter() - began,
         state.interrupted,
         end,
@@ -314,7 +303,8 @@ def _swept(
 def _callbacks(given: object) -> Sequence[Callback]:
     """The callbacks as a list; an error if they are no functions."""
     if callable(given):
-        raise DissonanceError(f"callbacks is a list of functions; found one by itself: callbacks=[{_called(given)}].")
+        name = getattr(given, "__name__", type(given).__name__)
+        raise DissonanceError(f"callbacks is a list of functions; found one by itself: callbacks=[{name}].")
     if not isinstance(given, Iterable):
         raise DissonanceError(f"callbacks is a list of functions, found {given!r}.")
     found = list(given)
@@ -322,10 +312,6 @@ def _callbacks(given: object) -> Sequence[Callback]:
         if not callable(x):
             raise DissonanceError(f"a callback is called as callback(step, traces), found {x!r}.")
     return found
-
-
-def _called(function: object) -> str:
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def _value(state: Algorithm, k: int, row: Row, theta: Mapping[str, Tensor]) -> Value:
@@ -341,25 +327,20 @@ def _value(state: Algorithm, k: int, row: Row, theta: Mapping[str, Tensor]) -> V
     return replace(found, tol=found.tol + 2 * blur / max(1.0, abs(found.upper)))
 
 
-def _read(state: Algorithm, seconds: float, runs: int) -> list[Run]:
-    """The results of the runs."""
-    found: list[Run] = []
-    for k, trace in enumerate(state.traces):
-        first, last = trace.rows[0], trace.rows[-1]
-        found.append(
-            Run(
-                trace,
-                _value(state, k, first, state.parameters.theta0),
-                _value(state, k, last, state.theta),
-                last.tv_mu,
-                name_of(state.refocus[k]),
-                state.flow.name,
-                state.solver.name,
-                state.seeds[k],
-                last.step,
-                seconds / runs,
-                state.interrupted,
-                EndOfSteps(state.parameters, k, state.theta),
-            )
+def _read(state: Algorithm, seconds: float) -> list[Run]:
+    """Return the results of the runs; each took so many seconds."""
+    return [
+        Run(
+            trace,
+            _value(state, k, trace.rows[0], state.parameters.theta0),
+            _value(state, k, trace.rows[-1], state.theta),
+            name_of(state.refocus[k]),
+            state.flow.name,
+            state.solver.name,
+            state.seeds[k],
+            seconds,
+            state.interrupted,
+            EndOfSteps(state.parameters, k, state.theta),
         )
-    return found
+        for k, trace in enumerate(state.traces)
+    ]

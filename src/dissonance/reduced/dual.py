@@ -56,15 +56,15 @@ class ReducedTerm:
     name: str
 
 
-def reduced_terms(component: Batch) -> list[ReducedTerm]:
-    """The terms of a convex component."""
+def reduced_terms(part: Batch) -> list[ReducedTerm]:
+    """The terms of a convex part."""
     found: list[ReducedTerm] = []
-    gamma, weights = component.gamma.item(), component.weights
+    gamma, weights = part.gamma.item(), part.weights
     by_mechanism: dict[Mechanism, list[Attended]] = {}
-    for a in component.arcs:
+    for a in part.arcs:
         by_mechanism.setdefault(a.mechanism, []).append(a)
     for mechanism, arcs in by_mechanism.items():
-        first, width = arcs[0], math.prod(component.sizes[v] for v in arcs[0].targets)
+        first, width = arcs[0], math.prod(part.sizes[v] for v in arcs[0].targets)
         soft, left = [a for a in arcs if not a.hard], 0.0
         if soft:
             tables = [(a, _ordered(a, first)) for a in soft]

@@ -51,30 +51,30 @@ class Reduced(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return where beta >= gamma alpha, mechanism by mechanism."""
-        return component.convex
+        return part.convex
 
-    def bytes(self, component: Batch) -> int:
+    def bytes(self, part: Batch) -> int:
         """What messages take on the junction tree with a leaf for every term."""
-        return message_bytes(with_leaves(component.tree, reduced_terms(component)))
+        return message_bytes(with_leaves(part.tree, reduced_terms(part)))
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The bounds that are reached in time; of an interrupted one, the best so far."""
-        if not component.convex.all():
+        if not part.convex.all():
             raise CapabilityError(
                 f'the {self.name} solver needs beta >= gamma alpha. Use solver="concave-convex", which finds a local '
                 "minimum."
             )
-        check_bytes(component.tree, self.bytes(component), self.budget)
-        run = Cooling(self, component.gamma.item(), ReducedDual(component.tree, reduced_terms(component)))
+        check_bytes(part.tree, self.bytes(part), self.budget)
+        run = Cooling(self, part.gamma.item(), ReducedDual(part.tree, reduced_terms(part)))
         with run.interruptible():
             run.run()
-        return run.solution(component)
+        return run.solution(part)
 
 
 class Cooling(TimedBounds):
-    """The dual of one component, or of a part, on its way down the temperatures."""
+    """The dual of one part, or of a part, on its way down the temperatures."""
 
     def __init__(self, solver: Reduced, gamma: float, dual: ReducedDual) -> None:
         super().__init__(solver.seconds, solver.tol)
@@ -151,26 +151,26 @@ class Cooling(TimedBounds):
         """Whether looking for the cheapest state may raise the bound by much."""
         return point.gap <= ROUGH * point.temperature * len(self.dual.terms)
 
-    def solution(self, component: Batch) -> Answer:
-        """What was found of a component; the upper bound is the incompatibility of the tables themselves."""
+    def solution(self, part: Batch) -> Answer:
+        """What was found of a part; the upper bound is the incompatibility of the tables themselves."""
         solver, best = self.solver, self.best
         if self.lower == math.inf or best is None:
-            return infinite(component, solver.name)
-        mu = CliqueTree(component.variables, component.tree, agreeing_tables(component.tree, best.cells))
+            return infinite(part, solver.name)
+        mu = CliqueTree(part.variables, part.tree, agreeing_tables(part.tree, best.cells))
         with torch.no_grad():
-            off = max((amiss(mu, a.arc, component.theta) for a in component.arcs if a.hard), default=0.0)
-            tables = {a.name: torch.from_numpy(a.log_p) for a in component.arcs}
-            value = float(attended_incompatibility(mu, component.arcs, self.gamma, tables))
+            off = max((amiss(mu, a.arc, part.theta) for a in part.arcs if a.hard), default=0.0)
+            tables = {a.name: torch.from_numpy(a.log_p) for a in part.arcs}
+            value = float(attended_incompatibility(mu, part.arcs, self.gamma, tables))
         blur, lower, within = self.dual.blur(best), self.lower, FEASIBLE if ROUNDING < off <= FEASIBLE else ROUNDING
         if within > ROUNDING:
             lower = best.value - blur - self.dual.given_up(best.x, within)
         upper = value + blur if off <= within else math.inf
-        bounds = component.proved(lower, upper, tol=solver.tol)
+        bounds = part.proved(lower, upper, tol=solver.tol)
         return Answer(
-            component,
+            part,
             bounds,
             solver.name,
-            Marginals(component.tree, mu.tables, self._multipliers(component, best.x)),
+            Marginals(part.tree, mu.tables, self._multipliers(part, best.x)),
             bracket="" if bounds.met.all() else "Newton's steps do not fit",
             steps=self.passes,
             residual=off,
@@ -178,15 +178,15 @@ class Cooling(TimedBounds):
             memory=message_bytes(self.dual.tree),
         )
 
-    def _multipliers(self, component: Batch, x: Floats) -> Floats | None:
+    def _multipliers(self, part: Batch, x: Floats) -> Floats | None:
         """lambda of the hard arcs, with the sign that other solvers give it, (1, entries)."""
         if not self.dual.hard.any():
             return None
-        found, lam, at = np.zeros_like(component.log_p), np.where(self.dual.hard, -x, 0.0), self.dual.at.tolist()
-        number = {a.name: k for k, a in enumerate(component.beliefs)}
+        found, lam, at = np.zeros_like(part.log_p), np.where(self.dual.hard, -x, 0.0), self.dual.at.tolist()
+        number = {a.name: k for k, a in enumerate(part.beliefs)}
         for k, t in enumerate(self.dual.terms):
             if t.kind == HARD:
-                found[0, component.entries([number[t.name]])] = lam[at[k] : at[k + 1]]
+                found[0, part.entries([number[t.name]])] = lam[at[k] : at[k + 1]]
         return found
 
 

@@ -7,7 +7,7 @@ targets that tell all of T apart, a row is a logarithmic opinion pool,
 
     v_r = -W log sum_t prod_a p_a(t|r)^(beta_a/W),      W = sum_a beta_a + gamma (1 - sum_a alpha_a) > 0
 
-and all rows are one tensor. Others are solved one by one, as a batch of components that differ in their numbers only
+and all rows are one tensor. Others are solved one by one, as a batch of parts that differ in their numbers only
 (`at_points.py`).
 """
 
@@ -128,27 +128,27 @@ class RowTables:
     points: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, component: Batch, makers: Sequence[Attended], theta: Theta | None) -> RowTables | None:
-        """Those of the rows that hard arcs make; None if the component does not come apart into rows."""
+    def of(cls, part: Batch, makers: Sequence[Attended], theta: Theta | None) -> RowTables | None:
+        """Those of the rows that hard arcs make; None if the part does not come apart into rows."""
         rows = RowsOfHardArcs.made(makers, theta)
-        others = [a for a in component.arcs if a not in makers]
+        others = [a for a in part.arcs if a not in makers]
         if rows is None or not all(rows.split(a) for a in others):
             return None
-        free = tuple(v for v in component.variables if v.name not in rows.values)
+        free = tuple(v for v in part.variables if v.name not in rows.values)
         return cls(rows, free, {a.name: rows.log_p(a.arc, theta) for a in others})
 
-    def about_free(self, component: Batch) -> list[Attended]:
+    def about_free(self, part: Batch) -> list[Attended]:
         """The arcs about variables that the rows leave open."""
-        return [a for a in component.arcs if not self.rows.values.keys() >= set(a.scope)]
+        return [a for a in part.arcs if not self.rows.values.keys() >= set(a.scope)]
 
-    def constant(self, component: Batch) -> Tensor:
+    def constant(self, part: Batch) -> Tensor:
         """What arcs cost that are about the variables of the rows alone, and the entropy of the rows."""
-        total = -component.gamma.item() * self.rows.entropy
-        for a in component.arcs:
+        total = -part.gamma.item() * self.rows.entropy
+        for a in part.arcs:
             if not a.hard and self.rows.values.keys() >= set(a.scope):
                 total = total + numerics.scale(a.beta, self.divergence(a))
             if not a.sources and self.rows.tell(a.targets):
-                total = total + component.gamma.item() * a.alpha * self.rows.entropy
+                total = total + part.gamma.item() * a.alpha * self.rows.entropy
         return total
 
     def divergence(self, a: Attended) -> Tensor:
@@ -156,9 +156,9 @@ class RowTables:
         surprise = numerics.expectation(self.rows.weights, -self.log_p[a.name].expand(len(self.rows)))
         return surprise if a.sources else surprise - self.rows.entropy
 
-    def size(self, component: Batch) -> float:
+    def size(self, part: Batch) -> float:
         """How large the finite logarithms are that rows add up."""
-        soft = [(a.beta, self.log_p[a.name].detach()) for a in component.arcs if not a.hard]
+        soft = [(a.beta, self.log_p[a.name].detach()) for a in part.arcs if not a.hard]
         return sum(beta * float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for beta, x in soft)
 
 
@@ -176,20 +176,20 @@ class RowPool:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, component: Batch, at: RowTables) -> RowPool | None:
+    def of(cls, part: Batch, at: RowTables) -> RowPool | None:
         """The pools that the arcs make of rows; None if they do not."""
         free = at.free
         if cells(free) > LARGEST:
             return None
-        arcs = at.about_free(component)
+        arcs = at.about_free(part)
         soft, hard = ([a for a in arcs if a.hard == fixed] for fixed in (False, True))
         beta, alpha = (sum(x) for x in ([a.beta for a in soft], [a.alpha for a in soft]))
-        total = beta + component.gamma.item() * (1 - alpha) if free else 1.0
+        total = beta + part.gamma.item() * (1 - alpha) if free else 1.0
         names = {v.name for v in free}
         if not (
             all(0 <= a.beta <= HEAVY and names.isdisjoint(a.sources) for a in soft)
             and all(a.deterministic and a.log_p.size and names.issuperset(a.scope) for a in hard)
-            and total > (beta + component.gamma.item() * (1 + abs(alpha))) / HEAVY
+            and total > (beta + part.gamma.item() * (1 + abs(alpha))) / HEAVY
         ):
             return None
         value = dict(zip((v.name for v in free), settings(shape(free)), strict=True))

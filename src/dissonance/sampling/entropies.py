@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from dissonance.attended import Attended
 from dissonance.problem import EVEN
@@ -18,12 +18,12 @@ class Makes(Protocol):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All variables of the component."""
+        """All variables of the part."""
         ...
 
     @property
-    def arcs(self) -> tuple[Attended, ...]:
-        """All arcs of the component, soft and hard."""
+    def arcs(self) -> Any:
+        """All arcs of the part, soft and hard."""
         ...
 
 

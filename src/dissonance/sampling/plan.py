@@ -1,4 +1,4 @@
-"""How a component is averaged over samples, whatever its parameters: what is drawn, in which order, and what is scored.
+"""How a part is averaged over samples, whatever its parameters: what is drawn, in which order, and what is scored.
 
     value = sum_soft beta_a E_mu[-log p_a] + sum_a (gamma alpha_a - [soft] beta_a) H(T_a|S_a) - gamma H(X)
 
@@ -94,9 +94,9 @@ class Plan:
     entropies: dict[Names, Entropy]
 
     @classmethod
-    def of(cls, component: Batch, makers: tuple[Attended, ...]) -> Plan:
+    def of(cls, part: Batch, makers: tuple[Attended, ...]) -> Plan:
         """The plan for hard arcs that make mu."""
-        for a in component.arcs:
+        for a in part.arcs:
             if a.hard and a not in makers:
                 raise CapabilityError(f"{a.arc} is a second hard belief about its targets, which samples cannot check.")
         for a in makers:
@@ -105,10 +105,10 @@ class Plan:
                     f"{a.arc} is hard, but {type(a.arc.cpd).__name__} cannot be drawn from: "
                     "give it a `draw`, or a finite beta."
                 )
-        varying = [frozenset(names) for a in component.arcs if a.varying for names in (a.scope, a.sources) if names]
-        weights, every = entropies(component, makers, component.entropies)
-        every |= {n: entropy_of(component, makers, n) for n in varying}
-        return cls(component.variables, component.arcs, makers, weights, every)
+        varying = [frozenset(names) for a in part.arcs if a.varying for names in (a.scope, a.sources) if names]
+        weights, every = entropies(part, makers, part.entropies)
+        every |= {n: entropy_of(part, makers, n) for n in varying}
+        return cls(part.variables, part.arcs, makers, weights, every)
 
     @cached_property
     def soft(self) -> tuple[Attended, ...]:

@@ -1,4 +1,4 @@
-"""What arcs say of the samples of a component: -log p at each, once, and its average."""
+"""What arcs say of the samples of a part: -log p at each, once, and its average."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOT_LENGTH = 4096
 
 
 class ScoredSamples:
-    """The samples of a component, and -log p of its arcs there, each computed once."""
+    """The samples of a part, and -log p of its arcs there, each computed once."""
 
     def __init__(self, arcs: Mapping[str, Arc], mu: Samples, theta: Theta | None) -> None:
         self.values, self.weights = mu.values, mu.weights

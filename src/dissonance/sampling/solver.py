@@ -39,7 +39,7 @@ class SampledAnswer(Answer):
         return self.estimate is not None and self.estimate.up_to_constant
 
     @classmethod
-    def of(cls, component: Batch, name: str, found: Estimate, why: Callable[[], str], **more: Any) -> Self:
+    def of(cls, part: Batch, name: str, found: Estimate, why: Callable[[], str], **more: Any) -> Self:
         """That of an average: its bounds are the value itself, and it counts as converged only if nothing was random.
 
         `why` it is NaN, if it is; `more`: what is needed later.
@@ -49,7 +49,7 @@ class SampledAnswer(Answer):
             raise DissonanceError(why())
         both = np.array([value])
         bounds = ProvedBounds(both, both.copy(), np.zeros(1), np.array([not found.random]))
-        return cls(component, bounds, name, estimate=found, **more)
+        return cls(part, bounds, name, estimate=found, **more)
 
     @cached_property
     def mu(self) -> Samples:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -96,44 +96,44 @@ class Sampled(Solver):
         """The same for a step of LIR: other draws, and one of each row unless a number was asked for."""
         return replace(self, count=self.count or 1, seed=seed)
 
-    def fits(self, component: Batch) -> bool:
+    def fits(self, part: Batch) -> bool:
         """Whether there is something to sample and hard arcs make mu."""
-        return bool(component.kinds) and component.pinned is not None
+        return bool(part.kinds) and part.pinned is not None
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The inconsistency as an average over samples."""
-        plan, found = self.plan(component), self.estimate(component, component.theta)
-        why = partial(plan.not_a_number, found.mu, component.theta)
-        return SampledAnswer.of(component, self.name, found, why, plan=plan, again=partial(self.estimate, component))
+        plan, found = self.plan(part), self.estimate(part, part.theta)
+        why = partial(plan.not_a_number, found.mu, part.theta)
+        return SampledAnswer.of(part, self.name, found, why, plan=plan, again=partial(self.estimate, part))
 
-    def plan(self, component: Batch) -> Plan:
+    def plan(self, part: Batch) -> Plan:
         """What there is to draw and to score."""
-        makers = component.pinned
+        makers = part.pinned
         if makers is None:
-            raise CapabilityError(_not_pinned(component))
-        return Plan.of(component, makers)
+            raise CapabilityError(_not_pinned(part))
+        return Plan.of(part, makers)
 
-    def estimate(self, component: Batch, theta: Theta | None) -> Estimate:
+    def estimate(self, part: Batch, theta: Theta | None) -> Estimate:
         """Draw, score, average."""
-        return estimate(self.plan(component), theta, self.count, self.seed)
+        return estimate(self.plan(part), theta, self.count, self.seed)
 
 
-def unpinned(component: Batch) -> str:
+def unpinned(part: Batch) -> str:
     """Why hard arcs do not determine mu."""
-    made = {t for a in component.arcs if a.hard for t in a.targets}
-    loose = next((v.name for v in component.variables if v.name not in made), None)
+    made = {t for a in part.arcs if a.hard for t in a.targets}
+    loose = next((v.name for v in part.variables if v.name not in made), None)
     if loose is not None:
         return f"no hard arc (beta = inf) makes {loose!r}"
     return "the hard arcs form a cycle, or leave free how variables of one arc depend on each other"
 
 
-def _not_pinned(component: Batch) -> str:
-    what = unpinned(component)
-    varying = next((a.arc for a in component.arcs if a.varying is not None), None)
+def _not_pinned(part: Batch) -> str:
+    what = unpinned(part)
+    varying = next((a.arc for a in part.arcs if a.varying is not None), None)
     if varying is not None:
         needed = "which needs acyclic hard arcs that determine mu"
         return f"the attention to {varying} depends on the sample, {needed}; {what}."
-    odd = next((a.arc for a in component.arcs if a.log_p.size == 0), component.arcs[0].arc)
+    odd = next((a.arc for a in part.arcs if a.log_p.size == 0), part.arcs[0].arc)
     domains = "; ".join(f"{v.name} is {v.domain}" for v in odd.scope if not v.is_finite)
     return (
         f"{odd} cannot be tabulated: {domains}. Unless all is linear-Gaussian, mu must be made by acyclic hard arcs "

@@ -50,7 +50,7 @@ class AtPointsAnswer(SampledAnswer):
 
     at: RowTables = field(kw_only=True, repr=False)
     pool: RowPool | None = field(default=None, repr=False)
-    solved: Sequence[Sequence[Answer]] = field(default=(), repr=False)
+    each: Sequence[Sequence[Answer]] = field(default=(), repr=False)
     """The solutions of each row, if they are not pools."""
 
     @cached_property
@@ -59,7 +59,7 @@ class AtPointsAnswer(SampledAnswer):
         rows, free = self.at.rows, self.at.free
         if (size := len(rows) * cells(free)) > LARGEST:
             raise SizeError(f"mu has {size:.3g} cells at the points; at most {LARGEST} are listed.")
-        given = self.pool.mu(self.at).detach() if self.pool else torch.stack([_joint(row, free) for row in self.solved])
+        given = self.pool.mu(self.at).detach() if self.pool else torch.stack([_joint(row, free) for row in self.each])
         joint = rows.weights.detach().reshape(-1, *[1] * len(free)) * given
         row, *index = torch.nonzero(joint > 0, as_tuple=True)
         values = {n: x.detach()[row if len(x) > 1 else torch.zeros_like(row)] for n, x in rows.values.items()}
@@ -70,7 +70,7 @@ class AtPointsAnswer(SampledAnswer):
     @property
     def exact(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the surrogate is the inconsistency itself."""
-        return all(s.exact for row in self.solved for s in row)
+        return all(s.exact for row in self.each for s in row)
 
     @property
     def up_to_constant(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -85,7 +85,7 @@ class AtPointsAnswer(SampledAnswer):
         total = at.constant(self.part)
         if self.pool is not None:
             return total + numerics.expectation(at.rows.weights, self.pool.values(at))
-        for r, row in enumerate(self.solved):
+        for r, row in enumerate(self.each):
             own = {f"{n}.log_p": t[r if len(t) > 1 else 0] for n, t in at.log_p.items()}
             w = at.rows.weights[r]
             for s in row:
@@ -99,7 +99,7 @@ class AtPointsAnswer(SampledAnswer):
         found = {a.name: float(at.divergence(a)) for a in self.part.arcs if not a.hard and a not in about_free}
         if self.pool is not None:
             return found | self.pool.divergences(at)
-        for part in zip(*self.solved, strict=True):  # in every row
+        for part in zip(*self.each, strict=True):  # in every row
             for a in part[0].part.arcs:
                 if not a.hard:
                     m = torch.stack([s.mu.rows(a.arc.sources, a.arc.targets) for s in part])
@@ -116,34 +116,34 @@ class AtPoints(Solver):
     takes = needs = frozenset({"drawn"})
     reduces = True
 
-    def fits(self, component: Batch) -> bool:
+    def fits(self, part: Batch) -> bool:
         """Whether hard arcs make points of every Euclidean variable, and no other hard arc is about these."""
-        makers = _makers(component) if component.is_drawn and not component.varying else None
+        makers = _makers(part) if part.is_drawn and not part.varying else None
         if makers is None:
             return False
-        others = [a for a in component.arcs if a.hard and a not in makers]
+        others = [a for a in part.arcs if a.hard and a not in makers]
         return all(v.is_finite for a in others for v in a.arc.targets)
 
     def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
         """Return the reduction, and Newton's method for the tables that it leaves."""
         return super().choose(part) if part.is_drawn else Newton().choose(part)
 
-    def reduce(self, component: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
+    def reduce(self, part: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
         """Return what is left of every row, unless rows are pools; the rows' bounds add up."""
-        if not self.fits(component):
-            odd = next((v for v in component.variables if not v.is_finite), component.variables[0])
+        if not self.fits(part):
+            odd = next((v for v in part.variables if not v.is_finite), part.variables[0])
             raise CapabilityError(
                 f"{odd.name} is {odd.domain}, and no hard arc makes points of it: give it a PointMass, a Function "
                 "or Data with beta = inf."
             )
-        at = _tables(component, component.theta)
-        pool = RowPool.of(component, at)
-        parts = [] if pool is not None else _components(component, at)
+        at = _tables(part, part.theta)
+        pool = RowPool.of(part, at)
+        parts = [] if pool is not None else _components(part, at)
 
         def back(found: Sequence[Answer]) -> Answer:
             answers = iter(found)
             solved = [[next(answers) for _ in row] for row in parts]
-            weights, constant = at.rows.weights.detach(), float(at.constant(component))
+            weights, constant = at.rows.weights.detach(), float(at.constant(part))
             if pool is not None:
                 low = high = constant + float(numerics.expectation(weights, pool.values(at).detach()))
             else:
@@ -152,9 +152,9 @@ class AtPoints(Solver):
                 low, high = (constant + float(numerics.expectation(weights, each)) for each in ends)
             known = added_up(found)
             known["method"] = tuple(sorted({*(["row by row"] if at.rows.values else []), *(s.solver for s in found)}))
-            proved = component.proved(low, high, 8 * EPS * (1 + abs(constant) + at.size(component)))
+            proved = part.proved(low, high, 8 * EPS * (1 + abs(constant) + at.size(part)))
             met = ProvedBounds(proved.lower, proved.upper, proved.blur, np.array([all(s.converged for s in found)]))
-            return AtPointsAnswer(component, met, self.name, **known, at=at, pool=pool, solved=solved)
+            return AtPointsAnswer(part, met, self.name, **known, at=at, pool=pool, each=solved)
 
         return [part for row in parts for part in row], back
 
@@ -169,18 +169,18 @@ def _joint(row: Sequence[Answer], free: Sequence[Variable]) -> Tensor:
     return found.permute([order.index(v.name) for v in free])
 
 
-def _components(component: Batch, at: RowTables) -> list[list[Batch]]:
+def _components(part: Batch, at: RowTables) -> list[list[Batch]]:
     """The connected parts of what is left of every row."""
     free = {v.name: v for v in at.free}
     each: dict[str, list[Attended]] = {}
-    for a in at.about_free(component):
+    for a in at.about_free(part):
         sources, targets = ([free[n] for n in side if n in free] for side in (a.sources, a.targets))
         tables = at.log_p[a.name].detach()
         each[a.name] = [
             Attended(Arc(a.name, sources, targets, TableAtPoints(t)), t.numpy(force=True), a.beta, a.alpha)
             for t in tables
         ]
-    every, gamma = list(each.values()), component.gamma.item()
+    every, gamma = list(each.values()), part.gamma.item()
     chosen = [[every[k] for k in numbers] for numbers in connected([row[0].scope for row in every])]
     seen = [{n for row in arcs for n in row[0].scope} for arcs in chosen]
     variables = [tuple(v for v in at.free if v.name in names) for names in seen]
@@ -193,11 +193,11 @@ def _components(component: Batch, at: RowTables) -> list[list[Batch]]:
     ]
 
 
-def _makers(component: Batch) -> list[Attended] | None:
+def _makers(part: Batch) -> list[Attended] | None:
     """Hard arcs that make points of the Euclidean variables, sources first; None if some variable has none."""
-    loose = {v.name for v in component.variables if not v.is_finite}
+    loose = {v.name for v in part.variables if not v.is_finite}
     makers: list[Attended] = []
-    candidates = [a for a in component.arcs if a.hard and a.arc.cpd.points]
+    candidates = [a for a in part.arcs if a.hard and a.arc.cpd.points]
     while loose:
         ready = (a for a in candidates if loose.isdisjoint(a.sources) and not loose.isdisjoint(a.targets))
         made = next(ready, None)
@@ -215,15 +215,15 @@ def _settings(variables: tuple[Variable, ...], points: dict[str, Tensor]) -> tup
     return sizes, [i if v.is_finite else points[v.name][i] for v, i in index]
 
 
-def _tables(component: Batch, theta: Theta | None) -> RowTables:
+def _tables(part: Batch, theta: Theta | None) -> RowTables:
     """The tables of its rows, or else those at all combinations of points."""
-    makers = _makers(component)
+    makers = _makers(part)
     assert makers is not None
-    if (rows := RowTables.of(component, makers, theta)) is not None:
+    if (rows := RowTables.of(part, makers, theta)) is not None:
         return rows
     points: dict[str, Tensor] = {}
     log_p = {a.name: _made(a, theta, points) for a in makers}
-    for a in component.arcs:
+    for a in part.arcs:
         if a.name in log_p:
             continue
         if a.log_p.size:
@@ -235,7 +235,7 @@ def _tables(component: Batch, theta: Theta | None) -> RowTables:
             count = len(a.arc.sources)
             scores = a.arc.call("log_prob", theta, values[count:], values[:count])
             log_p[a.name] = scores.to(numerics.DTYPE).reshape(sizes)
-    free = tuple(v if v.is_finite else Variable(v.name, len(points[v.name])) for v in component.variables)
+    free = tuple(v if v.is_finite else Variable(v.name, len(points[v.name])) for v in part.variables)
     alone = RowsOfHardArcs({}, torch.ones(1, dtype=numerics.DTYPE), frozenset())
     return RowTables(alone, free, {name: t[None] for name, t in log_p.items()}, points)
 

@@ -31,34 +31,34 @@ from dissonance.solvers.pooled import Pooled
 class PastNewton(Reduced):
     """The reduced dual, where Newton's steps do not fit but the junction tree does."""
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return which problems Newton refuses, and messages have room for."""
         newton = Newton(budget=self.budget)
-        if newton.surely(component) or not component.convex.any() or message_bytes(component.tree) > self.budget:
+        if newton.surely(part) or not part.convex.any() or message_bytes(part.tree) > self.budget:
             return False
-        if not newton.refuses(component):
+        if not newton.refuses(part):
             return False
-        return component.convex & np.array([self.bytes(one) <= self.budget for one in component.singles])
+        return part.convex & np.array([self.bytes(one) <= self.budget for one in part.singles])
 
 
 @dataclass(frozen=True)
 class PastTree(Bounds):
     """Bounds, where the junction tree does not fit the budget."""
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return which problems have no room for Newton's steps nor for messages, not even what is left of them without
         loose ends."""
-        if Newton(budget=self.budget).surely(component):
+        if Newton(budget=self.budget).surely(part):
             return False
-        fits = np.broadcast_to(super().fits(component), len(component))
-        return fits & np.array([bool(ok) and self._past(one) for ok, one in zip(fits, component.singles, strict=True)])
+        fits = np.broadcast_to(super().fits(part), len(part))
+        return fits & np.array([bool(ok) and self._past(one) for ok, one in zip(fits, part.singles, strict=True)])
 
-    def _past(self, component: Batch) -> bool:
+    def _past(self, part: Batch) -> bool:
         """Return whether the junction tree of a single problem does not fit."""
-        if SumProductSolver().fits(component).all():
-            return message_bytes(component.tree) > self.budget
+        if SumProductSolver().fits(part).all():
+            return message_bytes(part.tree) > self.budget
         newton, reduced = Newton(budget=self.budget), PastNewton(budget=self.budget)
-        return any(newton.refuses(c) and not np.all(reduced.fits(c)) for c in left(component))
+        return any(newton.refuses(c) and not np.all(reduced.fits(c)) for c in left(part))
 
 
 @dataclass(frozen=True)

@@ -77,17 +77,17 @@ class ConcaveConvex(Solver):
         """Without branch and bound."""
         return replace(self, nodes=0)
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The lowest local minimum found, and how much lower the global one may be."""
-        eased = least_concave(component)
-        s = Newton(budget=self.budget).structure(eased, component.tree)
+        eased = least_concave(part)
+        s = Newton(budget=self.budget).structure(eased, part.tree)
         if s is None:
-            return infinite(component, self.name)
+            return infinite(part, self.name)
         numbers = s.numbers(eased)
         bottomless = np.isneginf(numbers.c[0])
         problem = Branching(s, numbers._replace(c=np.where(bottomless, 0.0, numbers.c)), s.weights(eased)[0])
         if bottomless.any() and self._reached(problem, bottomless):
-            return infinite(component, self.name, -math.inf)
+            return infinite(part, self.name, -math.inf)
         rng = np.random.default_rng(self.seed)
         found: list[LocalMinimum] = []
         lower, steps = -math.inf, 0
@@ -96,7 +96,7 @@ class ConcaveConvex(Solver):
             tilt = (level, rising)[start] if start < 2 else rng.gumbel(size=len(bottomless))
             relaxed = self._newton(problem, tilt)
             if relaxed.contradiction[0] > 0:
-                return infinite(component, self.name)
+                return infinite(part, self.name)
             lower = max(lower, float(relaxed.bounds[0, 0])) if start == 0 else lower
             local, used = self._descend(problem, relaxed.mu[0], relaxed.at[0])
             steps += used + int(relaxed.steps[0])
@@ -108,13 +108,13 @@ class ConcaveConvex(Solver):
         _, blur, residual = problem.value(best.mu)
         lower = min(lower, best.value) if residual <= ROUNDING else -math.inf
         upper = best.value if residual <= FEASIBLE else math.inf
-        bounds = component.proved(lower, upper, blur + unlike(component, eased), tol=self.gap)
-        priced = s.spread_multipliers(s.y(best.at)[None])[:, : component.log_p.shape[1]] if s.hard else None
+        bounds = part.proved(lower, upper, blur + unlike(part, eased), tol=self.gap)
+        priced = s.spread_multipliers(s.y(best.at)[None])[:, : part.log_p.shape[1]] if s.hard else None
         return Answer(
-            component,
+            part,
             bounds,
             self.name,
-            Marginals(component.tree, s.tables(best.mu), priced),
+            Marginals(part.tree, s.tables(best.mu), priced),
             steps=steps,
             residual=residual,
             within=0.0 if residual <= ROUNDING else FEASIBLE,

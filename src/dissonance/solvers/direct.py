@@ -45,13 +45,13 @@ class _Product(CliqueTree):
         return total
 
 
-def _contradicted(component: Batch, makers: Sequence[Attended], mu: Distribution, solver: str) -> Answer | None:
+def _contradicted(part: Batch, makers: Sequence[Attended], mu: Distribution, solver: str) -> Answer | None:
     """What is left to say if a hard arc does not hold at the mu that others make: None if they all do.
 
     What is clear is answered; whether they hold closely enough elsewhere is for the solvers that look for mu.
     """
     worst, off = 0.0, 0.0
-    for a in component.arcs:
+    for a in part.arcs:
         if a.hard and a not in makers:
             m = mu.rows(a.arc.sources, a.arc.targets).detach()
             p = torch.from_numpy(a.log_p).exp().reshape(m.shape)
@@ -59,9 +59,9 @@ def _contradicted(component: Batch, makers: Sequence[Attended], mu: Distribution
             off = max(off, float((m - m.sum(-1, keepdim=True) * p).abs().max()))
     if worst <= tolerances.ROUNDING:
         return None
-    if off > tolerances.CLEARLY * len(component.arcs):
-        return infinite(component, solver)
-    return (Newton() if component.convex else ConcaveConvex()).solve(component)
+    if off > tolerances.CLEARLY * len(part.arcs):
+        return infinite(part, solver)
+    return (Newton() if part.convex else ConcaveConvex()).solve(part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,6 @@ class DirectAnswer(Answer):
     """
 
     value: Callable[[Tables], Tensor] = field(kw_only=True, repr=False)
-    evidence: Tensor | None = None
 
     exact = True
 
@@ -99,26 +98,26 @@ Tables = Mapping[str, Tensor]
 """log p of arcs, by name."""
 
 
-def _tables(component: Batch, theta: Theta | None) -> Tables:
+def _tables(part: Batch, theta: Theta | None) -> Tables:
     """log p of the arcs at theta."""
-    return {a.name: a.arc.log_table(theta) for a in component.arcs}
+    return {a.name: a.arc.log_table(theta) for a in part.arcs}
 
 
-def _known(component: Batch) -> Tables:
+def _known(part: Batch) -> Tables:
     """log p of the arcs as the problem has it."""
-    return {a.name: torch.from_numpy(a.log_p) for a in component.arcs}
+    return {a.name: torch.from_numpy(a.log_p) for a in part.arcs}
 
 
-def _evaluate(component: Batch, tables: Tables) -> tuple[Tensor, CliqueTree]:
+def _evaluate(part: Batch, tables: Tables) -> tuple[Tensor, CliqueTree]:
     """The incompatibility of prod_a p_a over the pinning arcs, and that distribution; hard arcs are checked apart."""
-    assert component.pinned is not None
-    tree = component.tree
-    logs = {a.name: tables[a.name] for a in component.pinned}
-    logs_by_cluster = gathered(tree, [(a.scope, logs[a.name]) for a in component.pinned])
+    assert part.pinned is not None
+    tree = part.tree
+    logs = {a.name: tables[a.name] for a in part.pinned}
+    logs_by_cluster = gathered(tree, [(a.scope, logs[a.name]) for a in part.pinned])
     # All in one cluster the product is mu itself; across clusters it must be added up.
     marginals = [logs_by_cluster[0].exp()] if len(logs_by_cluster) == 1 else calibrate(tree, logs_by_cluster)[1]
-    mu = _Product(component, marginals, logs)
-    return attended_incompatibility(mu, component.arcs, component.gamma.item(), tables), mu
+    mu = _Product(part, marginals, logs)
+    return attended_incompatibility(mu, part.arcs, part.gamma.item(), tables), mu
 
 
 @dataclass(frozen=True)
@@ -131,34 +130,33 @@ class Pinned(Solver):
 
     takes = frozenset({"varying"})
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return where hard arcs determine mu."""
-        return component.hard.any() and np.array([one.pinned is not None for one in component.singles])
+        return bool(part.hard.any()) and np.array([one.pinned is not None for one in part.singles])
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The incompatibility of the one feasible mu; infinite if a further hard arc contradicts it."""
-        if component.pinned is None:
+        if part.pinned is None:
             raise CapabilityError(
-                "the pinned solver needs acyclic hard arcs that determine every attended variable; "
-                f"{unpinned(component)}."
+                f"the pinned solver needs acyclic hard arcs that determine every attended variable; {unpinned(part)}."
             )
-        if component.varying:  # the one mu, outcome by outcome
-            return replace(Sampled().solve(component), solver=self.name)
-        check_bytes(component.tree, message_bytes(component.tree), self.budget)
+        if part.varying:  # the one mu, outcome by outcome
+            return replace(Sampled().solve(part), solver=self.name)
+        check_bytes(part.tree, message_bytes(part.tree), self.budget)
         with torch.no_grad():
-            value, mu = _evaluate(component, _known(component))
-        odd = _contradicted(component, component.pinned, mu, self.name)
+            value, mu = _evaluate(part, _known(part))
+        odd = _contradicted(part, part.pinned, mu, self.name)
         if odd is not None:
             return odd
         exact = float(value)
         if not math.isfinite(exact):
-            return infinite(component, self.name, exact)
-        bounds = component.proved(exact, exact, 1e-14 * max(1.0, abs(exact)))
+            return infinite(part, self.name, exact)
+        bounds = part.proved(exact, exact, 1e-14 * max(1.0, abs(exact)))
 
         def at(tables: Tables) -> Tensor:
-            return _evaluate(component, tables)[0]
+            return _evaluate(part, tables)[0]
 
-        return DirectAnswer(component, bounds, self.name, Marginals(mu.tree, mu.tables), unique=True, value=at)
+        return DirectAnswer(part, bounds, self.name, Marginals(mu.tree, mu.tables), unique=True, value=at)
 
 
 @dataclass(frozen=True)
@@ -172,26 +170,26 @@ class SumProductSolver(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, component: Batch) -> Bools:
+    def fits(self, part: Batch) -> Bools:
         """Return which problems are factor graphs."""
-        factors = (component.gamma > 0) & ((component.beta >= 0) & ~component.hard).all(1)
-        return factors & (component.mechanism_weights == 0).all(1) if factors.any() else factors
+        factors = (part.gamma > 0) & ((part.beta >= 0) & ~part.hard).all(1)
+        return factors & (part.mechanism_weights == 0).all(1) if factors.any() else factors
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """One calibration of the junction tree; exact but for rounding."""
-        if not self.fits(component):
+        if not self.fits(part):
             raise CapabilityError(
                 "the sum-product solver needs gamma > 0, beta = gamma alpha for every (S, T), and beta in [0, inf)."
             )
-        tree, gamma = component.tree, component.gamma.item()
+        tree, gamma = part.tree, part.gamma.item()
         check_bytes(tree, message_bytes(tree), self.budget)
-        logs = [(a.scope, numerics.scale(a.beta / gamma, torch.from_numpy(a.log_p))) for a in component.arcs]
+        logs = [(a.scope, numerics.scale(a.beta / gamma, torch.from_numpy(a.log_p))) for a in part.arcs]
         log_z, tables = calibrate(tree, gathered(tree, logs))
         value = -gamma * float(log_z)
         if math.isinf(value):
-            return infinite(component, self.name)
+            return infinite(part, self.name)
         blur = 1e-14 * max(1.0, abs(value)) * math.sqrt(len(tree.clusters))
-        return Answer(component, component.proved(value, value, blur), self.name, Marginals(tree, tables), unique=True)
+        return Answer(part, part.proved(value, value, blur), self.name, Marginals(tree, tables), unique=True)
 
 
 @dataclass(frozen=True)
@@ -205,15 +203,15 @@ class _Conditioned:
     tables: list[Tensor]
 
 
-def _condition(component: Batch, tables: Tables) -> _Conditioned:
+def _condition(part: Batch, tables: Tables) -> _Conditioned:
     """nu(R) = prod of the hard arcs, and for every state of R with mass one problem on the tree of the rest."""
-    makers, gamma = component.given, component.gamma.item()
+    makers, gamma = part.given, part.gamma.item()
     assert makers is not None
-    rest, whole, loose = component.beyond
-    known = [v for v in component.variables if v.name not in rest.sizes]
+    rest, whole, loose = part.beyond
+    known = [v for v in part.variables if v.name not in rest.sizes]
     inside = single({v.name: v.size for v in known})
     nu = gathered(inside, [(a.scope, tables[a.name]) for a in makers])[0].exp()
-    within = [a for a in component.arcs if a not in loose]
+    within = [a for a in part.arcs if a not in loose]
     inside_mu = Joint(known, nu)
     fixed = attended_incompatibility(inside_mu, within, gamma, tables)
     logs = gathered(whole, [(a.scope, numerics.scale(a.beta / gamma, tables[a.name])) for a in loose])
@@ -256,39 +254,39 @@ class Given(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return which problems are such ones, and their tables fit."""
-        if not (component.hard.any() and (component.gamma > 0).any()):
+        if not (part.hard.any() and (part.gamma > 0).any()):
             return False
-        sizes = [math.inf if one.given is None else one.beyond[1].cells for one in component.singles]
+        sizes = [math.inf if one.given is None else one.beyond[1].cells for one in part.singles]
         return BYTES_GIVEN * np.array(sizes, dtype=np.float64) <= self.budget
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """One calibration for every state of R; exact but for rounding."""
-        if component.given is None:
+        if part.given is None:
             raise CapabilityError(
                 "the given solver needs gamma > 0, hard arcs (beta = inf) that determine mu over their own variables, "
                 "and beta = gamma alpha for every other (S, T)."
             )
-        whole = component.beyond[1]
+        whole = part.beyond[1]
         check_bytes(whole, BYTES_GIVEN * whole.cells, self.budget)
         with torch.no_grad():
-            found = _condition(component, _known(component))
+            found = _condition(part, _known(part))
         nu = found.known.table
-        odd = _contradicted(component, component.given, found.known, self.name)
+        odd = _contradicted(part, part.given, found.known, self.name)
         if odd is not None:
             return odd
         value = float(found.value)
 
         def at(tables: Tables) -> Tensor:
-            return _condition(component, tables).value
+            return _condition(part, tables).value
 
         more: dict[str, Any] = {"evidence": found.evidence, "unique": True, "value": at}
         if bool(((found.evidence == -math.inf) & (nu > 0)).any()):
             value = math.inf  # whatever an arc in R says
         if math.isinf(value):
-            return DirectAnswer(component, ProvedBounds.infinite(1, value), self.name, **more)
-        size = float(numerics.times(nu, found.evidence.abs()).sum()) * component.gamma.item()
+            return DirectAnswer(part, ProvedBounds.infinite(1, value), self.name, **more)
+        size = float(numerics.times(nu, found.evidence.abs()).sum()) * part.gamma.item()
         blur = 1e-14 * max(1.0, abs(value), size) * math.sqrt(len(found.tree.clusters))
-        bounds = component.proved(value, value, blur)
-        return DirectAnswer(component, bounds, self.name, Marginals(found.tree, found.tables), **more)
+        bounds = part.proved(value, value, blur)
+        return DirectAnswer(part, bounds, self.name, Marginals(found.tree, found.tables), **more)

@@ -1,4 +1,4 @@
-"""The exact solvers of convex components: interior points on a junction tree, with proof."""
+"""The exact solvers of convex parts: interior points on a junction tree, with proof."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.answer import DEFAULT_TOL, Answer, Ints, Solver, infinite
+from dissonance.answer import DEFAULT_TOL, Answer, Ints, Marginals, Solver, infinite
 from dissonance.attended import Array
 from dissonance.compiled import begin_compiling, complete, engage, kept
 from dissonance.distributions import Tree
@@ -64,25 +64,21 @@ FINE, QUICK = Targets(1e-3, 1e-2, 1e-2), Targets(1e-2, 0.5, 1.0)
 """The targets of a solve whose mu is wanted, which is only as good as the root of the gap, and of one in a sequence."""
 
 
-@dataclass(frozen=True, eq=False)
-class NewtonMarginals:
+class NewtonMarginals(Marginals):
     """The mu of problems of one structure, where Newton's iteration stopped."""
 
-    structure: Structure
-    outcome: Outcome
-
-    @property
-    def tree(self) -> Tree:
-        """The tree of the clusters."""
-        return self.structure.tree
+    def __init__(self, structure: Structure, outcome: Outcome) -> None:
+        self.__dict__.update(tree=structure.tree, structure=structure, outcome=outcome)
+        self.structure: Structure
+        self.outcome: Outcome
 
     @cached_property
-    def tables(self) -> list[Tensor]:
+    def tables(self) -> list[Tensor]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The cluster marginals of a single problem."""
         return self.structure.tables(self.outcome.mu[0])
 
     @cached_property
-    def multipliers(self) -> Array | None:
+    def multipliers(self) -> Array | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Lagrange multipliers of the entries of hard arcs, (P, entries)."""
         s = self.structure
         return s.spread_multipliers(s.y(self.outcome.at)) if s.hard else None
@@ -101,7 +97,7 @@ class NewtonMarginals:
         """Return mu(s,t) of every entry of every table, (P, entries)."""
         return self.structure.joint(self.outcome.mu)
 
-    def take(self, some: Ints | slice) -> NewtonMarginals:
+    def take(self, some: Ints) -> NewtonMarginals:
         """Return the mu of some of the problems."""
         return NewtonMarginals(self.structure, self.outcome.take(some))
 
@@ -134,7 +130,7 @@ class Newton(Solver):
         """Return how many problems are solved at a time: all on a GPU, as many as fit the caches of a CPU."""
         return count if self.on_gpu(count) else min(count, TOGETHER)
 
-    def starts(self, part: Batch, near: Sequence[Answer]) -> tuple[Array, Bools] | None:
+    def nearby(self, part: Batch, near: Sequence[Answer]) -> tuple[Array, Bools] | None:
         """Return where the answers to nearby problems stopped, as far as they are of the same structure."""
         s = self.structure(part)
         old = [x.on.outcome.at[0] if isinstance(x.on, NewtonMarginals) and x.on.structure is s else None for x in near]
@@ -296,8 +292,8 @@ class Newton(Solver):
         """
         s, known = program.structure, np.ones(1, dtype=np.bool_)
         if targets is QUICK or self._close(part, s, best, 1.0):
-            start = (best.at, known) if targets is not QUICK else ()
-            best = _better(best, self.run(program, self._targets(s, FINE), *start))
+            start = None if targets is QUICK else best.at
+            best = _better(best, self.run(program, self._targets(s, FINE), start, known))
             if self._close(part, s, best, 1e-2):
                 return best, ROUNDING, "newton"
         method = "newton"

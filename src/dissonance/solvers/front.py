@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from torch import Tensor
 
 from dissonance.answer import Answer, Ints, Solver
 from dissonance.arc import Arc
@@ -68,12 +67,12 @@ def _solved(s: Solver, front: Solver, parts: Sequence[Batch], near: Sequence[Ans
     """Return the answers of one solver; what a reduction leaves goes back to the front."""
     if s.together:
         whole = Batch.together(parts)
-        answer = s.solve(whole, None if near is None else s.starts(whole, near))
+        answer = s.solve(whole, None if near is None else s.nearby(whole, near))
         return [answer.one(k, part) for k, part in enumerate(parts)]
     (part,) = parts
     if s.reduces:
         smaller, back = s.reduce(part)
-        before = near[0].parts if near is not None and len(near[0].parts) == len(smaller) else None
+        before = near[0].solved if near is not None and len(near[0].solved) == len(smaller) else None
         return [back(solve(smaller, front, near=before))]
     return [s.solve(part)]
 
@@ -101,6 +100,11 @@ def chosen(solver: Solver, part: Batch) -> list[tuple[Solver, Ints]]:
             raise CapabilityError(
                 f"the {s.name} solver needs finite variables; {part.variables[0]} is not. "
                 'Use solver="auto" or "gaussian".'
+            )
+        if odd := [a for a in part.beliefs if a.cpd.cost.name in beyond]:
+            raise CapabilityError(
+                f"the {s.name} solver is for the cost KL, and {odd[0]} has the cost {odd[0].cpd.cost.name!r}: give a "
+                "solver that takes it, Auto(first=[...]), or set the beta of the arc to 0."
             )
     return found
 
@@ -147,19 +151,9 @@ class Assembled(Answer):
     pieces: Sequence[tuple[Ints, Ints, Answer]] = ()
 
     @property
-    def parts(self) -> Sequence[Answer]:
-        """The answers about the parts of a single problem."""
-        return [p for _, _, answer in self.pieces for p in answer.parts]
-
-    @property
-    def ends(self) -> Sequence[tuple[Arc, Tensor]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The loose ends of a single problem."""
-        return [end for _, _, answer in self.pieces for end in answer.ends] if len(self.part) == 1 else ()
-
-    @property
-    def budget(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Bytes that putting mu together may use."""
-        return max((answer.budget for _, _, answer in self.pieces), default=0)
+    def solved(self) -> Sequence[Answer]:
+        """The answers that it was put together from."""
+        return [p for _, _, answer in self.pieces for p in answer.solved]
 
     @cached_property
     def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -196,8 +190,9 @@ class Assembled(Answer):
         here = [(place[rows], entries, answer) for rows, entries, answer in self.pieces]
         kept = [(at[at >= 0], entries, answer.take(np.flatnonzero(at >= 0))) for at, entries, answer in here]
         pieces = [piece for piece in kept if len(piece[0])]
-        steps = np.asarray(self.steps)[some]
-        return Assembled(self.part.take(some), self.bounds.take(some), self.solver, steps=steps, pieces=pieces)
+        return assembled(
+            self.part.take(some), self.bounds.take(some), self.solver, np.asarray(self.steps)[some], pieces
+        )
 
     def _gathered(self, name: str) -> Array:
         found = np.zeros_like(self.part.log_p)
@@ -215,6 +210,15 @@ class Assembled(Answer):
         """The derivative of the inconsistency in log p, (P, entries); 0 where that is infinite."""
         found = self._gathered("slope")
         return np.where(np.isfinite(self.bounds.upper)[:, None], found, 0.0)
+
+
+def assembled(
+    batch: Batch, bounds: ProvedBounds, solver: str, steps: Ints, pieces: Sequence[tuple[Ints, Ints, Answer]]
+) -> Answer:
+    """Return an answer that is put together from pieces."""
+    ends = [end for _, _, answer in pieces for end in answer.ends] if len(batch) == 1 else ()
+    budget = max((answer.budget for _, _, answer in pieces), default=0)
+    return Assembled(batch, bounds, solver, steps=steps, ends=ends, budget=budget, pieces=pieces)
 
 
 def solve_rows(
@@ -253,7 +257,7 @@ def solve_rows(
         bounds.put(rows, total)
     if len(pieces) == 1 and pieces[0][2].part.log_p.shape == batch.log_p.shape and not batch.free:
         return pieces[0][2]
-    return Assembled(batch, bounds, solver.name, steps=steps, pieces=pieces)
+    return assembled(batch, bounds, solver.name, steps, pieces)
 
 
 def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
@@ -301,13 +305,14 @@ def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, sett
     found: list[tuple[Ints, Answer]] = []
     for s, some in chosen(solver, part):
         if s.together:
-            near = None if starts is None else starts.near(part.key, rows[some])
+            key = "" if starts is None else part.digest
+            near = None if starts is None else starts.near(key, rows[some])
             answer = s.solve(part if len(some) == len(part) else part.take(some), near, quick=True, settle=settle)
             if starts is not None and answer.points is not None:
-                starts.keep(part.key, rows[some], answer.points)
+                starts.keep(key, rows[some], answer.points)
             found.append((some, answer))
         else:
-            found += [
-                (some[k : k + 1], *_solved(s, solver, [part.take(some[k : k + 1])], None)) for k in range(len(some))
-            ]
+            for k in some.tolist():
+                (answer,) = _solved(s, solver, [part.take(slice(k, k + 1))], None)
+                found.append((np.array([k]), answer))
     return found

@@ -52,25 +52,25 @@ class Paper(Solver):
     tol: float = DEFAULT_TOL
     budget: int = BUDGET
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The incompatibility of the best of the iterates."""
-        hard = next((a for a in component.arcs if a.hard), None)
+        hard = next((a for a in part.arcs if a.hard), None)
         if hard is not None:
             raise CapabilityError(f"{hard.arc} is hard (beta = inf), and the paper's solver has no constraints.")
-        tree = single(component.sizes)
-        s = Newton(budget=self.budget).structure(component, tree)
+        tree = single(part.sizes)
+        s = Newton(budget=self.budget).structure(part, tree)
         if s is None:
-            return infinite(component, self.name)
-        dense = Dense.of(component.variables, component.beliefs)
-        arcs = StackedArcs(*map(torch.from_numpy, (component.log_p, component.beta, component.alpha, component.gamma)))
+            return infinite(part, self.name)
+        dense = Dense.of(part.variables, part.beliefs)
+        arcs = StackedArcs(*map(torch.from_numpy, (part.log_p, part.beta, part.alpha, part.gamma)))
         mu, _ = dense.descend(dense.uniform(1), arcs, self.iterations, self.rate * self.spread)
         value = float(dense.score(mu, arcs)[1])
         low = -math.inf
-        if component.convex and math.isfinite(value):
-            low = min(value, convex.solve.lower_from(s, s.numbers(component), mu[0].numpy()[s.layout.full]))
-        table = mu.reshape(shape(component.variables))
-        bounds = component.proved(low, value, tol=self.tol)
-        return Answer(component, bounds, self.name, Marginals(tree, (table,)), steps=self.iterations)
+        if part.convex and math.isfinite(value):
+            low = min(value, convex.solve.lower_from(s, s.numbers(part), mu[0].numpy()[s.layout.full]))
+        table = mu.reshape(shape(part.variables))
+        bounds = part.proved(low, value, tol=self.tol)
+        return Answer(part, bounds, self.name, Marginals(tree, (table,)), steps=self.iterations)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from dissonance import numerics
 from dissonance.answer import Answer, Ints, Solver, added_up, infinite
 from dissonance.arc import Theta
 from dissonance.attended import Array, Attended
-from dissonance.distributions.extended import End, Extended
+from dissonance.distributions.extended import Extended
 from dissonance.distributions.tree import MOST, Tree, decompose
 from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.proof import ProvedBounds
@@ -29,7 +30,7 @@ LARGE = 500
 """Cells from which on looking for loose ends pays; smaller components are solved whole, many together."""
 
 
-def peel(component: Batch) -> tuple[list[int], list[Attended]]:
+def peel(part: Batch) -> tuple[list[int], list[Attended]]:
     """Return the numbers of the arcs that matter, and the loose ends, the outermost first.
 
     An arc S -> T with beta > 0 whose targets no other arc mentions costs nothing: whatever mu is on the rest, mu p(T|S)
@@ -38,11 +39,11 @@ def peel(component: Batch) -> tuple[list[int], list[Attended]]:
     either: it adds gamma (H(T|S) - H(T|rest)) >= 0, which is 0 there. So the extension is the choice at gamma > 0, and
     the gamma -> 0+ choice if mu is.
     """
-    waiting = _loose(component)
-    matter = _matter(component).tolist()
+    waiting = _loose(part)
+    matter = _matter(part).tolist()
     if not waiting:
         return [k for k, here in enumerate(matter) if here], []
-    kept = {a.name: a for a, here in zip(component.arcs, matter, strict=True) if here}
+    kept = {a.name: a for a, here in zip(part.arcs, matter, strict=True) if here}
     mentions = Counter(v for a in kept.values() for v in a.scope)
     by_variable: dict[str, list[str]] = {}
     for a in kept.values():
@@ -58,39 +59,39 @@ def peel(component: Batch) -> tuple[list[int], list[Attended]]:
             mentions[v] -= 1
             if mentions[v] == 1:
                 waiting += [n for n in by_variable[v] if n in kept]
-    return [k for k, a in enumerate(component.arcs) if a.name in kept], ends
+    return [k for k, a in enumerate(part.arcs) if a.name in kept], ends
 
 
-def _loose(component: Batch) -> list[str]:
+def _loose(part: Batch) -> list[str]:
     """The arcs that are loose ends to begin with, the last first."""
-    at, scope = component.shape.scopes
-    arc = np.repeat(np.arange(len(component.beliefs)), np.diff(at))
-    target = np.arange(len(scope)) >= (at[:-1] + component.shape.sources)[arc]
-    mentions = np.bincount(scope, _matter(component)[arc])
+    at, scope = part.shape.scopes
+    arc = np.repeat(np.arange(len(part.beliefs)), np.diff(at))
+    target = np.arange(len(scope)) >= (at[:-1] + part.shape.sources)[arc]
+    mentions = np.bincount(scope, _matter(part)[arc])
     shared = np.bincount(arc, target & (mentions[scope] != 1))
-    loose = np.flatnonzero((component.beta[0] > 0) & (component.alpha[0] == 1) & (shared == 0))
-    return [component.beliefs[k].name for k in loose[::-1]]
+    loose = np.flatnonzero((part.beta[0] > 0) & (part.alpha[0] == 1) & (shared == 0))
+    return [part.beliefs[k].name for k in loose[::-1]]
 
 
-def _matter(component: Batch) -> Bools:
+def _matter(part: Batch) -> Bools:
     """Which arcs carry any weight."""
-    return (component.beta[0] != 0) | (component.gamma[0] * component.alpha[0] != 0)
+    return (part.beta[0] != 0) | (part.gamma[0] * part.alpha[0] != 0)
 
 
-def left(component: Batch) -> list[Batch]:
+def left(part: Batch) -> list[Batch]:
     """The connected parts of the arcs that matter."""
-    return list(component.among(peel(component)[0]).parts)
+    return list(part.among(peel(part)[0]).parts)
 
 
-def cells_left(component: Batch) -> int:
+def cells_left(part: Batch) -> int:
     """Cells of their junction trees."""
-    return min(sum(c.tree.cells for c in left(component)), MOST)
+    return min(sum(c.tree.cells for c in left(part)), MOST)
 
 
-def _is_smaller(component: Batch) -> bool:
+def _is_smaller(part: Batch) -> bool:
     """Return whether the junction tree is smaller without loose ends; batches over the same arcs remember that."""
-    key = "peeled", (component.beta > 0).tobytes(), (component.alpha == 1).tobytes(), _matter(component).tobytes()
-    return component.remembered(key, lambda: cells_left(component) < 0.9 * component.tree.cells)
+    key = "peeled", (part.beta > 0).tobytes(), (part.alpha == 1).tobytes(), _matter(part).tobytes()
+    return part.remembered(key, lambda: cells_left(part) < 0.9 * part.tree.cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +99,17 @@ class PeeledAnswer(Answer):
     """Answers about the parts that matter, extended along loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
 
     parts: Sequence[Answer] = ()
-    ends: Sequence[End] = ()
-    budget: int = 0
+
+    @property
+    def solved(self) -> Sequence[Answer]:
+        """The answers about the parts that matter."""
+        return self.parts
 
     @cached_property
     def mu(self) -> Extended:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The mu that attains the upper bound, computed lazily for the marginals that are asked for."""
-        return Extended(self.part.variables, [s.mu for s in self.parts], self.ends, self.budget)
+        parts: list[Any] = [s.mu for s in self.parts]  # cluster marginals, all of them
+        return Extended(self.part.variables, parts, self.ends, self.budget)
 
     @property
     def trees(self) -> Sequence[Tree]:
@@ -148,16 +153,16 @@ class Peeled(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return which problems are large, convex, and smaller without their loose ends.
 
         At gamma > 0, where Newton finds a mu* that can be differentiated, only if they may be too large for that.
         """
-        if component.tree.cells < LARGE or not component.convex.any():
+        if part.tree.cells < LARGE or not part.convex.any():
             return False
-        if component.gamma[0] and Newton(budget=self.budget).surely(component):
+        if part.gamma[0] and Newton(budget=self.budget).surely(part):
             return False
-        return component.convex & np.array([_is_smaller(one) for one in component.singles])
+        return part.convex & np.array([_is_smaller(one) for one in part.singles])
 
     def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
         """Return the reduction, and Newton's method for problems without loose ends."""
@@ -165,19 +170,19 @@ class Peeled(Solver):
         rows = np.flatnonzero(loose), np.flatnonzero(~loose)
         return [(s, some) for s, some in zip((self, Newton(budget=self.budget)), rows, strict=True) if len(some)]
 
-    def reduce(self, component: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
+    def reduce(self, part: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
         """Return the parts that matter: bounds add up, and mu is computed for the marginals that are asked for."""
-        kept, ends = peel(component)
-        rest = component.among(kept)
+        kept, ends = peel(part)
+        rest = part.among(kept)
 
         def back(parts: Sequence[Answer]) -> Answer:
             named = " + ".join(sorted({self.name, *(s.solver for s in parts)}))
             if any(s.lower == math.inf for s in parts):
-                return infinite(component, named)
+                return infinite(part, named)
             made = {t for a in ends for t in a.targets}  # where loose ends begin and nothing else is said mu is uniform
-            free = ProvedBounds.entropy([v for v in rest.free if v.name not in made], component.gamma)
+            free = ProvedBounds.entropy([v for v in rest.free if v.name not in made], part.gamma)
             along = [(a.arc, torch.from_numpy(a.log_p)) for a in ends]
-            more = {"parts": tuple(parts), "ends": along, "budget": self.budget, **added_up(parts)}
-            return PeeledAnswer(component, free.plus(*(s.bounds for s in parts)), named, **more)
+            bounds, known = free.plus(*(s.bounds for s in parts)), added_up(parts)
+            return PeeledAnswer(part, bounds, named, **known, parts=tuple(parts), ends=along, budget=self.budget)
 
         return list(rest.parts), back

@@ -28,22 +28,22 @@ class Pooled(Solver):
 
     name = "pooled"
 
-    def fits(self, component: Batch) -> Bools | bool:
+    def fits(self, part: Batch) -> Bools | bool:
         """Return where the arcs are such beliefs, and one is heavy."""
-        heavy = component.beta.max(1, initial=0.0) > HEAVY
-        return heavy & _alike(component) if heavy.any() else heavy
+        heavy = part.beta.max(1, initial=0.0) > HEAVY
+        return heavy & _alike(part) if heavy.any() else heavy
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """The inconsistency in closed form, exact but for rounding."""
-        if not _alike(component).all():
+        if not _alike(part).all():
             raise CapabilityError(
                 "the pooled solver needs gamma = 0 and arcs without sources that have the same targets and beta > 0."
             )
-        logs = np.stack([_over(component, k) for k in range(len(component.arcs))])  # (arcs, cells)
+        logs = np.stack([_over(part, k) for k in range(len(part.arcs))])  # (arcs, cells)
         possible = np.isfinite(logs).all(0)
         if not possible.any():
-            return infinite(component, self.name)
-        beta, total = component.beta[0], float(component.beta.sum())
+            return infinite(part, self.name)
+        beta, total = part.beta[0], float(part.beta.sum())
         r = int(beta.argmax())
         p = np.exp(logs[r])
         p /= p.sum()
@@ -57,20 +57,20 @@ class Pooled(Solver):
         mu[possible] = np.exp(terms - terms.max())
         mu /= mu.sum()
         size = float(others @ (np.abs(logs) + np.abs(logs[r])) @ mu[possible])
-        bounds = component.proved(value, value, 8 * EPS * (1.0 + abs(value) + size))
-        tree = single(component.sizes)
+        bounds = part.proved(value, value, 8 * EPS * (1.0 + abs(value) + size))
+        tree = single(part.sizes)
         mu = Marginals(tree, (torch.from_numpy(mu.reshape(tree.shapes[0])),))
-        return Answer(component, bounds, self.name, mu, unique=True)  # every cell has an entropy of its own
+        return Answer(part, bounds, self.name, mu, unique=True)  # every cell has an entropy of its own
 
 
-def _alike(component: Batch) -> Bools:
+def _alike(part: Batch) -> Bools:
     """Return the problems whose arcs are soft beliefs about the same variables."""
-    scopes = {frozenset(a.names) for a in component.beliefs}
-    same = not component.kinds and not component.shape.sources.any() and len(scopes) == 1
-    return same & (component.gamma == 0) & ((component.beta > 0) & ~component.hard).all(1)
+    scopes = {frozenset(a.names) for a in part.beliefs}
+    same = not part.kinds and not part.shape.sources.any() and len(scopes) == 1
+    return same & (part.gamma == 0) & ((part.beta > 0) & ~part.hard).all(1)
 
 
-def _over(component: Batch, k: int) -> Array:
-    """log p of an arc, its targets in the order of the component's variables, flat."""
-    arc = component.arcs[k]
-    return arc.log_p.transpose([arc.targets.index(n) for n in component.sizes]).ravel()
+def _over(part: Batch, k: int) -> Array:
+    """log p of an arc, its targets in the order of the part's variables, flat."""
+    arc = part.arcs[k]
+    return arc.log_p.transpose([arc.targets.index(n) for n in part.sizes]).ravel()

@@ -11,7 +11,7 @@ import pytest
 from dissonance import PDG, Arc, Attention, CapabilityError, Variable, inconsistency
 from dissonance.bounds.dual import RelaxedDual
 from dissonance.bounds.larger import helpful
-from dissonance.bounds.regions import regions_of
+from dissonance.bounds.regions import carried, regions_of
 from dissonance.bounds.terms import terms_of
 from dissonance.forecasts import Template
 from dissonance.problem import prepare
@@ -63,6 +63,22 @@ def test_a_region_for_a_frustrated_cycle_is_found_and_closes_its_gap():
             assert helpful(terms, regions, dual.smoothed(point, eps)[2], (), 1000) == [(0, 1, 2)]
     assert exact.lower > 0.1 and found[()] < 1e-6
     assert found[((0, 1, 2),)] == pytest.approx(exact.lower, rel=1e-2)
+
+
+def test_a_larger_region_that_rules_out_more_leaves_bets_on_what_is_possible():
+    x, rng = [Variable(f"X{i}", 3) for i in range(3)], np.random.default_rng(0)
+    lax, loose = [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 0.5, 0.5], [0, 0, 1]]
+    rules = [Arc("r", x[0], x[1], lax), Arc("s", x[1], x[2], loose), Arc("t", x[2], x[0], loose)]
+    said = [Arc(f"b{i}", *pair, rng.dirichlet([1, 1, 1], 3)) for i, pair in enumerate([x[:2], x[1::-1], x[:2]])]
+    pdg = PDG(*rules, *said)
+    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    terms = terms_of(component)
+    small, large = regions_of(terms), regions_of(terms, [(0, 1, 2)])
+    assert len(large.others.log_p) < len(small.others.log_p)
+    before, after = RelaxedDual(small), RelaxedDual(large)
+    point, _ = before.raised(before.start, 0.01, 100)
+    moved = carried(point, small, large)
+    assert len(moved) == after.size and after.certified(moved)[0] >= before.certified(point)[0] - 1e-9
 
 
 def test_the_upper_bound_is_the_incompatibility_of_its_mu(families: Any):

@@ -161,6 +161,15 @@ def test_brackets_hold_the_exact_value_and_their_bets_win_the_lower_end_in_every
             assert won(template, found.gain, values) >= found.lower - 1e-9
 
 
+@pytest.mark.parametrize("beta", [0.0, float("inf")])
+def test_beliefs_that_cost_nothing_are_bracketed_at_zero(beta: float):
+    template = Template(["P(A and B <-> C | A) = 0", "P(B) = 0.3", "P(C) = 0.4"])
+    arcs = template.arcs([[0.0, 0.3, 0.4]], beta=[[beta, 0.0, 0.0]])
+    for cost in SCORES.values():
+        found = book_bracket(template.graph, arcs, 0, Bounds(seconds=0.5), cost)
+        assert found.lower == 0.0 and found.upper == pytest.approx(0.0, abs=1e-12)
+
+
 @pytest.mark.skipif(not installed(), reason="needs pytoulbar2")
 def test_the_cheapest_world_is_searched_for_under_the_brier_score_too(monkeypatch: pytest.MonkeyPatch):
     template = Template([f"P(x{i} xor x{j}) = 0.9" for i in range(6) for j in range(i)])

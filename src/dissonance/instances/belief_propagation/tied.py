@@ -36,40 +36,38 @@ class Tied(Solver):
     tol: float = 1e-10
     cells: int = 2**22
 
-    def choose(self, component: Batch) -> list[tuple[Solver, Ints]]:
+    def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
         """Return the solver where its closed form applies, `Auto` elsewhere."""
-        fits = np.array([self._applies(one) for one in component.singles])
+        fits = np.array([self._applies(one) for one in part.singles])
         found: list[tuple[Solver, Ints]] = [(self, np.flatnonzero(fits))] if fits.any() else []
         if not fits.all():
             left = np.flatnonzero(~fits)
-            found += [
-                (s, left[rows]) for s, rows in Auto(self.tol).choose(component.take(left) if fits.any() else component)
-            ]
+            found += [(s, left[rows]) for s, rows in Auto(self.tol).choose(part.take(left) if fits.any() else part)]
         return found
 
-    def _applies(self, component: Batch) -> bool:
+    def _applies(self, part: Batch) -> bool:
         """Whether one belief at most is no factor, and the joint table of what stands for the copies is small."""
-        if component.kinds or component.gamma.item() == 0:
+        if part.kinds or part.gamma.item() == 0:
             return False
-        into = _representatives(component)
-        large = math.prod(component.sizes[v] for v in set(into.values())) > self.cells
-        return not large and self._special(component, into) is not None
+        into = _representatives(part)
+        large = math.prod(part.sizes[v] for v in set(into.values())) > self.cells
+        return not large and self._special(part, into) is not None
 
-    def solve(self, component: Batch) -> Answer:
+    def solve(self, part: Batch) -> Answer:
         """Closed form; exact but for rounding."""
-        into = _representatives(component)
+        into = _representatives(part)
         scope = tuple(dict.fromkeys(into.values()))
-        odd = self._special(component, into)
+        odd = self._special(part, into)
         assert odd is not None
         targets, w, hard = odd
-        gamma, arcs = component.gamma.item(), [a for a in component.arcs if not tie(a)]
-        log_mu = torch.zeros([component.sizes[v] for v in scope], dtype=numerics.DTYPE)
+        gamma, arcs = part.gamma.item(), [a for a in part.arcs if not tie(a)]
+        log_mu = torch.zeros([part.sizes[v] for v in scope], dtype=numerics.DTYPE)
         for a in arcs:
             if not a.hard and a.beta != 0:
                 log_mu = log_mu + _shaped(torch.from_numpy(a.log_p) * (a.beta / gamma), a.scope, scope, into)
         rest = [i for i, v in enumerate(scope) if v not in targets]
         log_nu = torch.logsumexp(log_mu, rest, keepdim=True) if rest else log_mu
-        multipliers = np.zeros_like(component.log_p)  # what ties copies together is given, and has no derivative
+        multipliers = np.zeros_like(part.log_p)  # what ties copies together is given, and has no derivative
         if hard is None:
             power = gamma / (gamma + w)
             log_z = torch.logsumexp((power * log_nu).reshape(-1), 0)
@@ -79,34 +77,34 @@ class Tied(Solver):
             excess = torch.where(log_m == -math.inf, 0.0, log_m - log_nu)
             value = gamma * float((log_m.exp() * excess).sum())
             back = sorted(range(len(hard.scope)), key=lambda i: scope.index(into[hard.scope[i]]))
-            own = (gamma * excess).reshape([component.sizes[hard.scope[i]] for i in back])
+            own = (gamma * excess).reshape([part.sizes[hard.scope[i]] for i in back])
             own = own.permute([back.index(i) for i in range(len(back))])
-            multipliers[0, component.entries([component.arcs.index(hard)])] = own.reshape(-1).numpy()
+            multipliers[0, part.entries([part.arcs.index(hard)])] = own.reshape(-1).numpy()
         if math.isinf(value):
-            return infinite(component, self.name)
+            return infinite(part, self.name)
         mu = (log_mu + torch.where(log_nu == -math.inf, 0.0, log_m - log_nu)).exp()
-        tree, tables = _with_copies(component, into, scope, mu)
-        bounds = component.proved(value, value, 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1))
-        return Answer(component, bounds, self.name, Marginals(tree, tables, multipliers), unique=True)
+        tree, tables = _with_copies(part, into, scope, mu)
+        bounds = part.proved(value, value, 1e-14 * max(1.0, abs(value)) * math.sqrt(len(arcs) + 1))
+        return Answer(part, bounds, self.name, Marginals(tree, tables, multipliers), unique=True)
 
-    def _special(self, component: Batch, into: dict[str, str]) -> tuple[Scope, float, Attended | None] | None:
+    def _special(self, part: Batch, into: dict[str, str]) -> tuple[Scope, float, Attended | None] | None:
         """The scope, the weight and, if it is hard, the arc of the one belief that is no factor; None if there are
         more, or it is conditional; an empty scope if there is none."""
         total: dict[tuple[Scope, Scope], float] = {}
         hard: dict[tuple[Scope, Scope], Attended] = {}
-        for a in component.arcs:
+        for a in part.arcs:
             if tie(a):
                 continue
             sources, targets = (tuple(sorted({into[v] for v in part})) for part in (a.sources, a.targets))
             if len(sources) + len(targets) < len(a.scope) or (a.beta < 0 and np.isneginf(a.log_p).any()):
                 return None
             key = sources, targets
-            total[key] = total.get(key, 0.0) + (0.0 if a.hard else a.beta - component.gamma.item() * a.alpha)
+            total[key] = total.get(key, 0.0) + (0.0 if a.hard else a.beta - part.gamma.item() * a.alpha)
             if a.hard:
-                if key in hard or component.gamma.item() * a.alpha:
+                if key in hard or part.gamma.item() * a.alpha:
                     return None
                 hard[key] = a
-        scale = max((abs(a.beta) for a in component.arcs if not a.hard), default=1.0)
+        scale = max((abs(a.beta) for a in part.arcs if not a.hard), default=1.0)
         found = [key for key, w in total.items() if key in hard or abs(w) > 1e-12 * scale]
         if len(found) > 1 or (found and (found[0][0] or total[found[0]] < 0)):
             return None
@@ -121,16 +119,16 @@ def tie(a: Attended) -> bool:
     return a.hard and square and bool((a.log_p.diagonal() == 0).all()) and a.deterministic
 
 
-def _representatives(component: Batch) -> dict[str, str]:
+def _representatives(part: Batch) -> dict[str, str]:
     """For each variable the one that stands for all its copies."""
-    into = {v: v for v in component.sizes}
+    into = {v: v for v in part.sizes}
 
     def top(v: str) -> str:
         while into[v] != v:
             v = into[v]
         return v
 
-    for a in component.arcs:
+    for a in part.arcs:
         if tie(a):
             into[top(a.targets[0])] = top(a.sources[0])
     return {v: top(v) for v in into}
@@ -144,9 +142,9 @@ def _shaped(table: Tensor, own: Scope, scope: Scope, into: dict[str, str]) -> Te
     return table.permute(order).reshape([sizes.get(v, 1) for v in scope])
 
 
-def _with_copies(component: Batch, into: dict[str, str], scope: Scope, mu: Tensor) -> tuple[Tree, tuple[Tensor, ...]]:
+def _with_copies(part: Batch, into: dict[str, str], scope: Scope, mu: Tensor) -> tuple[Tree, tuple[Tensor, ...]]:
     """The same distribution with every copy: a cluster (X, X') with all mass on the diagonal for each."""
     own = {v: torch.diag(mu.movedim(i, 0).reshape(mu.shape[i], -1).sum(1)) for i, v in enumerate(scope)}
     copies = [(of, v) for v, of in into.items() if v != of]
-    tree = Tree(component.sizes, (scope, *copies), (-1, *[0] * len(copies)))
+    tree = Tree(part.sizes, (scope, *copies), (-1, *[0] * len(copies)))
     return tree, (mu, *(own[of] for of, _ in copies))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dissonance.arc import Arc
+from dissonance.costs import LOG_SCORE
 from dissonance.errors import CapabilityError
 from dissonance.lir.flows.base import Flow, Moved, State
 from dissonance.lir.flows.fisher import natural_gradient, of_softmax
@@ -128,7 +129,8 @@ def _exactly(
     parameters = local.parameters
     tied, arc = [parameters.arcs[i] for i in arcs], parameters.arcs[arcs[0]]
     beta = local.attention.beta[:, list(arcs)]
-    if any(local.attention.varies(a.name) for a in tied):  # then mu(t|s) is not where the flow goes
+    if any(local.attention.varies(a.name) or a.cpd.cost is not LOG_SCORE for a in tied):
+        # then mu(t|s) is not where the flow goes, or not that fast
         return found, torch.zeros_like(moves)
     soft = ((beta >= 0) & (beta < math.inf)).all(1) & moves
     alike = all(parameters.keys_of[a.name] == parameters.keys_of[arc.name] for a in tied)

@@ -165,7 +165,7 @@ class SolvedTables(Solved):
         return torch.nan_to_num(self._every(arc))
 
     def _every(self, arc: Arc) -> Tensor:
-        """mu(s,t) of one arc in all runs; NaN where mu is not about all of its variables."""
+        """Return mu(s,t) of one arc in all runs; NaN where mu is not about all of its variables."""
         known, span = arc.name in self._answer.known, self._parameters.spans[arc.name]
         joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.rows(arc))
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
@@ -186,8 +186,7 @@ class SolvedTables(Solved):
         """Return mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
         answer, found = self._answer, torch.from_numpy(self._answer.joint)
         others = [a for a in parameters.arcs if a.name not in answer.known and a.name not in answer.loose]
-        if others:
-            found = found.clone()
+        found = found.clone() if others else found
         for arc in others:
             found[:, parameters.spans[arc.name]] = self.every(arc).flatten(1)
         return found

@@ -91,24 +91,26 @@ class Batched(Inner):
             batch = self._batch(self.parameters.log_tables(theta), attention)
         gamma, found = batch.gamma, None
         if (gamma > 0).all():
-            found = self._selected(batch, unique=True)
+            found = self._selected(batch, batch)
         elif not (gamma > 0).any():
             weighs = (batch.alpha > 0) & (batch.beta > 0)
             ratio = np.where(weighs, batch.beta / np.maximum(batch.alpha, 1e-300), np.inf).min(1)
             alpha = np.where(batch.beta == 0, 0.0, batch.alpha)
             curved = batch.with_numbers(batch.log_p, batch.beta, alpha, GAMMA * np.minimum(ratio, 1.0))
-            found = self._selected(curved, unique=False)
+            found = self._selected(batch, curved)
         return self.other.compromise(theta, attention) if found is None else found
 
-    def _selected(self, batch: Batch, unique: bool) -> Compromise | None:
-        """The `unique` minimisers at gamma > 0, or their limit as gamma -> 0+; None unless Newton solves all of them in
-        one structure."""
+    def _selected(self, batch: Batch, curved: Batch) -> Compromise | None:
+        """Return the minimisers at gamma > 0, or their limit as gamma -> 0+ from those of `curved` problems.
+
+        None unless Newton solves all of them in one structure.
+        """
         if len(batch.groups()) > 1 or not narrow(batch):
             return None
         (solver, _), *others = chosen(self.solver, batch)
-        if others or not isinstance(solver, Newton) or (s := structure_of(batch, solver.tree(batch))) is None:
+        if others or not isinstance(solver, Newton) or (s := structure_of(curved, solver.tree(curved))) is None:
             return None
-        if not unique:
-            return of_cells(s, extrapolate(s, batch).mu)
+        if curved is not batch:
+            return of_cells(s, extrapolate(s, curved).mu)
         settled, fine = solver.settled(s, batch)
         return of_cells(s, settled.mu) if fine.all() else None

@@ -124,7 +124,7 @@ class SweepTables:
 
     def array(self, x: Ints) -> Any:
         """Return an array of `xp`."""
-        return x
+        return np.asarray(x)
 
     def on_host(self, x: Any) -> Tensor:
         """One of its arrays as a tensor on the CPU."""
@@ -206,7 +206,7 @@ class FociShape:
         self.blank = Batch.over(variables, arcs)
         self.structure = solver.structure(self.blank)  # made before threads ask for it
         assert self.structure is not None
-        self.point = self.structure.flat_layout[1].point
+        self.point, self.plain = self.structure.flat_layout[1].point, self.blank.digest
 
     most: int = CHUNK
     """Foci that are solved and moved as one piece of work."""
@@ -215,8 +215,8 @@ class FociShape:
         """Return what was found, and where the solver stopped. Each focus is solved by itself, whatever it is solved
         together with; one with impossible entries starts afresh every time."""
         none = np.zeros(len(beta))
-        batch, plain = self.blank.with_numbers(log_p, beta, np.zeros_like(beta), none), self.blank.key
-        starts = Starts(len(beta), {} if near is None else {plain: near})
+        batch, plain = self.blank.with_numbers(log_p, beta, np.zeros_like(beta), none), self.plain
+        starts = Starts(len(beta), {} if near is None else {plain: (near[0].copy(), near[1].copy())})
         found = solve_rows(batch, self.solver, starts)
         stopped = starts.points.get(plain)
         if stopped is None:

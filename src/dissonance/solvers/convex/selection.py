@@ -68,16 +68,16 @@ def select(solution: Answer) -> tuple[Sequence[Tensor], float]:
     beta: another one is tried. If that does not help and what was found is no minimiser, it is the solution's own mu,
     which is one.
     """
-    component, on = solution.part, solution.on
+    part, on = solution.part, solution.on
     assert on is not None
-    found = near_zero(component, solution, GAMMA)
+    found = near_zero(part, solution, GAMMA)
     if found.error[0] > CLOSE:
         gamma = MORE if CAUTION * found.rounding[0] > found.slope[0] else LESS
-        other = near_zero(component, solution, gamma, found.start)
+        other = near_zero(part, solution, gamma, found.start)
         found = min(found, other, key=lambda x: x.error[0])
     tables, error = found.structure.tables(found.mu[0]), float(found.error[0])
     doubtful = error > CLOSE or found.structure.hard
-    soft = np.where(component.hard, 0.0, component.beta)
+    soft = np.where(part.hard, 0.0, part.beta)
     if doubtful and _excess(solution, found) > WORSE * (1.0 + soft.sum()):
         apart = max(0.5 * float((a - b).abs().sum()) for a, b in zip(tables, on.tables, strict=True))
         return on.tables, min(1.0, error + apart)
@@ -91,13 +91,13 @@ def _excess(solution: Answer, found: NearZero) -> float:
     return math.inf if broken > max(FEASIBLE, float(np.max(solution.residual))) else cost - solution.upper
 
 
-def near_zero(component: Batch, solution: Answer, gamma: float, start: Floats | None = None) -> NearZero:
-    """mu* of a component from gamma times the least weight of its arcs."""
+def near_zero(part: Batch, solution: Answer, gamma: float, start: Floats | None = None) -> NearZero:
+    """mu* of a part from gamma times the least weight of its arcs."""
     assert solution.on is not None
-    ratio = component.beta / np.maximum(1.0, component.alpha)
-    least = ratio[(component.beta > 0) & ~component.hard].min(initial=math.inf)
+    ratio = part.beta / np.maximum(1.0, part.alpha)
+    least = ratio[(part.beta > 0) & ~part.hard].min(initial=math.inf)
     least = 1.0 if least == math.inf else float(least)
-    curved = component.with_numbers(component.log_p, component.beta, component.alpha, np.array([gamma * least]))
+    curved = part.with_numbers(part.log_p, part.beta, part.alpha, np.array([gamma * least]))
     s = structure_of(curved, solution.on.tree)
     assert s is not None
     return extrapolate(s, curved, _start(s, solution) if start is None else start)
