@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +124,7 @@ class Answer:
         return bool(self.bounds.met.all())
 
     @classmethod
-    def given(cls, part: Batch, bounds: ProvedBounds, solver: str, joint: Array, slope: Array) -> Answer:
+    def given(cls, part: Batch, bounds: ProvedBounds, solver: str, joint: Array, slope: Array) -> Self:
         """Return an answer whose joint and slope are known."""
         found = cls(part, bounds, solver)
         found.__dict__.update(joint=joint, slope=slope)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.answer import Answer, Solver
+from dissonance.answer import Solver
 from dissonance.arc import Arc
 from dissonance.lir.inner.base import Attentions, Inner, SolvedTables
 from dissonance.lir.inner.compromise import Compromise, of_cells
@@ -18,7 +18,7 @@ from dissonance.problem import Batch
 from dissonance.proof import ProvedBounds
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.selection import GAMMA, extrapolate
-from dissonance.solvers.front import Starts, chosen, narrow, solve_rows
+from dissonance.solvers.front import Assembled, Starts, chosen, narrow, solve_rows
 
 
 class Batched(Inner):
@@ -29,7 +29,7 @@ class Batched(Inner):
         self.names = [a.name for a in parameters.arcs]
         self.blank = Batch.over(parameters.pdgs[0].variables, parameters.arcs, len(parameters))
         self.starts = Starts(len(parameters))
-        self.last: tuple[Batch, Answer] | None = None
+        self.last: tuple[Batch, Assembled] | None = None
         self.other = OneByOne(parameters, solver)
 
     @property
@@ -61,7 +61,7 @@ class Batched(Inner):
         self.starts.points = {key: (at.numpy().copy(), of.numpy().copy()) for key, (at, of) in known["points"].items()}
         if last := [x.numpy().copy() for x in known["last"]]:
             batch = self.blank.with_numbers(*last[:4])
-            self.last = batch, Answer.given(batch, ProvedBounds(*last[6:]), self.solver.name, *last[4:6])
+            self.last = batch, Assembled.given(batch, ProvedBounds(*last[6:]), self.solver.name, *last[4:6])
 
     def _batch(self, log_p: Tensor, a: Attentions) -> Batch:
         return self.blank.with_numbers(log_p.numpy(), a.beta.numpy(), a.alpha.numpy(), a.gamma.numpy())
