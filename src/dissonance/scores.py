@@ -17,7 +17,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import tabulated
-from dissonance.costs import LOG_SCORE, Floats, Rows
+from dissonance.costs import LOG_SCORE, FlatRows, Floats
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
@@ -36,7 +36,7 @@ __all__ = [
     "structural_deficiency",
 ]
 
-Alike = tuple[list[int], Floats, Floats, Rows]
+Alike = tuple[list[int], Floats, Floats, FlatRows]
 
 SOME = 1e-9
 """The mass from which on mu(t|s) is known well enough to be differentiated."""
@@ -127,7 +127,7 @@ def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterat
     for k, joint in joints.items():
         alike.setdefault((joint.shape, len(arcs[k].sources)), []).append(k)
     for (shape, sources), members in alike.items():
-        rows = Rows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
+        rows = FlatRows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
         joint = torch.stack([joints[k] for k in members]).numpy(force=True).reshape(len(members), -1)
         yield members, joint, np.stack([log_tables[k].ravel() for k in members]), rows
 
