@@ -16,7 +16,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Array, is_fixed
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.distributions import CliqueTree, Distribution, Tree
 from dissonance.errors import DissonanceError
 from dissonance.options import check_options
@@ -173,7 +173,7 @@ class Answer:
         if any(a.cpd.cost is not LOG_SCORE for a in part.beliefs):
             for k, a in enumerate(part.beliefs):
                 span, width = part.entries([k]), cells(a.targets)
-                rows = Rows.wide(np.full(len(span) // width, width))
+                rows = FlatRows.wide(np.full(len(span) // width, width))
                 found[:, span] = a.cpd.cost.slope(joint[:, span], part.log_p[:, span], rows)
         found *= np.where(part.hard, 0.0, part.beta)[:, part.arc_of]
         if self.on is not None and self.on.multipliers is not None:
