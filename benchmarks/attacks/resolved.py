@@ -104,6 +104,16 @@ def near(one: dict[str, float], other: dict[str, float]) -> bool:
     )
 
 
+def shared_alphas(parts: Sequence[tuple[PDG, Focus]]) -> list[float]:
+    """Every alpha where all parts are one: what n of them state counts once, but where a file writes an alpha.
+
+    Tables have no sources here, and the alpha that is written is never 1.
+    """
+    of = [[(f.attention.alpha[a.name], a.targets[0].name) for a in pdg.arcs] for pdg, f in parts]
+    free = [{name for alpha, name in part if alpha == 1} for part in of]
+    return [1 / sum(name in names for names in free) if alpha == 1 else alpha for part in of for alpha, name in part]
+
+
 def pooled(record: dict[str, Any], parts: Sequence[tuple[PDG, Focus]], found: PDG, seen: Focus) -> str | None:
     """What is wrong with one file for all beliefs."""
     tables = values(found)
@@ -119,7 +129,7 @@ def pooled(record: dict[str, Any], parts: Sequence[tuple[PDG, Focus]], found: PD
         return f"of {[pdg for pdg, _ in parts]!r} came {found!r}"
     if len(parts) == 1 and parts[0][1] != seen:
         return f"{parts[0][1]!r} came back as {seen!r}"
-    weights = sorted(x for _, f in parts for w in (f.attention.beta, f.attention.alpha) for x in w.values())
+    weights = sorted([*(x for _, f in parts for x in f.attention.beta.values()), *shared_alphas(parts)])
     if weights != sorted(x for w in (seen.attention.beta, seen.attention.alpha) for x in w.values()):
         return f"the weights {weights} came back as {seen.attention!r}"
     return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Array, is_fixed
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.distributions import CliqueTree, Distribution, Tree
 from dissonance.errors import DissonanceError
 from dissonance.options import check_options
@@ -131,7 +131,7 @@ class Answer:
         return bool(self.bounds.met.all())
 
     @classmethod
-    def given(cls, part: Batch, bounds: ProvedBounds, solver: str, joint: Array, slope: Array) -> Answer:
+    def given(cls, part: Batch, bounds: ProvedBounds, solver: str, joint: Array, slope: Array) -> Self:
         """Return an answer whose joint and slope are known."""
         found = cls(part, bounds, solver)
         found.__dict__.update(joint=joint, slope=slope)
@@ -172,7 +172,7 @@ class Answer:
         found.__dict__.update({name: self.__dict__[name][some] for name in ("joint", "slope") if name in self.__dict__})
         return found
 
-    def rows(self, arc: Arc) -> Array:
+    def joint_of(self, arc: Arc) -> Array:
         """Return mu(s,t) of an arc, also of one that `joint` is not about, (P, cells): 0 where there is no mu, NaN
         where mu is not about all variables of the arc."""
         if arc.name in self.known:
@@ -208,7 +208,7 @@ class Answer:
         if any(a.cpd.cost is not LOG_SCORE for a in part.beliefs):
             for k, a in enumerate(part.beliefs):
                 span, width = part.entries([k]), cells(a.targets)
-                rows = Rows.wide(np.full(len(span) // width, width))
+                rows = FlatRows.wide(np.full(len(span) // width, width))
                 found[:, span] = a.cpd.cost.slope(joint[:, span], part.log_p[:, span], rows)
         found *= np.where(part.hard, 0.0, part.beta)[:, part.arc_of]
         if self.on is not None and self.on.multipliers is not None:

@@ -24,14 +24,14 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class FlatRows:
     """Rows of flat tables: the row `of` each entry, and the entry `at` which each row begins."""
 
     of: Ints
     at: Ints
 
     @classmethod
-    def wide(cls, widths: npt.ArrayLike) -> Rows:
+    def wide(cls, widths: npt.ArrayLike) -> FlatRows:
         """Return rows with these numbers of entries."""
         width = np.asarray(widths, dtype=np.int64).reshape(-1)
         return cls(np.repeat(np.arange(len(width)), width), np.cumsum(width) - width)
@@ -67,15 +67,15 @@ class Cost(Protocol):
     unit: float
     least: float
 
-    def value(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def value(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """Return what mu(s,t) pays, entry by entry."""
         ...
 
-    def price(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def price(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """Return the price of every entry: E_mu[price] is at most what mu pays."""
         ...
 
-    def slope(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def slope(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """Return the derivative in log p of what mu(s,t) pays, mu held fixed."""
         ...
 
@@ -83,11 +83,11 @@ class Cost(Protocol):
         """Return the free numbers of the bets q = p."""
         ...
 
-    def bets(self, z: Floats, rows: Rows) -> Floats:
+    def bets(self, z: Floats, rows: FlatRows) -> Floats:
         """Return log q of free numbers."""
         ...
 
-    def size(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def size(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """Return the sizes of the numbers that add up to prices: rounding is in ulps of these."""
         ...
 
@@ -99,17 +99,17 @@ class KL:
     forbids, square = True, False
     unit, least = 1.0, -math.inf
 
-    def value(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def value(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """mu(s,t) log mu(t|s)/p(t|s)"""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(m > 0, m * (np.log(m / rows.totals(m)) - log_p), 0.0)
 
-    def price(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def price(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """log q(t|s)/p(t|s)"""
         with np.errstate(invalid="ignore"):
             return log_q - log_p
 
-    def slope(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def slope(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """-mu(s,t)"""
         return -m
 
@@ -117,11 +117,11 @@ class KL:
         """log p"""
         return log_p
 
-    def bets(self, z: Floats, rows: Rows) -> Floats:
+    def bets(self, z: Floats, rows: FlatRows) -> Floats:
         """z - log sum e^z, row by row"""
         return rows.log_softmax(z)
 
-    def size(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def size(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """|log q| + |log p| + 1"""
         return np.abs(log_q) + np.abs(log_p) + 1
 
@@ -133,18 +133,18 @@ class Brier:
     forbids, square = False, True
     unit, least = 0.1, 0.0
 
-    def value(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def value(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """mu(s) 1/2 (mu(t|s) - p(t|s))^2"""
         mass = rows.totals(m)
         off = m - np.exp(log_p) * mass
         return 0.5 * off * off / np.where(mass > 0, mass, 1.0)
 
-    def price(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def price(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """q(t|s) - p(t|s) - 1/2 sum_u (q(u|s)^2 - p(u|s)^2)"""
         q, p = np.exp(log_q), np.exp(log_p)
         return q - p - 0.5 * rows.totals((q - p) * (q + p))
 
-    def slope(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def slope(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """p(t|s) (p(t|s) mu(s) - mu(s,t))"""
         p = np.exp(log_p)
         return p * (p * rows.totals(m) - m)
@@ -153,12 +153,12 @@ class Brier:
         """p"""
         return np.exp(log_p)
 
-    def bets(self, z: Floats, rows: Rows) -> Floats:
+    def bets(self, z: Floats, rows: FlatRows) -> Floats:
         """log z"""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(z, 0.0))
 
-    def size(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def size(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         """1 + q + sum_u (q^2 + p^2)"""
         q = np.exp(log_q)
         return 1 + q + rows.totals(q * q + np.exp(2 * log_p))
@@ -171,6 +171,6 @@ SCORES: dict[str, Cost] = {c.name: c for c in (LOG_SCORE, BRIER_SCORE)}
 """The costs by the names of the scores that they come from."""
 
 
-def uphill(m: Floats, log_q: Floats, rows: Rows) -> Floats:
+def uphill(m: Floats, log_q: Floats, rows: FlatRows) -> Floats:
     """Return the derivative of E_mu[price] in the free numbers of either cost: mu(s,t) - q(t|s) mu(s)."""
     return m - np.exp(log_q) * rows.totals(m)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from dissonance import numerics
 from dissonance.above import Picture, ask
-from dissonance.answer import Answer, Solver, added_up, checked
+from dissonance.answer import Answer, Solver, checked
 from dissonance.arc import Arc, Theta, frozen
 from dissonance.attended import is_fixed
 from dissonance.distributions import Distribution
@@ -27,11 +26,10 @@ from dissonance.focus import Attention, Weights
 from dissonance.options import in_step, refuse_transforms
 from dissonance.pdg import PDG, checked_pdg
 from dissonance.problem import Batch, prepare
-from dissonance.proof import ProvedBounds
 from dissonance.query import Posterior, posterior
 from dissonance.scores import BlameRow, CellRow, cell_rows, divergences
-from dissonance.selected import selected
-from dissonance.solvers import solve, solver_named
+from dissonance.solvers import solver_named
+from dissonance.solvers.front import Assembled, solve_each
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,13 +43,9 @@ class Inconsistency:
     Non-convex attention gives `lower = -inf`.
     """
 
-    lower: float
-    upper: float
-    converged: bool
-    solver: str
     pdg: PDG
     attention: Attention
-    answers: tuple[Answer, ...] = field(repr=False)
+    answer: Assembled = field(repr=False)
     asked: Solver = field(repr=False)
     theta: Theta | None = field(default=None, repr=False)
     seconds: float = 0.0
@@ -65,6 +59,31 @@ class Inconsistency:
         known = {**self.__dict__, "value": self.value.detach().clone(), "live": None}
         made.__dict__.update(copy.deepcopy(known, memo))
         return made
+
+    @cached_property
+    def lower(self) -> float:
+        """The proved lower bound."""
+        return self.answer.lower
+
+    @cached_property
+    def upper(self) -> float:
+        """The proved upper bound, which `mu` attains."""
+        return self.answer.upper
+
+    @property
+    def converged(self) -> bool:
+        """Whether the bounds meet within the solver's tolerance."""
+        return self.answer.converged
+
+    @property
+    def solver(self) -> str:
+        """The solvers that found it."""
+        return self.answer.solver
+
+    @property
+    def answers(self) -> Sequence[Answer]:
+        """The answers about the connected parts."""
+        return self.answer.answers
 
     @cached_property
     def value(self) -> Tensor:
@@ -98,7 +117,7 @@ class Inconsistency:
     @property
     def steps(self) -> int:
         """How many steps the solvers took."""
-        return self._in_all["steps"]
+        return int(self.answer.steps)
 
     @property
     def stats(self) -> dict[str, float]:
@@ -110,14 +129,10 @@ class Inconsistency:
             "cells": sum(t.cells for t in trees),
             "treewidth": max((t.treewidth for t in trees), default=0),
             "steps": self.steps,
-            **{name: self._in_all[name] for name in ("residual", "memory")},
+            "residual": float(self.answer.residual),
+            "memory": self.answer.memory,
             "seconds": self.seconds,
         }
-
-    @cached_property
-    def _in_all(self) -> dict[str, Any]:
-        """What the solutions of all components come to."""
-        return added_up(self.answers)
 
     @property
     def within(self) -> float:
@@ -126,7 +141,7 @@ class Inconsistency:
         In that case the bounds are of the infimum over all mu with |mu(s,t) - p(t|s) mu(s)| <= 1e-8 p(t|s) mu(s), and
         `upper` is inf if no such mu was found.
         """
-        return self._in_all["within"]
+        return float(self.answer.within)
 
     @property
     def is_bracket(self) -> bool:
@@ -159,7 +174,7 @@ class Inconsistency:
     @property
     def method(self) -> str:
         """Which methods the solvers took, where they have several: "newton", "clarabel"."""
-        return " + ".join(self._in_all["method"])
+        return " + ".join(self.answer.method)
 
     @cached_property
     def _selected(self) -> tuple[Distribution, float]:
@@ -171,7 +186,7 @@ class Inconsistency:
                 else "the inconsistency is -inf: a disbelieved arc gives probability 0 to something possible, or at "
                 "gamma > 0 no arc bounds some Euclidean direction."
             )
-        return selected(self.pdg.variables, self.answers)
+        return self.answer.selected(self.pdg.variables)
 
     @property
     def mu(self) -> Distribution:
@@ -186,7 +201,7 @@ class Inconsistency:
     @cached_property
     def loose_ends(self) -> frozenset[str]:
         """Attended arcs whose targets no other arc speaks of: mu* follows them, so that they are not to blame."""
-        return frozenset(arc.name for s in self.answers for arc, _ in s.ends)
+        return self.answer.loose
 
     def by_arc(self, saved: bool = True, progress: Callable[[int, int], None] | None = None) -> list[BlameRow]:
         """Who is to blame: every arc of the PDG, attended or not, in its order.
@@ -323,13 +338,12 @@ def inconsistencies(
     solver: Solver | str = "auto",
     thetas: Theta | Sequence[Theta | None] | None = None,
     near: Inconsistency | Sequence[Inconsistency | None] | None = None,
-    problems: Sequence[Batch] | None = None,
 ) -> list[Inconsistency]:
     """The inconsistency of each of many attended PDGs; what is given once serves all.
 
     Those that differ in their numbers only are solved together: for replicates, seeds, foci or parameter settings of
     one PDG this is many times faster than one after another. With `near`, the results for almost the same numbers, each
-    starts where the other stopped. `problems`: what `prepare` would make of these arguments, if that is known.
+    starts where the other stopped.
 
     >>> X = Variable("X", 2)
     >>> pdg = PDG(Arc("p", (), X, [0.9, 0.1]), Arc("q", (), X, [0.2, 0.8]))
@@ -343,53 +357,22 @@ def inconsistencies(
     thetas = [thetas] if thetas is None or isinstance(thetas, Mapping) else thetas
     near = [near] if near is None or isinstance(near, Inconsistency) else near
     pdgs, attentions, thetas, near = in_step(pdgs=pdgs, attentions=attentions, thetas=thetas, near=near)
-    if problems is None:
-        if not isinstance(solver, str):
-            checked(solver)
-        for p, t, r in zip(pdgs, thetas, near, strict=True):
-            if not isinstance(r, Inconsistency | None):
-                raise DissonanceError(f"near must be a result of inconsistency(...), found {r!r}.")
-            refuse_transforms(t)
-            checked_pdg(p).check(t)
+    if not isinstance(solver, str):
+        checked(solver)
+    for p, t, r in zip(pdgs, thetas, near, strict=True):
+        if not isinstance(r, Inconsistency | None):
+            raise DissonanceError(f"near must be a result of inconsistency(...), found {r!r}.")
+        refuse_transforms(t)
+        checked_pdg(p).check(t)
     given = zip(pdgs, attentions, strict=True)
     attended = [a if type(a) is Attention and not a.others else Attention.of(a, p) for p, a in given]
-    problems = problems or [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
-    parts = [part for problem in problems for part in problem.parts]
-    before = [s for r in near if r is not None for s in r.answers]
-    solved = iter(solve(parts, chosen, near=before if len(before) == len(parts) else None))
-    found = [tuple(islice(solved, len(p.parts))) for p in problems]
-    seconds = (time.perf_counter() - began) / max(1, len(pdgs))
+    problems = [prepare(p, a, t) for p, a, t in zip(pdgs, attended, thetas, strict=True)]
+    found = solve_each(problems, chosen, near=[None if r is None else r.answer for r in near])
+    seconds, live = (time.perf_counter() - began) / max(1, len(pdgs)), torch.is_grad_enabled()
     return [
-        _result(pdg, a, t, problem, answers, chosen, seconds)
-        for pdg, a, t, problem, answers in zip(pdgs, attended, thetas, problems, found, strict=True)
+        Inconsistency(p, a, answer, chosen, _kept(p, t, problem), seconds, _Live.of(p, t) if live else None)
+        for p, a, t, problem, answer in zip(pdgs, attended, thetas, problems, found, strict=True)
     ]
-
-
-def _result(
-    pdg: PDG,
-    attention: Attention,
-    theta: Theta | None,
-    problem: Batch,
-    answers: tuple[Answer, ...],
-    asked: Solver,
-    seconds: float,
-) -> Inconsistency:
-    free = [ProvedBounds.entropy(problem.free, problem.gamma)] if problem.free or not answers else []
-    first, *others = [*(s.bounds for s in answers), *free]
-    lower, upper, _ = first.plus(*others).one
-    return Inconsistency(
-        lower=lower,
-        upper=upper,
-        converged=all(s.converged for s in answers),
-        solver=" + ".join(sorted({s.solver for s in answers})) or asked.name,
-        pdg=pdg,
-        attention=attention,
-        answers=answers,
-        asked=asked,
-        theta=_kept(pdg, theta, problem),
-        seconds=seconds,
-        live=_Live.of(problem.beliefs, theta) if torch.is_grad_enabled() else None,
-    )
 
 
 @dataclass(frozen=True)
@@ -401,9 +384,9 @@ class _Live:
     versions: Sequence[int]
 
     @classmethod
-    def of(cls, arcs: Sequence[Arc], theta: Theta | None) -> _Live:
-        """The parameters of these arcs, theta in the place of what it names."""
-        tensors = [x for a in arcs if not is_fixed(a, theta) for x in a.held.tensors.values()]
+    def of(cls, pdg: PDG, theta: Theta | None) -> _Live:
+        """The parameters of a PDG, theta in the place of what it names."""
+        tensors = [x for a in pdg.arcs if not is_fixed(a, theta) for x in a.held.tensors.values()]
         tensors += theta.values() if theta else ()
         return cls(theta, tensors, [x._version for x in tensors])
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dissonance.arc import Arc, Theta, frozen
 from dissonance.attended import Array, Attended, Mechanism, tabulated
 from dissonance.collector import uncollected
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.determined import determined, makers
 from dissonance.distributions.tree import Index, Lists, Tree, decompose, decompose_numbered
 from dissonance.distributions.tree import check_bytes as check_bytes
@@ -310,15 +310,20 @@ class Batch:
             return np.concatenate([[0], np.cumsum(sizes)])
         return _offsets([cells(a.scope) if a.has_table else 0 for a in self.beliefs])
 
+    @property
+    def everything(self) -> tuple[Index, Index]:
+        """The numbers of all problems, and of all table entries."""
+        return np.arange(len(self)), np.arange(self.log_p.shape[1])
+
     @cached_property
     def arc_of(self) -> Index:
         """The arc of each table entry, (entries,)."""
         return np.repeat(np.arange(len(self.beliefs)), np.diff(self.entry_at))
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> FlatRows:
         """The rows of the tables, one after another."""
-        return Rows.wide(np.repeat(self.shape.rows.targets, self.shape.rows.sources))
+        return FlatRows.wide(np.repeat(self.shape.rows.targets, self.shape.rows.sources))
 
     @cached_property
     def kinds(self) -> frozenset[str]:

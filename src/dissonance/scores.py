@@ -17,7 +17,7 @@ from torch import Tensor
 from dissonance import numerics
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended, tabulated
-from dissonance.costs import LOG_SCORE, Cost, Floats, Rows
+from dissonance.costs import LOG_SCORE, Cost, FlatRows, Floats
 from dissonance.distributions import Distribution, Gaussian
 from dissonance.distributions.product import part
 from dissonance.errors import CapabilityError
@@ -36,7 +36,7 @@ __all__ = [
     "structural_deficiency",
 ]
 
-Alike = tuple[list[int], Floats, Floats, Rows, Cost]
+Alike = tuple[list[int], Floats, Floats, FlatRows, Cost]
 
 SOME = 1e-9
 """The mass from which on mu(t|s) is known well enough to be differentiated."""
@@ -105,7 +105,7 @@ def arc_divergence(mu: Distribution, arc: Arc, theta: Theta | None = None, log_p
     if arc.cpd.cost is LOG_SCORE:
         return numerics.divergence(m, log_p)
     flat, flat_logs = (x.numpy(force=True).ravel() for x in (m, log_p))
-    return numerics.real(arc.cpd.cost.value(flat, flat_logs, Rows.wide(np.full(len(m), m.shape[1]))).sum())
+    return numerics.real(arc.cpd.cost.value(flat, flat_logs, FlatRows.wide(np.full(len(m), m.shape[1]))).sum())
 
 
 def entry_scores(joint: Tensor, mass: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +135,7 @@ def _alike(mu: Distribution, arcs: Sequence[Arc], theta: Theta | None) -> Iterat
     for k, joint in joints.items():
         alike.setdefault((joint.shape, len(arcs[k].sources), arcs[k].cpd.cost), []).append(k)
     for (shape, sources, cost), members in alike.items():
-        rows = Rows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
+        rows = FlatRows.wide(np.full(math.prod(shape[:sources]), math.prod(shape[sources:])))
         joint = torch.stack([joints[k] for k in members]).numpy(force=True).reshape(len(members), -1)
         yield members, joint, np.stack([log_tables[k].ravel() for k in members]), rows, cost
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissonance import numerics
-from dissonance.costs import BRIER_SCORE, LOG_SCORE, Cost, Rows, uphill
+from dissonance.costs import BRIER_SCORE, LOG_SCORE, Cost, FlatRows, uphill
 
 COSTS = pytest.mark.parametrize("cost", [LOG_SCORE, BRIER_SCORE], ids=lambda c: c.name)
-ROWS = Rows.wide([2, 3, 1, 4])
+ROWS = FlatRows.wide([2, 3, 1, 4])
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -93,7 +93,7 @@ def test_free_numbers_give_bets_that_the_mean_price_is_concave_in(cost: Cost, se
 def test_divergence_is_that_of_tensors_and_forbids_what_is_impossible():
     rng = np.random.default_rng(0)
     m, p = rng.random((2, 3)), rng.dirichlet([1, 1, 1], 2)
-    rows = Rows.wide([3, 3])
+    rows = FlatRows.wide([3, 3])
     tensors = numerics.divergence(torch.from_numpy(m), torch.from_numpy(np.log(p)))
     assert LOG_SCORE.value(m.ravel(), np.log(p).ravel(), rows).sum() == pytest.approx(float(tensors), abs=1e-14)
     p[0] = 0, 0.5, 0.5
@@ -104,12 +104,12 @@ def test_divergence_is_that_of_tensors_and_forbids_what_is_impossible():
 
 def test_the_brier_score_of_two_outcomes_is_the_squared_error():
     q, p = np.array([0.3, 0.7]), np.array([0.6, 0.4])
-    assert BRIER_SCORE.value(q, np.log(p), Rows.wide(2)).sum() == pytest.approx(0.09)
-    won = BRIER_SCORE.price(np.log(q), np.log(p), Rows.wide(2))
+    assert BRIER_SCORE.value(q, np.log(p), FlatRows.wide(2)).sum() == pytest.approx(0.09)
+    won = BRIER_SCORE.price(np.log(q), np.log(p), FlatRows.wide(2))
     assert won == pytest.approx([0.4**2 - 0.7**2, 0.6**2 - 0.3**2])
 
 
 def test_rows_without_mass_are_uniform_and_there_may_be_none():
-    assert Rows.wide([2, 3]).shares(np.array([0, 0, 1.0, 2, 1])) == pytest.approx([0.5, 0.5, 0.25, 0.5, 0.25])
-    nothing = Rows.wide([])
+    assert FlatRows.wide([2, 3]).shares(np.array([0, 0, 1.0, 2, 1])) == pytest.approx([0.5, 0.5, 0.25, 0.5, 0.25])
+    nothing = FlatRows.wide([])
     assert not nothing.totals(np.zeros(0)).size and not nothing.log_softmax(np.zeros(0)).size

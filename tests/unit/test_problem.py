@@ -28,7 +28,7 @@ from dissonance import (
     inconsistency,
 )
 from dissonance.attended import Attended
-from dissonance.costs import Rows
+from dissonance.costs import FlatRows
 from dissonance.distributions.tree import Tree, single
 from dissonance.problem import BUDGET, Batch, Shape, check_bytes, prepare
 from dissonance.proof import Accuracy, ProvedBounds, TableRows
@@ -294,7 +294,7 @@ def seen(x: object) -> object:
         return x.clusters
     if isinstance(x, Accuracy):
         return [seen(y) for y in (*x.sizes, x.floor, x.hard, x.soft)]
-    if isinstance(x, Rows):
+    if isinstance(x, FlatRows):
         return [seen(y) for y in vars(x).values() if isinstance(y, np.ndarray)]
     if isinstance(x, TableRows):
         return [seen(x.sources), seen(x.targets), x.log_states]

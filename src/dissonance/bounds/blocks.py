@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dissonance.bounds.states import Sampler, States, concatenated
+from dissonance.bounds.states import Sampler, States, concatenated_lists
 from dissonance.bounds.tally import BROKEN, CellTally, EntryTally, put
 from dissonance.bounds.terms import Ints
 from dissonance.compiled import compiled
@@ -48,7 +48,7 @@ class Blocks(NamedTuple):
                         found[k] += stride[i] * choices[:, place[scope[i]]]
             shifts.append(found.ravel())
         each = [b for b, _ in blocks], [c.ravel() for _, c in blocks], touch, shifts
-        return cls(*(x for lists in each for x in concatenated(lists)))
+        return cls(*(x for lists in each for x in concatenated_lists(lists)))
 
 
 @compiled

@@ -15,11 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dissonance.bounds.dual import Dual
+from dissonance.bounds.dual import SmoothedDual
 from dissonance.bounds.terms import Floats, Ints, grid
 from dissonance.columns import Column, ColumnarPDG
 from dissonance.compiled import compiled, expect
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.problem import EPS
 from dissonance.threads import side_by_side
 
@@ -98,7 +98,7 @@ class ArcColumn:
         self.sv, self.tv = (
             np.ascontiguousarray((grid(self.sizes[part]) + first[part]).T) for part in (slice(cut), slice(cut, None))
         )
-        self.by_row = Rows.wide(np.full(self.log_p.shape[1], self.log_p.shape[2]))
+        self.by_row = FlatRows.wide(np.full(self.log_p.shape[1], self.log_p.shape[2]))
 
     def values(self, value_at: Ints) -> Ints:
         """Return, by multiplier, which value of which variable it is of."""
@@ -111,7 +111,7 @@ class ArcColumn:
         return self.beta * LOG_SCORE.value(mass.reshape(flat.shape), flat, self.by_row).sum(1)
 
 
-class ColumnDual(Dual):
+class ColumnDual(SmoothedDual):
     """D of a PDG in columns at x, one number for every value of every variable of every arc that is about several.
 
     `alone`: arcs about one variable. What they say of a variable is pooled: `own_beta` is the sum, `own_log` the mean.
@@ -136,7 +136,7 @@ class ColumnDual(Dual):
                 self.arcs.append(made)
                 self.size = made.end
         self.variable: Ints = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        self.by_variable = Rows(self.variable, self.value_at[:-1])
+        self.by_variable = FlatRows(self.variable, self.value_at[:-1])
         self.own_beta, self.own_log = np.zeros(len(self.sizes)), np.zeros(len(self.variable))
         for c in self.alone:
             self.own_beta += np.bincount(c.scope[:, 0], c.beta, len(self.sizes))

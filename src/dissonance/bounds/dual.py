@@ -31,7 +31,7 @@ GIVEN_UP = 1e-11
 """What is taken from a bound for every unit of a multiplier of a hard arc, whose table is rounded."""
 
 
-class Dual(ABC):
+class SmoothedDual(ABC):
     """A lower bound D(x), concave, with minima that are smoothed at a temperature while it is raised."""
 
     least: Floats | None = None
@@ -67,7 +67,7 @@ class Dual(ABC):
         return lbfgs.raised(lambda x: self.smoothed(x, eps)[:2], x, check, self.least, **options)
 
 
-class RelaxedDual(Dual):
+class RelaxedDual(SmoothedDual):
     """D of some regions, at x: multipliers, then the free numbers of bets q."""
 
     def __init__(self, regions: Regions) -> None:

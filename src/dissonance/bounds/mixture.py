@@ -25,7 +25,7 @@ from torch import Tensor
 from dissonance.bounds.cut import CutBlock, blocks_apart
 from dissonance.bounds.terms import Floats
 from dissonance.compiled import clock
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.distributions import CliqueTree, Distribution
 from dissonance.problem import Batch
 from dissonance.reduced.dual import FIXED, SOFT, ReducedDual, ReducedPoint, ReducedTerm, reduced_terms
@@ -204,12 +204,12 @@ class MixtureDescent:
         self.mass, self.entropy = np.zeros(0), 0.0
 
     @cached_property
-    def _flat(self) -> tuple[Floats, Floats, Rows]:
+    def _flat(self) -> tuple[Floats, Floats, FlatRows]:
         """Cost and weight of all entries, and their rows."""
         cost = np.concatenate([np.where(np.isinf(t.cost), 0.0, t.cost) for t in self.terms])
         weight = np.concatenate([np.full(len(t.cost), t.weight) for t in self.terms])
         widths = np.concatenate([np.full(len(t.cost) // t.width, t.width) for t in self.terms])
-        return cost, weight, Rows.wide(widths)
+        return cost, weight, FlatRows.wide(widths)
 
     def _cost(self, mass: Floats, entropy: float) -> tuple[float, float]:
         """sum_m E[cost] - w H(T|S), less gamma times the entropy; and all that was added up for it."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from dissonance.bounds.terms import HARD, LINEAR, SOFT, Floats, Ints, Scope, SmallTerm, Terms, projected_cells
-from dissonance.costs import Cost, Rows
+from dissonance.costs import Cost, FlatRows
 
 Bools = npt.NDArray[np.bool_]
 
@@ -130,7 +130,7 @@ class Others:
     """Entries of the soft terms that are not the main one of their region: log p, rows, which term and entry it is."""
 
     log_p: Floats
-    rows: Rows
+    rows: FlatRows
     term: Ints
     entry: Ints
 
@@ -367,4 +367,4 @@ def _others(
     beta = np.array([t.beta for t in every.terms])
     logs = [every.terms[k].log_p[e] for k, e in zip(second, entries[1:], strict=True)]
     matrix = sparse.csr_matrix((beta[term][column], (cell, column)), (cells, used))
-    return matrix, Others(np.concatenate(logs or [np.zeros(0)]), Rows.wide(width), term, entry)
+    return matrix, Others(np.concatenate(logs or [np.zeros(0)]), FlatRows.wide(width), term, entry)

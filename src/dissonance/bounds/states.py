@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dissonance.bounds.regions import Regions
 from dissonance.bounds.terms import Floats, Ints, Terms, grid
 from dissonance.compiled import compiled, expect
-from dissonance.costs import Rows
+from dissonance.costs import FlatRows
 
 States = npt.NDArray[Any]
 
@@ -73,7 +73,7 @@ def possible_states(
                 break
 
 
-def concatenated(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
+def concatenated_lists(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
     """Return where each list begins, and where the last one ends; and all lists, one after another."""
     at = np.concatenate([[0], np.cumsum([len(x) for x in lists])]).astype(np.int64)
     return at, np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(x, dtype=np.int64) for x in lists)])
@@ -116,7 +116,7 @@ class Sampler:
         self.place = {v: i for i, v in enumerate(self.base)}
         self.sizes = [terms.sizes[v] for v in self.base]
         self.scopes = [[self.place[v] for v in s] for s in regions.scopes]
-        self.tables = RegionTables.of(*concatenated(self.scopes), self.sizes)
+        self.tables = RegionTables.of(*concatenated_lists(self.scopes), self.sizes)
         self.alive = regions.alive
         self.dtype = np.uint8 if max(self.sizes, default=1) <= 256 else np.int32
 
@@ -152,7 +152,7 @@ class Sampler:
         return np.ascontiguousarray(states[:, fine])
 
     @cached_property
-    def _entries(self) -> tuple[Ints, Ints, Rows, Floats, Floats]:
+    def _entries(self) -> tuple[Ints, Ints, FlatRows, Floats, Floats]:
         """By cell of each soft term: the cell of its region, and the entry; of the entries: rows, beta, log p."""
         number = {s: i for i, s in enumerate(self.regions.scopes)}
         none = np.zeros(0, dtype=np.int64)
@@ -166,7 +166,7 @@ class Sampler:
             logs.append(t.log_p)
             used += len(t.log_p)
         cell, entry, width = (np.concatenate(x) for x in (cells, entries, widths))
-        return cell, entry, Rows.wide(width), np.concatenate(betas), np.concatenate(logs)
+        return cell, entry, FlatRows.wide(width), np.concatenate(betas), np.concatenate(logs)
 
     @cached_property
     def scale(self) -> float:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dissonance.bounds.states import RegionTables, Sampler, States, concatenated
+from dissonance.bounds.states import RegionTables, Sampler, States, concatenated_lists
 from dissonance.bounds.terms import HARD, SOFT, Floats, Ints
 from dissonance.compiled import compiled, expect
 
@@ -108,7 +108,7 @@ class CellTally:
         terms = [t for t in sampler.terms.terms if t.kind == SOFT or (t.entry < 0).any()]
         assert all(t.kind != HARD for t in terms)
         scopes = [[sampler.place[v] for v in t.scope] for t in terms]
-        self.tables = RegionTables.of(*concatenated(scopes), sampler.sizes)
+        self.tables = RegionTables.of(*concatenated_lists(scopes), sampler.sizes)
         self.holding: list[list[int]] = [[] for _ in sampler.sizes]
         for i, t in enumerate(terms):
             for v in t.scope:

@@ -19,7 +19,7 @@ from dissonance.bounds.dual import softmin
 from dissonance.bounds.oracle import cheapest
 from dissonance.bounds.states import Sampler, States
 from dissonance.bounds.terms import SOFT, Floats, Ints
-from dissonance.costs import Rows, uphill
+from dissonance.costs import FlatRows, uphill
 from dissonance.problem import EPS
 
 STEPS = 60
@@ -41,7 +41,9 @@ class Worlds:
         self.terms = sampler.terms.soft
         sizes = [len(t.log_p) for t in self.terms]
         self.at = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.rows = Rows.wide(np.repeat([t.width for t in self.terms], [len(t.log_p) // t.width for t in self.terms]))
+        self.rows = FlatRows.wide(
+            np.repeat([t.width for t in self.terms], [len(t.log_p) // t.width for t in self.terms])
+        )
         self.beta = np.repeat([t.beta for t in self.terms], sizes)
         self.log_p = np.concatenate([t.log_p for t in self.terms])
         self.possible = np.isfinite(self.log_p) | (not self.cost.forbids)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dissonance.arc import Arc
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.distributions import Distribution
 from dissonance.errors import CapabilityError, DissonanceError, SizeError
 from dissonance.inconsistency import Inconsistency
@@ -144,8 +144,8 @@ class SourceSamples:
         return found.bounds.upper, self._contributions(found.joint, log_p)
 
     @cached_property
-    def _rows(self) -> Rows:
-        return Rows.wide(np.concatenate([np.full(cells(a.sources), cells(a.targets)) for a in self.arcs]))
+    def _rows(self) -> FlatRows:
+        return FlatRows.wide(np.concatenate([np.full(cells(a.sources), cells(a.targets)) for a in self.arcs]))
 
     def _contributions(self, joint: Floats, log_p: Floats) -> Floats:
         """n KL( mu(s,t) || p(t|s) mu(s) ) of every sample."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dissonance.costs import BRIER_SCORE, Floats, Ints, Rows
+from dissonance.costs import BRIER_SCORE, FlatRows, Floats, Ints
 from dissonance.problem import Batch
 from dissonance.proof import EPS, Accuracy, ProvedBounds, TableRows
 from dissonance.solvers.convex.conic import Sparse, sparse
@@ -67,7 +67,7 @@ class Projection:
         mu, d, y, q = self._conic(Program(s, nothing), p, beta)
         with np.errstate(divide="ignore"):
             log_q = np.log(np.stack([1 - q, q], -1).ravel())
-        ends, both = Rows.wide(np.full(len(p), 2)), np.stack([self.no, self.yes], -1).ravel()
+        ends, both = FlatRows.wide(np.full(len(p), 2)), np.stack([self.no, self.yes], -1).ravel()
         log_p, weight = a.log_p[0, both], np.repeat(beta, 2)
         cost = np.zeros(int(s.layout.table_at[-1]))
         np.add.at(cost, both, weight * BRIER_SCORE.price(log_q, log_p, ends))

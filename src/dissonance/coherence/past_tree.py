@@ -14,7 +14,7 @@ from dissonance.coherence.beliefs import BeliefError
 from dissonance.coherence.bets import FLOOR
 from dissonance.coherence.facts import component, hard_facts
 from dissonance.coherence.graph import Graph
-from dissonance.costs import BRIER_SCORE, LOG_SCORE, Cost, Floats, Rows
+from dissonance.costs import BRIER_SCORE, LOG_SCORE, Cost, FlatRows, Floats
 from dissonance.problem import Batch
 from dissonance.solvers import Bounds
 from dissonance.variables import cells, shape
@@ -54,7 +54,7 @@ def book_bracket(graph: Graph, arcs: Batch, book: int, solver: Bounds, cost: Cos
 def _won(arc: Attended, log_q: Floats, cost: Cost) -> Floats:
     """Return what a bet on a soft arc wins at its entries."""
     width = arc.log_p.shape[-1]
-    rows = Rows.wide(np.full(arc.log_p.size // width, width))
+    rows = FlatRows.wide(np.full(arc.log_p.size // width, width))
     return arc.beta * cost.price(np.maximum(log_q, FLOOR), arc.log_p.ravel(), rows)
 
 

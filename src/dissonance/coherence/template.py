@@ -21,7 +21,7 @@ from dissonance.coherence.facts import contradictory
 from dissonance.coherence.graph import Graph, HeldBelief
 from dissonance.coherence.narrow import LARGE, Narrowing
 from dissonance.coherence.past_tree import book_bracket
-from dissonance.costs import BRIER_SCORE, LOG_SCORE, SCORES, Cost, Rows
+from dissonance.costs import BRIER_SCORE, LOG_SCORE, SCORES, Cost, FlatRows
 from dissonance.errors import DissonanceError
 from dissonance.pdg import PDG, Arc
 from dissonance.problem import Batch
@@ -260,7 +260,7 @@ class Template:
         no, yes, _ = self._places
         m, logs = (np.stack([x[:, no], x[:, yes]], -1) for x in (joint, a.log_p))  # (P, B, ends, 2)
         m[:, no[:, 0] == no[:, 1], 1] = 0.0  # no range
-        pairs, flat = Rows.wide(np.full(no.size, 2)), (len(m), -1)
+        pairs, flat = FlatRows.wide(np.full(no.size, 2)), (len(m), -1)
         paid = np.where(m.sum(-1, keepdims=True) > TINY, m, 0.0).reshape(flat)
         off = cost.value(paid, logs.reshape(flat), pairs).reshape(m.shape).sum((-2, -1))
         with np.errstate(divide="ignore", invalid="ignore"):

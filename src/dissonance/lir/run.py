@@ -19,7 +19,7 @@ from torch import Tensor
 from dissonance import numerics, scores
 from dissonance.answer import checked
 from dissonance.arc import Theta
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
@@ -388,7 +388,7 @@ def _blame(whole: Local, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor
     m = solved.joints(parameters)
     divergence, surprisal = scores.entry_scores(m, parameters.along_rows(m), log_p)
     for arc in (a for a in parameters.arcs if a.cpd.cost is not LOG_SCORE):
-        span, rows = parameters.spans[arc.name], Rows.wide(np.full(cells(arc.sources), cells(arc.targets)))
+        span, rows = parameters.spans[arc.name], FlatRows.wide(np.full(cells(arc.sources), cells(arc.targets)))
         divergence[:, span] = torch.from_numpy(arc.cpd.cost.value(m[:, span].numpy(), log_p[:, span].numpy(), rows))
     soft = torch.where(beta == math.inf, 0.0, beta)
     return numerics.times(soft, parameters.by_arc(divergence).clamp(min=0.0)), parameters.by_arc(surprisal)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import torch
 
 from dissonance.attended import Attended, Mechanism
-from dissonance.costs import LOG_SCORE, Rows
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.distributions.messages import Messages
 from dissonance.distributions.tree import Tree
 from dissonance.problem import EPS, Batch
@@ -140,7 +140,7 @@ class ReducedDual:
         self.weight: Floats = np.repeat([t.weight for t in terms], sizes)
         log_p = np.concatenate([t.log_p for t in terms])
         self.p: Floats = np.where(kind == HARD, np.exp(log_p), 0.0)
-        self.by_row = Rows.wide(np.repeat(widths, sizes // widths))
+        self.by_row = FlatRows.wide(np.repeat(widths, sizes // widths))
         self.start: Floats = np.where(self.soft, np.maximum(log_p, LEAST), 0.0)
 
     def tamed(self, x: Floats) -> Floats:

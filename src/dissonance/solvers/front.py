@@ -9,16 +9,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from dissonance.answer import Answer, Ints, Solver
+from dissonance.answer import Answer, Ints, Solver, added_up
 from dissonance.arc import Arc
 from dissonance.attended import Array
+from dissonance.distributions import CliqueTree, Distribution, Product
+from dissonance.distributions.extended import Extended
+from dissonance.distributions.gaussian import combined
 from dissonance.errors import CapabilityError
 from dissonance.problem import Batch, Bools
 from dissonance.proof import ProvedBounds
-from dissonance.variables import cells
+from dissonance.solvers import convex
+from dissonance.variables import Euclidean, Variable, cells
 
 WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster up to which arcs without weight stay, so that problems that attend to different arcs are
@@ -117,6 +123,156 @@ def _account(solver: Solver, solved: Sequence[Answer], seconds: float) -> str:
     return f"{solver.name}: {problems}, {steps} steps, bounds {gap:.2g} apart, {seconds:.3g} s"
 
 
+@dataclass(frozen=True, eq=False)
+class Assembled(Answer):
+    """An answer put together from answers about some problems and parts, each at its place: rows, and entries."""
+
+    answers: Sequence[Answer] = ()
+    places: Sequence[tuple[Ints, Ints]] = ()
+
+    @classmethod
+    def of(
+        cls,
+        batch: Batch,
+        bounds: ProvedBounds,
+        solver: str,
+        steps: Ints | int,
+        answers: Sequence[Answer],
+        places: Sequence[tuple[Ints, Ints]],
+    ) -> Assembled:
+        """Return the answer to a batch, of answers to some of its problems about some of the table entries."""
+        return cls(batch, bounds, solver, steps=steps, answers=answers, places=places)
+
+    @classmethod
+    def whole(cls, problem: Batch, answers: Sequence[Answer], solver: str) -> Assembled:
+        """Return the answer about a single problem, of answers about its parts."""
+        free = [ProvedBounds.entropy(problem.free, problem.gamma)] if problem.free or not answers else []
+        first, *others = [*(s.bounds for s in answers), *free]
+        named = " + ".join(sorted({s.solver for s in answers})) or solver
+        return cls(problem, first.plus(*others), named, **added_up(answers), answers=answers)
+
+    @property
+    def solved(self) -> Sequence[Answer]:
+        """The answers that it was put together from."""
+        return [p for answer in self.answers for p in answer.solved]
+
+    @cached_property
+    def loose(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs that mu follows in all problems, so that they are not to blame."""
+        return self._throughout("loose")
+
+    @cached_property
+    def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs whose tables `joint` is about, in all problems."""
+        return self._throughout("known")
+
+    def _throughout(self, name: str) -> frozenset[str]:
+        """Return the arcs of which all answers say the same."""
+        count: Counter[str] = Counter()
+        for answer in self.answers:
+            for arc in getattr(answer, name):
+                count[arc] += len(answer.part)
+        return frozenset(arc for arc, found in count.items() if found == len(self.part))
+
+    def joint_of(self, arc: Arc) -> Array:
+        """Return mu(s,t) of an arc in all problems, (P, cells): see `Answer.joint_of`."""
+        if arc.name in self.known:
+            return super().joint_of(arc)
+        found = np.full((len(self.part), cells(arc.scope)), math.nan)
+        for answer, (rows, _) in zip(self.answers, self.places, strict=True):
+            own = answer.joint_of(arc)
+            found[rows] = np.where(np.isnan(own), found[rows], own)
+        found[~np.isfinite(self.bounds.upper)] = 0.0
+        return found
+
+    def take(self, some: Ints) -> Assembled:
+        """Return the answer to some of the problems."""
+        if len(some) == len(self.part):
+            return self
+        place = np.full(len(self.part), -1)
+        place[some] = np.arange(len(some))
+        answers, places = list[Answer](), list[tuple[Ints, Ints]]()
+        for answer, (rows, entries) in zip(self.answers, self.places, strict=True):
+            kept = np.flatnonzero(place[rows] >= 0)
+            if len(kept):
+                answers.append(answer.take(kept))
+                places.append((place[rows][kept], entries))
+        steps = self.steps[some] if isinstance(self.steps, np.ndarray) else self.steps
+        part, bounds = self.part.take(some), self.bounds.take(some)
+        return Assembled.of(part, bounds, self.solver, steps, answers, places)
+
+    @cached_property
+    def joint(self) -> Array:
+        """mu(s,t) of every entry of every table, (P, entries); 0 where mu is not about it."""
+        return self._gathered("joint")
+
+    @cached_property
+    def slope(self) -> Array:
+        """The derivative of the inconsistency in log p, (P, entries); 0 where that is infinite."""
+        return np.where(np.isfinite(self.bounds.upper)[:, None], self._gathered("slope"), 0.0)
+
+    def _gathered(self, name: str) -> Array:
+        found = np.zeros_like(self.part.log_p)
+        for answer, (rows, entries) in zip(self.answers, self.places, strict=True):
+            found[np.ix_(rows, entries)] = getattr(answer, name)
+        return found
+
+    def rows(self, arc: Arc) -> Tensor | None:
+        """Return mu(s,t) of an arc of a single problem, at the mu that attains the upper bound.
+
+        None if no part is about all of its variables.
+        """
+        for s in self.answers:
+            if {v.name for v in s.part.variables}.issuperset(arc.names) and math.isfinite(s.upper):
+                return s.mu.rows(arc.sources, arc.targets).detach()
+        return None
+
+    def selected(self, variables: Sequence[Variable]) -> tuple[Distribution, float]:
+        """Return mu* over all variables of a PDG, and how far off its tables may be; of a single problem.
+
+        At gamma = 0 it is the gamma -> 0+ selection among the minimisers: a product of what is known over the finite
+        variables, over the Euclidean ones, and of samples.
+        """
+        drawn: list[Distribution] = [s.mu for s in self.answers if s.kind == "samples"]
+        known = {v.name for x in drawn for v in x.variables}
+        euclidean = [v for v in variables if isinstance(v.domain, Euclidean) and v.name not in known]
+        finite = [v for v in variables if v.is_finite and v.name not in known]
+        tables, error = self._finite(finite)
+        parts: list[Distribution] = [tables] if finite or not (euclidean or drawn) else []
+        parts += drawn
+        if euclidean:
+            gaussian: list[Any] = [s.mu for s in self.answers if s.kind == "gaussian"]
+            parts.append(combined(euclidean, gaussian))
+        return parts[0] if len(parts) == 1 else Product(tuple(variables), parts), error
+
+    def _finite(self, variables: Sequence[Variable]) -> tuple[CliqueTree, float]:
+        """Return mu* over finite variables, on one forest or extended along loose ends, and how far off it may be."""
+        answers = [s for s in self.answers if s.kind == "tables"]
+        chosen = [_chosen(p) for s in answers for p in s.solved]
+        parts, error = [mu for mu, _ in chosen], max((off for _, off in chosen), default=0.0)
+        if ends := [end for s in answers for end in s.ends]:
+            return Extended(variables, parts, ends, max(s.budget for s in answers)), error
+        return CliqueTree.combined(variables, parts), error
+
+
+def _chosen(s: Answer) -> tuple[CliqueTree, float]:
+    """Return mu* of what was solved, at gamma = 0 the gamma -> 0+ selection, and how far off it may be."""
+    assert s.on is not None
+    tables, error = s.on.tables, 0.0
+    if not (s.unique or s.part.gamma[0] > 0 or s.part.kinds) and s.part.convex.all():
+        known = s.converged and not s.within  # of one that stopped early, or that breaks hard arcs, nothing is
+        tables, error = convex.selection.select(s) if known else (tables, 1.0)
+    return CliqueTree(s.part.variables, s.on.tree, [t.detach() for t in tables]), error
+
+
+def solve_each(problems: Sequence[Batch], solver: Solver, *, near: Sequence[Assembled | None] = ()) -> list[Assembled]:
+    """Return the answers to single problems, solved part by part; `near`: answers to almost the same problems."""
+    before = [s for answer in near if answer is not None for s in answer.answers]
+    parts = [part for problem in problems for part in problem.parts]
+    solved = iter(solve(parts, solver, near=before if len(before) == len(parts) else None))
+    return [Assembled.whole(p, [next(solved) for _ in p.parts], solver.name) for p in problems]
+
+
 # -- problems in rows ------------------------------------------------------------------------------------------------
 
 
@@ -125,14 +281,14 @@ class Starts:
     """Where the problems of a sequence of batches stopped, by pattern: points (P, point), and of which it is known."""
 
     count: int
-    points: dict[object, tuple[Array, Bools]] = field(default_factory=dict)
+    points: dict[str, tuple[Array, Bools]] = field(default_factory=dict)
 
-    def near(self, key: object, rows: Ints) -> tuple[Array, Bools] | None:
+    def near(self, key: str, rows: Ints) -> tuple[Array, Bools] | None:
         """Return where some of the problems stopped."""
         at, known = self.points.get(key, (None, None))
         return None if at is None or known is None else (at[rows], known[rows])
 
-    def keep(self, key: object, rows: Ints, points: Array) -> None:
+    def keep(self, key: str, rows: Ints, points: Array) -> None:
         """Store where some of the problems stopped."""
         if key not in self.points:
             self.points[key] = np.zeros((self.count, points.shape[1])), np.zeros(self.count, dtype=np.bool_)
@@ -144,83 +300,6 @@ class Starts:
         return Starts(self.count, {key: (at.copy(), known.copy()) for key, (at, known) in self.points.items()})
 
 
-@dataclass(frozen=True, eq=False)
-class Assembled(Answer):
-    """An answer put together from answers about some of the problems (rows) and of the table entries."""
-
-    pieces: Sequence[tuple[Ints, Ints, Answer]] = ()
-
-    @property
-    def solved(self) -> Sequence[Answer]:
-        """The answers that it was put together from."""
-        return [p for _, _, answer in self.pieces for p in answer.solved]
-
-    @cached_property
-    def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The arcs whose tables `joint` is about, in all problems."""
-        return self._throughout("known")
-
-    @cached_property
-    def loose(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The arcs that are loose ends, in all problems."""
-        return self._throughout("loose")
-
-    def _throughout(self, name: str) -> frozenset[str]:
-        count: Counter[str] = Counter()
-        for rows, _, answer in self.pieces:
-            for arc in getattr(answer, name):
-                count[arc] += len(rows)
-        return frozenset(arc for arc, found in count.items() if found == len(self.part))
-
-    def rows(self, arc: Arc) -> Array:
-        """Return mu(s,t) of an arc, (P, cells): see `Answer.rows`."""
-        if arc.name in self.known:
-            return super().rows(arc)
-        found = np.full((len(self.part), cells(arc.scope)), math.nan)
-        for rows, _, answer in self.pieces:
-            own = answer.rows(arc)
-            found[rows] = np.where(np.isnan(own), found[rows], own)
-        found[~np.isfinite(self.bounds.upper)] = 0.0
-        return found
-
-    def take(self, some: Ints) -> Answer:
-        """Return the answer to some of the problems."""
-        place = np.full(len(self.part), -1)
-        place[some] = np.arange(len(some))
-        here = [(place[rows], entries, answer) for rows, entries, answer in self.pieces]
-        kept = [(at[at >= 0], entries, answer.take(np.flatnonzero(at >= 0))) for at, entries, answer in here]
-        pieces = [piece for piece in kept if len(piece[0])]
-        return assembled(
-            self.part.take(some), self.bounds.take(some), self.solver, np.asarray(self.steps)[some], pieces
-        )
-
-    def _gathered(self, name: str) -> Array:
-        found = np.zeros_like(self.part.log_p)
-        for rows, entries, answer in self.pieces:
-            found[np.ix_(rows, entries)] = getattr(answer, name)
-        return found
-
-    @cached_property
-    def joint(self) -> Array:
-        """mu(s,t) of every entry of every table, (P, entries); 0 where mu is not about it."""
-        return self._gathered("joint")
-
-    @cached_property
-    def slope(self) -> Array:
-        """The derivative of the inconsistency in log p, (P, entries); 0 where that is infinite."""
-        found = self._gathered("slope")
-        return np.where(np.isfinite(self.bounds.upper)[:, None], found, 0.0)
-
-
-def assembled(
-    batch: Batch, bounds: ProvedBounds, solver: str, steps: Ints, pieces: Sequence[tuple[Ints, Ints, Answer]]
-) -> Answer:
-    """Return an answer that is put together from pieces."""
-    ends = [end for _, _, answer in pieces for end in answer.ends] if len(batch) == 1 else ()
-    budget = max((answer.budget for _, _, answer in pieces), default=0)
-    return Assembled(batch, bounds, solver, steps=steps, ends=ends, budget=budget, pieces=pieces)
-
-
 def solve_rows(
     batch: Batch,
     solver: Solver,
@@ -228,19 +307,24 @@ def solve_rows(
     *,
     settle: bool = False,
     keep: Sequence[int] = (),
-    last: Answer | None = None,
-) -> Answer:
+    last: Assembled | None = None,
+) -> Assembled:
     """Return the answer to many problems over the same tables, each from where it stopped before if that is known.
 
     `settle`: until mu stands still, where a solver does that; `keep`: arcs whose joint is wanted whatever their weight.
     `last`: an answer to other problems over these tables, which problems keep that are the same, so that no answer
     depends on what else is asked.
     """
-    same = np.zeros(len(batch), dtype=np.bool_) if last is None else batch.same(last.part)
-    pieces = [] if last is None or not same.any() else _kept(last, np.flatnonzero(same))
+    found: list[Answer] = []
+    places: list[tuple[Ints, Ints]] = []
     steps, bounds = np.zeros(len(batch), dtype=np.int64), ProvedBounds.infinite(len(batch))
-    if last is not None:
-        bounds.put(np.flatnonzero(same), last.bounds.take(np.flatnonzero(same)))
+    same = np.zeros(len(batch), dtype=np.bool_) if last is None else batch.same(last.part)
+    if last is not None and same.any():
+        rows = np.flatnonzero(same)
+        kept = last.take(rows)
+        bounds.put(rows, kept.bounds)
+        found += kept.answers
+        places += [(rows[k], entries) for k, entries in kept.places]
     whole = narrow(batch)
     for rows, numbers in _attended(batch, np.flatnonzero(~same), whole, keep):
         here = batch.take(rows).among(numbers, keep=True)
@@ -248,24 +332,15 @@ def solve_rows(
         for some in _split(here, whole):
             part, entries = here.among(some, keep=True), batch.entries(numbers[i] for i in some)
             answers = _by_row(part, solver, rows, starts, settle)
-            pieces += [(rows[k], entries, answer) for k, answer in answers]
+            found += [answer for _, answer in answers]
+            places += [(rows[k], entries) for k, _ in answers]
             own = ProvedBounds.infinite(len(rows))
             for k, answer in answers:
                 own.put(k, answer.bounds)
                 steps[rows[k]] += answer.steps
             total = total.plus(own)
         bounds.put(rows, total)
-    if len(pieces) == 1 and pieces[0][2].part.log_p.shape == batch.log_p.shape and not batch.free:
-        return pieces[0][2]
-    return assembled(batch, bounds, solver.name, steps, pieces)
-
-
-def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
-    """Return the pieces of an answer that are about some of the problems."""
-    found = last.take(rows)
-    if isinstance(found, Assembled):
-        return [(rows[k], entries, answer) for k, entries, answer in found.pieces]
-    return [(rows, np.arange(found.part.log_p.shape[1]), found)]
+    return Assembled.of(batch, bounds, solver.name, steps, found, places)
 
 
 def narrow(batch: Batch) -> bool:

@@ -15,7 +15,7 @@ import torch
 from dissonance import PDG, Arc, CapabilityError, SoftmaxTable, Table, Variable, inconsistency, lir
 from dissonance.answer import Answer, Marginals, Solver
 from dissonance.chance import chance
-from dissonance.costs import Rows
+from dissonance.costs import FlatRows
 from dissonance.distributions.tree import single
 from dissonance.inconsistency import inconsistencies
 from dissonance.lir import lirs
@@ -32,25 +32,25 @@ class Squares:
 
     name, forbids, square, unit, least = "squares", False, True, 0.2, 0.0
 
-    def value(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def value(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         mass = rows.totals(m)
         return (m - np.exp(log_p) * mass) ** 2 / np.where(mass > 0, mass, 1.0)
 
-    def price(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def price(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         q, p = np.exp(log_q), np.exp(log_p)
         return 2 * (q - p) - rows.totals((q - p) * (q + p))
 
-    def slope(self, m: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def slope(self, m: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         p = np.exp(log_p)
         return 2 * p * (p * rows.totals(m) - m)
 
     def free(self, log_p: Floats) -> Floats:
         return np.exp(log_p)
 
-    def bets(self, z: Floats, rows: Rows) -> Floats:
+    def bets(self, z: Floats, rows: FlatRows) -> Floats:
         return np.log(np.maximum(z, 1e-300))
 
-    def size(self, log_q: Floats, log_p: Floats, rows: Rows) -> Floats:
+    def size(self, log_q: Floats, log_p: Floats, rows: FlatRows) -> Floats:
         return 2 + 2 * rows.totals(np.exp(2 * log_q) + np.exp(2 * log_p))
 
 
@@ -80,7 +80,7 @@ class Descent(Solver):
         return "squares" in part.kinds and len(part.variables) == 1 and not part.gamma.any()
 
     def solve(self, part: Batch, *how: Any, **options: Any) -> Answer:
-        rows, arcs = Rows.wide([part.log_p.shape[1] // len(part.beliefs)]), part.arcs
+        rows, arcs = FlatRows.wide([part.log_p.shape[1] // len(part.beliefs)]), part.arcs
         mu = np.full(len(arcs[0].log_p), 1 / len(arcs[0].log_p))
         total = sum(a.beta for a in arcs)
         for k in range(5_000):
@@ -90,7 +90,7 @@ class Descent(Solver):
         bounds = part.proved(self.price(arcs, mu, rows).min(), high, tol=1e-6)
         return Answer(part, bounds, self.name, Marginals(single(part.sizes), (torch.from_numpy(mu),)))
 
-    def price(self, arcs: Sequence[Any], mu: Floats, rows: Rows) -> Floats:
+    def price(self, arcs: Sequence[Any], mu: Floats, rows: FlatRows) -> Floats:
         return sum((a.beta * a.arc.cpd.cost.price(np.log(mu), a.log_p, rows) for a in arcs), np.zeros(len(mu)))
 
 

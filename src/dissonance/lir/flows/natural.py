@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from dissonance.lir.parameters import Parameters, Stacked
 MOST = 64
 """How much finer Euler steps may get where they overshoot."""
 
+SHORTEST = 1e-15
+"""How short an Euler step may get where the first of the finest overshoots."""
+
 
 @dataclass(frozen=True)
 class Natural(Flow):
@@ -37,8 +40,9 @@ class Natural(Flow):
     Tables stay in the simplex and Sigma stays positive definite. Everything else takes Euler steps through the Fisher
     matrix: other families that have a table or are linear-Gaussian, components of one row with different chi, hard and
     disbelieved arcs, and all of them with `damping`, which is added to the diagonal of F. Arcs that share parameters
-    add up their F. Where such steps are proved to have overshot, so that the inconsistency is higher after them, the
-    unit of time is walked again in twice as many.
+    add up their F. Where such steps are proved to have overshot, so that the inconsistency is higher after them, or is
+    not known to be finite any more, the unit of time is walked again in twice as many; where 64 times as many
+    overshoot, only for as long as it falls.
     """
 
     steps: int = 1
@@ -54,15 +58,37 @@ class Natural(Flow):
         solved = local.solve(theta)
         moved, euler = self._walked(local, theta, solved, self.steps)
         steps = self.steps
-        while steps < MOST * self.steps and euler.any():
-            risen = euler & (local.solve(moved.theta).lower > solved.upper)
+        while euler.any():
+            risen = euler & _risen(local.solve(moved.theta), solved)
             if not risen.any():
                 break
+            if steps == MOST * self.steps:
+                fallen = self._while_it_falls(local, theta, solved, risen, 1 / steps)
+                return replace(moved, theta=_where(risen, fallen, moved.theta))
             steps *= 2
             finer, _ = self._walked(local, theta, solved, steps)
-            kept = {k: torch.where(over(risen, x), finer.theta[k], x) for k, x in moved.theta.items()}
+            kept = _where(risen, finer.theta, moved.theta)
             moved = Moved(kept, None, moved.residual, moved.projected | finer.projected)
         return moved
+
+    def _while_it_falls(self, local: Local, theta: Stacked, solved: Solved, runs: Tensor, h: float) -> Stacked:
+        """Return theta after at most MOST parts of length h, as many as do not raise the inconsistency of a run.
+
+        Where the first part raises it h is a quarter as long, and theta stays where it is when h is below SHORTEST.
+        """
+        found = theta
+        while runs.any() and h > SHORTEST:
+            at, here, falls = theta, solved, runs
+            for _ in range(MOST):
+                trial = _where(falls, local.parameters.admissible(self._part(local, at, here, h)[0])[0], at)
+                after = local.solve(trial)
+                falls = falls & ~_risen(after, here)
+                if not falls.any():
+                    break
+                at, here = _where(falls, trial, at), after  # the other runs are where they were before they rose
+                found, runs = _where(falls, at, found), runs & ~falls
+            h /= 4
+        return found
 
     def _walked(self, local: Local, theta: Stacked, solved: Solved, steps: int) -> tuple[Moved, Tensor]:
         """theta a unit of time later in so many parts, the first from what is solved; which runs took Euler steps."""
@@ -97,6 +123,16 @@ class Natural(Flow):
                     step = torch.where(local.chi[k] == 0, 0.0, h * local.chi[k] * direction[k])
                     found[k] = torch.where(over(rest, theta[k]), theta[k] - step, found[k])
         return found, euler
+
+
+def _risen(after: Solved, before: Solved) -> Tensor:
+    """Return which runs are proved to have become more inconsistent, or are not known to be possible any more."""
+    return (after.lower > before.upper) | ((after.upper == math.inf) & (before.upper < math.inf))
+
+
+def _where(runs: Tensor, one: Stacked, other: Stacked) -> Stacked:
+    """Return one theta in these runs and the other in all others."""
+    return {k: torch.where(over(runs, x), one[k], x) for k, x in other.items()}
 
 
 def _groups(local: Local) -> list[tuple[list[int], list[str]]]:

@@ -16,20 +16,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dissonance.arc import Theta
-from dissonance.errors import DissonanceError
-from dissonance.focus import Attention
-from dissonance.inconsistency import Inconsistency, inconsistencies
+from dissonance.arc import Arc, Theta
+from dissonance.errors import CapabilityError, DissonanceError
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
-from dissonance.pdg import PDG
 from dissonance.problem import Batch
 from dissonance.proof import ProvedBounds
 from dissonance.sampling.blocks import estimate
 from dissonance.sampling.plan import Plan
 from dissonance.solvers import Solver
-from dissonance.solvers.front import chosen
+from dissonance.solvers.front import Assembled, chosen, solve_each
 
 
 class Average(NamedTuple):
@@ -40,7 +37,7 @@ class Average(NamedTuple):
     upper: float
     steps: int
     parts: Sequence[Tensor]
-    result: Inconsistency | None
+    result: Assembled | None
 
 
 @dataclass(eq=False)
@@ -50,8 +47,6 @@ class PreparedProblem:
     `turn` counts the averages: a graph holds until the next one, whose theta takes the place of its own in the cpds.
     """
 
-    pdg: PDG
-    attention: Attention
     solver: Solver
     problem: Batch
     turn: int = 0
@@ -80,7 +75,8 @@ class PreparedProblem:
         if not self.plans or (self._depending and not all(plan.holds(theta) for plan in self._depending)):
             result = self.result(theta, seed)
             parts = [s.surrogate(theta) for s in result.answers] if math.isfinite(result.upper) else []
-            return Average(result.lower, result.upper, result.steps, [x for x in parts if x.requires_grad], result)
+            live = [x for x in parts if x.requires_grad]
+            return Average(result.lower, result.upper, int(result.steps), live, result)
         values: list[float] = []
         parts: list[Tensor] = []
         for plan, count in self.plans:
@@ -94,12 +90,11 @@ class PreparedProblem:
         value = float(free.lower[0] + free.upper[0]) / 2 + (math.inf if math.inf in values else sum(values))
         return Average(value, value, 0, parts if math.isfinite(value) else [], None)
 
-    def result(self, theta: Theta, seed: int) -> Inconsistency:
-        """The full result of the solver at theta."""
+    def result(self, theta: Theta, seed: int) -> Assembled:
+        """Return the answer of the solver at theta."""
         solver: Any = self.solver
         solver = solver.for_step(seed) if hasattr(solver, "for_step") else solver
-        problems = [self.problem.at(theta)]
-        return inconsistencies([self.pdg], [self.attention], solver=solver, thetas=[theta], problems=problems)[0]
+        return solve_each([self.problem.at(theta)], solver)[0]
 
 
 @dataclass(frozen=True)
@@ -140,8 +135,8 @@ class RunAverage:
         return self._known[keys]
 
     @cached_property
-    def result(self) -> Inconsistency:
-        """The full result of the solver for this run."""
+    def result(self) -> Assembled:
+        """The answer of the solver for this run."""
         if self.found.result is not None:
             return self.found.result
         with torch.enable_grad():
@@ -177,9 +172,13 @@ class Averages(Solved):
         return any([one.problem.drawn for one in self._each])
 
     @cached_property
-    def results(self) -> Sequence[Inconsistency]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The full results of the solver, run by run."""
+    def results(self) -> Sequence[Assembled]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The answers of the solver, run by run."""
         return [one.result for one in self._each]
+
+    def across(self, arc: Arc) -> Tensor:
+        """Refuse: samples have no tables of arcs whose variables are in several parts."""
+        raise CapabilityError(f"{arc}: its variables are drawn apart from each other.")
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all, (P, ...) each."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.answer import Answer
 from dissonance.arc import Arc, Theta
 from dissonance.cpds.gaussian import dimension
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Varying
-from dissonance.inconsistency import Inconsistency
 from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
-from dissonance.selected import selected
+from dissonance.solvers.front import Assembled
 from dissonance.variables import cells
 
 
@@ -93,8 +90,8 @@ class Solved(ABC):
     lower: Tensor
     upper: Tensor
     steps: Tensor | int
-    results: Sequence[Inconsistency] = ()
-    """What the solver of each run says; nothing where runs are solved together."""
+    results: Sequence[Assembled] = ()
+    """The answer of each run; nothing where runs are solved together."""
 
     @property
     def bounds(self) -> tuple[list[float], list[float]]:
@@ -114,7 +111,7 @@ class Solved(ABC):
 
     def rows(self, k: int, arc: Arc) -> Tensor | None:
         """mu(s,t) of one arc in run k, as `CPD.project` wants it; None if mu is not about all of its variables."""
-        return rows_of(self.results[k], arc)
+        return self.results[k].rows(arc)
 
     def every(self, arc: Arc) -> Tensor:
         """The same in all runs, (P, ...); 0 where mu is not about all of the arc's variables."""
@@ -123,13 +120,13 @@ class Solved(ABC):
         nothing = torch.zeros(sides, dtype=DTYPE)
         return torch.stack([nothing if x is None else x for x in each])
 
+    @abstractmethod
     def across(self, arc: Arc) -> Tensor:
-        """The same of a finite arc, also where its variables are in several components, which are independent."""
-        return torch.stack([joint_of(result, arc) for result in self.results])
+        """Return mu(s,t) of a finite arc in all runs, also where its variables are in several, independent parts."""
 
     def loose(self, arc: Arc) -> bool:
         """Whether an arc is a loose end in all runs: mu follows it, so that no control of it changes anything."""
-        return bool(not self.drawn and self.results) and all([arc.name in r.loose_ends for r in self.results])
+        return bool(not self.drawn and self.results) and all([arc.name in r.loose for r in self.results])
 
     def joints(self, parameters: Parameters) -> Tensor:
         """mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
@@ -152,7 +149,7 @@ class Solved(ABC):
 class SolvedTables(Solved):
     """The answer to problems of tables that were solved together, at theta."""
 
-    def __init__(self, parameters: Parameters, theta: Stacked, answer: Answer, steps: Tensor | int) -> None:
+    def __init__(self, parameters: Parameters, theta: Stacked, answer: Assembled, steps: Tensor | int) -> None:
         self.lower, self.upper = torch.from_numpy(answer.bounds.lower), torch.from_numpy(answer.bounds.upper)
         self.steps, self._parameters, self._theta, self._answer = steps, parameters, theta, answer
 
@@ -167,14 +164,14 @@ class SolvedTables(Solved):
     def _every(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of one arc in all runs; NaN where mu is not about all of its variables."""
         known, span = arc.name in self._answer.known, self._parameters.spans[arc.name]
-        joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.rows(arc))
+        joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.joint_of(arc))
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
 
     def across(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of one arc in all runs, also where its variables are in several, independent parts."""
         found, variables = self._every(arc), self._parameters.pdgs[0].variables
         for k in found.isnan().any(2).any(1).nonzero().ravel().tolist():
-            mu, _ = selected(variables, [self._answer.take(np.array([k]))])
+            mu, _ = self._answer.take(np.array([k])).selected(variables)
             found[k] = mu.rows(arc.sources, arc.targets).detach()
         return found
 
@@ -248,22 +245,3 @@ class Inner(Protocol):
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """mu(s,t) of an arc in some runs (P,), (P, its entries), as precisely as can be: not only its cost, but mu."""
         ...
-
-
-def rows_of(result: Inconsistency, arc: Arc) -> Tensor | None:
-    """mu(s,t) of an arc at the mu that attains the upper bound; None if mu is not about all of its variables."""
-    for s in result.answers:
-        known = {v.name for v in s.part.variables}
-        if known.issuperset(v.name for v in arc.scope) and math.isfinite(s.upper):
-            return s.mu.rows(arc.sources, arc.targets).detach()
-    return None
-
-
-def joint_of(result: Inconsistency, arc: Arc) -> Tensor:
-    """mu(s,t) of a finite arc, whichever components its variables are in; 0 if there is no mu."""
-    rows = rows_of(result, arc)
-    if rows is not None:
-        return rows
-    if not math.isfinite(result.upper):
-        return torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
-    return result.mu.rows(arc.sources, arc.targets).detach()

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.distributions import CliqueTree
+from dissonance.distributions import CliqueTree, Distribution
 from dissonance.distributions.tree import Tree
-from dissonance.inconsistency import Inconsistency
 from dissonance.numerics import DTYPE
 from dissonance.solvers.convex.program import Structure
 
@@ -60,12 +59,11 @@ def joint(tree: Tree, tables: list[Tensor]) -> Tensor:
     return torch.einsum(*operands, [0, *letter.values()])
 
 
-def of_results(results: Sequence[Inconsistency]) -> Compromise:
-    """From results, run by run; along loose ends, over the clusters of what mu is extended from."""
+def of_mus(mus: Sequence[Distribution | None]) -> Compromise:
+    """Return the compromises of runs, where they have one; along loose ends, over the clusters mu is extended from."""
     flat: list[Tensor] = []
     cluster: Tensor | None = None
-    for result in results:
-        mu = result.mu if math.isfinite(result.upper) else None
+    for mu in mus:
         if not isinstance(mu, CliqueTree):
             flat.append(torch.zeros(0, dtype=DTYPE))
         elif math.prod(v.size for v in mu.variables) <= LARGEST:
@@ -76,5 +74,5 @@ def of_results(results: Sequence[Inconsistency]) -> Compromise:
             sizes = torch.tensor([t.numel() for t in tables], dtype=torch.long)
             cluster = torch.repeat_interleave(torch.arange(len(tables)), sizes)
     width = max(len(x) for x in flat)
-    mus = torch.stack([x if len(x) == width else x.new_full((width,), math.nan) for x in flat])
-    return Compromise(mus, cluster)
+    found = torch.stack([x if len(x) == width else x.new_full((width,), math.nan) for x in flat])
+    return Compromise(found, cluster)

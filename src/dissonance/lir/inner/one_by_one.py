@@ -14,14 +14,15 @@ from torch import Tensor
 from dissonance.answer import Solver
 from dissonance.arc import Arc, Theta
 from dissonance.errors import CapabilityError
-from dissonance.inconsistency import Inconsistency, inconsistencies
 from dissonance.lir.inner.averages import Averages, PreparedProblem, RunAverage, Surroundings
 from dissonance.lir.inner.base import Attentions, Inner, Solved
-from dissonance.lir.inner.compromise import Compromise, of_results
+from dissonance.lir.inner.compromise import Compromise, of_mus
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
 from dissonance.problem import prepare
+from dissonance.solvers.front import Assembled, solve_each
+from dissonance.variables import cells
 
 PREPARED = 64
 """Attentions whose problems are kept ready, as they were given and by their weights."""
@@ -49,13 +50,18 @@ class _Asked:
 class SolvedOneByOne(Solved):
     """The results of P runs at theta, each found by itself."""
 
-    def __init__(self, inner: OneByOne, theta: Stacked, results: Sequence[Inconsistency]) -> None:
+    def __init__(self, inner: OneByOne, theta: Stacked, results: Sequence[Assembled]) -> None:
         self._parameters, self._contexts = inner.parameters, inner.contexts
         self._theta, self.results = theta, results
         self.lower = torch.tensor([r.lower for r in results], dtype=DTYPE)
         self.upper = torch.tensor([r.upper for r in results], dtype=DTYPE)
-        self.steps = torch.tensor([r.steps for r in results])
+        self.steps = torch.tensor([int(r.steps) for r in results])
         self._gradients: dict[tuple[str, ...], Stacked] = {}
+
+    def across(self, arc: Arc) -> Tensor:
+        """Return mu(s,t) of a finite arc in all runs, 0 where there is no mu."""
+        found = [across(r, pdg, arc) for r, pdg in zip(self.results, self._parameters.pdgs, strict=True)]
+        return torch.stack(found)
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all; 0 where the inconsistency is infinite."""
@@ -157,7 +163,9 @@ class OneByOne(Inner):
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
         """mu* as the solver finds it, run by run."""
-        return of_results(self.ask(theta, attention) if self.random else self.solve(theta, attention).results)
+        answers = self.ask(theta, attention) if self.random else self.solve(theta, attention).results
+        every = zip(answers, self.parameters.pdgs, strict=True)
+        return of_mus([r.selected(p.variables)[0] if math.isfinite(r.upper) else None for r, p in every])
 
     def _remembered(self, theta: Stacked, attention: Attentions) -> Solved | None:
         return next((asked.answer for asked in self._asked if asked.same(theta, attention)), None)
@@ -175,7 +183,7 @@ class OneByOne(Inner):
             values = (k, *asked.beta.values(), *asked.alpha.values(), asked.gamma, *varying)
             if values not in self._known:
                 pdg = self._own[k] if self.random else self.parameters.pdgs[k]
-                self._known[values] = PreparedProblem(pdg, asked, self.solver, prepare(pdg, asked, theta))
+                self._known[values] = PreparedProblem(self.solver, prepare(pdg, asked, theta))
             self._seen[attention, k] = self._known[values]
             if len(self._seen) > self._most:
                 self._seen.pop(next(iter(self._seen)))  # the oldest
@@ -187,12 +195,20 @@ class OneByOne(Inner):
         """Refuse: full control in closed form is for tables, whose attention does not depend on the sample."""
         raise CapabilityError(f"{arc}: full control needs tables, and attention that does not depend on the sample.")
 
-    def ask(self, theta: Stacked, attention: Attentions) -> list[Inconsistency]:
-        """The full results of the solver, run by run."""
-        pdgs = self.parameters.pdgs
-        thetas = [self._own_theta(k, {key: v[k] for key, v in theta.items()}) for k in range(len(pdgs))]
+    def ask(self, theta: Stacked, attention: Attentions) -> list[Assembled]:
+        """Return the answers of the solver, run by run."""
+        runs = range(len(self.parameters))
+        thetas = [self._own_theta(k, {key: v[k] for key, v in theta.items()}) for k in runs]
         with torch.no_grad():
-            ready = [self._ready(k, attention, own) for k, own in enumerate(thetas)]
-            problems = [one.problem.at(own) for one, own in zip(ready, thetas, strict=True)]
-            attentions = [one.attention for one in ready]
-            return inconsistencies(pdgs, attentions, solver=self.solver, thetas=thetas, problems=problems)
+            problems = [self._ready(k, attention, own).problem.at(own) for k, own in enumerate(thetas)]
+            return solve_each(problems, self.solver)
+
+
+def across(answer: Assembled, pdg: PDG, arc: Arc) -> Tensor:
+    """Return mu(s,t) of a finite arc, whichever parts its variables are in; 0 if there is no mu."""
+    rows = answer.rows(arc)
+    if rows is not None:
+        return rows
+    if not math.isfinite(answer.upper):
+        return torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
+    return answer.selected(pdg.variables)[0].rows(arc.sources, arc.targets).detach()
