@@ -27,7 +27,7 @@ from dissonance.arc import Arc
 from dissonance.compiled import ENOUGH, expect
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu
 from dissonance.solvers.convex.conic import conic
@@ -48,16 +48,16 @@ def rows(rng: np.random.Generator, count: int, s: int, t: int) -> np.ndarray:
     return p / p.sum(-1, keepdims=True)
 
 
-def problems(name: str, count: int, seed: int = 0) -> tuple[list[Component], Arcs]:
+def problems(name: str, count: int, seed: int = 0) -> tuple[list[Batch], Arcs]:
     """`count` random PDGs of one structure, as arrays; the first few also as components, for Clarabel."""
     rng = np.random.default_rng(seed)
     variables = [Variable("ABCDEFG"[i], size) for i, size in enumerate(STRUCTURES[name].sizes)]
     ends = [(variables[a], variables[b]) for a, b in STRUCTURES[name].arcs]
     tables = [rows(rng, count, a.size, b.size) for a, b in ends]
 
-    def component(k: int) -> Component:
+    def component(k: int) -> Batch:
         pdg = PDG(*(Arc(f"p{i}", a, b, t[k]) for i, ((a, b), t) in enumerate(zip(ends, tables, strict=True), 1)))
-        return prepare(pdg, Attention.uniform(pdg)).components[0]
+        return prepare(pdg, Attention.uniform(pdg)).parts[0]
 
     some = [component(k) for k in range(min(count, 50))]
     ones = np.ones((count, len(ends)))
@@ -99,7 +99,7 @@ def solved(program: Program, tol: float, device: str, near: np.ndarray | None = 
     return solve(program, target, 10 * target, near)
 
 
-def made(c: Component, arcs: Arcs) -> Program:
+def made(c: Batch, arcs: Arcs) -> Program:
     """Numbered from nothing."""
     forget_structures()
     s = structure(c.shape, c.tree)
@@ -166,17 +166,17 @@ def _before(checkout: Path, count: int) -> tuple[float, float]:
     return cold, next(float(row[1]) for row in rows if row[:1] == ["warm:"])
 
 
-def _clarabel(components: list[Component]) -> float:
+def _clarabel(components: list[Batch]) -> float:
     """Seconds for one PDG: assemble, solve at 1e-8, certify."""
 
-    def one(c: Component) -> None:
+    def one(c: Batch) -> None:
         program = made(c, Arcs.of([c]))
         prove(program, conic(program, 1e-8)[0])
 
     return timed(lambda: [one(c) for c in components], "cpu")[0] / len(components)
 
 
-def _paper(components: list[Component]) -> float:
+def _paper(components: list[Batch]) -> float:
     """Seconds for one PDG by Adam on the joint distribution."""
     began = time.process_time()
     for c in components:

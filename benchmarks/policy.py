@@ -18,8 +18,8 @@ from families import FAMILIES
 
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.compiled import engage
-from dissonance.problem import Component, prepare
-from dissonance.solvers import Auto, CliqueTreeSolver, Newton, Solution, SumProductSolver, solve_together
+from dissonance.problem import Batch, prepare
+from dissonance.solvers import Answer, Auto, CliqueTreeSolver, Newton, SumProductSolver, solve_together
 
 
 def loop(seed: int) -> PDG:
@@ -55,7 +55,7 @@ KINDS: dict[str, Callable[[int], PDG]] = {
 }
 
 
-def timed(work: Callable[[], list[Solution]]) -> tuple[float, list[Solution]]:
+def timed(work: Callable[[], list[Answer]]) -> tuple[float, list[Answer]]:
     """Milliseconds, the fastest of three if quick, and what was found."""
     spent: list[float] = []
     while True:
@@ -68,10 +68,10 @@ def timed(work: Callable[[], list[Solution]]) -> tuple[float, list[Solution]]:
 
 def row(kind: str, gamma: float, count: int) -> str:
     """One line: every method, and auto."""
-    components: list[Component] = []
+    components: list[Batch] = []
     for seed in range(count):
         pdg = KINDS[kind](seed)
-        components += prepare(pdg, Attention.uniform(pdg, gamma=gamma)).components
+        components += prepare(pdg, Attention.uniform(pdg, gamma=gamma)).parts
     first = components[0]
     columns = [
         timed(lambda: Newton().solve_many(components))[0] / count,

@@ -39,7 +39,7 @@ from dissonance.compiled import engage
 from dissonance.distributions import Tree
 from dissonance.distributions import tree as trees
 from dissonance.inconsistency import Inconsistency, inconsistency
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers.convex import program
 from dissonance.solvers.convex.conic import conic, sparse
 from dissonance.solvers.convex.program import Arcs, Program
@@ -104,13 +104,13 @@ def clarabel(pdg: PDG, known: bool) -> tuple[float, float]:
     """Bounds from Clarabel alone."""
     if not known:
         forget()
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     problem = made(component)
     bounds = prove(problem, conic(problem, 1e-2 * TOL)[0]).bounds[0]
     return float(bounds[0]), float(bounds[1])
 
 
-def made(component: Component) -> Program:
+def made(component: Batch) -> Program:
     """The program of a component, on its junction tree."""
     s = program.structure(component.shape, component.tree)
     return Program(s, s.numbers(Arcs.of([component])))
@@ -165,7 +165,7 @@ def _exponent(sizes: list[int], seconds: list[float]) -> float:
 # -- cvxpy -------------------------------------------------------------------------------------------------------------
 
 
-def by_cluster(component: Component) -> Any:
+def by_cluster(component: Batch) -> Any:
     """The program as its formula reads: a variable a cluster, a constraint a separator, a relative entropy an arc."""
     import cvxpy as cp
 
@@ -203,7 +203,7 @@ def setting(tree: Tree, cluster: int, scope: tuple[str, ...]) -> np.ndarray:
     return found
 
 
-def by_vector(component: Component) -> Any:
+def by_vector(component: Batch) -> Any:
     """The same with one variable and sparse matrices, as an expert writes it."""
     import cvxpy as cp
 
@@ -222,9 +222,9 @@ def against_cvxpy(name: str, n: int) -> str:
     found: list[str] = []
     for model in (by_cluster, by_vector):
 
-        def solve(model: Callable[[Component], Any] = model) -> float:
+        def solve(model: Callable[[Batch], Any] = model) -> float:
             forget()
-            (component,) = prepare(pdg, Attention.uniform(pdg)).components
+            (component,) = prepare(pdg, Attention.uniform(pdg)).parts
             return float(model(component).solve(solver="CLARABEL"))
 
         value, seconds = timed(solve)

@@ -65,7 +65,7 @@ def random_pdg(seed: int) -> tuple[PDG, Attention, str]:
 def given_up(result: Inconsistency) -> float:
     """What a lower bound gives up because hard arcs may be off by UNSEEN: that, times their multipliers, at the mu of
     the upper bound (the best lower bound may be of others)."""
-    return UNSEEN * sum(float(m.abs().sum()) for s in result.solutions for m in s.multipliers.values())
+    return UNSEEN * sum(float(m.abs().sum()) for s in result.answers for m in s.multipliers.values())
 
 
 def _table(rng: np.random.Generator, rows: int, width: int, kind: str) -> np.ndarray:

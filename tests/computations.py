@@ -116,8 +116,8 @@ def solved(found: Inconsistency, mu: bool = True) -> Numbers:
     """The bounds, who is to blame, and mu* as the tables of all arcs have it."""
     numbers: Numbers = [found.lower, found.upper]
     numbers += [[row.name, row.divergence, row.contribution, row.saved_if_dropped] for row in found.by_arc()]
-    for s in found.solutions if mu else ():
-        finite = [v.name for v in s.component.variables if v.is_finite]
+    for s in found.answers if mu else ():
+        finite = [v.name for v in s.part.variables if v.is_finite]
         if np.isfinite(s.upper) and finite:
             numbers += s.mu.marginal(*finite).reshape(-1).tolist()
     return numbers

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from dissonance.solution import Solver
 from hypothesis import strategies as st
 
+from dissonance.answer import Solver
 from dissonance.arc import Arc
 from dissonance.cpds import SoftmaxTable, Table
 from dissonance.focus import Attention
 from dissonance.pdg import PDG
+from dissonance.problem import Batch
 from dissonance.solvers import SOLVERS, Newton
 from dissonance.variables import Variable
 
@@ -37,6 +38,12 @@ class Case:
     def __repr__(self) -> str:
         phi = self.attention
         return f"Case({self.pdg!r}\n  beta={dict(phi.beta)} alpha={dict(phi.alpha)} gamma={phi.gamma})"
+
+
+def case_of(part: Batch) -> Case:
+    """A single problem as a PDG of its arcs alone, and their weights."""
+    beta, alpha = ({a.name: getattr(a, name) for a in part.arcs} for name in ("beta", "alpha"))
+    return Case(PDG(*part.beliefs, variables=part.variables), Attention.only(beta, alpha, part.gamma.item()))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 
 from attacks.dense import Array
 from attacks.drawn import Drawn, draw, skeleton
+from dissonance.answer import DEFAULT_TOL
 from dissonance.inconsistency import Inconsistency, inconsistencies
-from dissonance.solution import DEFAULT_TOL
 
 DRAWS = 40
 """PDGs of one structure, solved together."""
@@ -53,7 +53,7 @@ def judged(result: Inconsistency, low: float, high: float, slop: float) -> str |
     found = f"[{result.lower!r}, {result.upper!r}]"
     if not result.lower <= result.upper:
         return f"{found} is no bracket"
-    scale = 1.0 + sum(1.0 + abs(s.upper) for s in result.solutions)
+    scale = 1.0 + sum(1.0 + abs(s.upper) for s in result.answers)
     if result.converged and math.isfinite(scale) and result.upper - result.lower > DEFAULT_TOL * scale:
         return f"{found} is called converged"
     if result.lower > high + slop:

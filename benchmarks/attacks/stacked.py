@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from dissonance.solvers.stack import Answers, Stack
 
 from attacks.brackets import judged, mu_scores, reference
 from attacks.dense import Array
@@ -18,7 +19,6 @@ from attacks.drawn import Drawn, draw, skeleton
 from dissonance.inconsistency import inconsistency
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.program import Arcs
-from dissonance.solvers.stack import Answers, Stack
 
 DRAWS, KINDS = 128, 3
 """Problems with the same zeros and hard arcs, and how many such draws are solved together."""

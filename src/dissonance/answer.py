@@ -51,8 +51,8 @@ class Marginals:
         """The structure that an iteration was of, and where the gap of a single problem was still broad, (point,)."""
         return None
 
-    def one(self, k: int) -> Marginals:
-        """Return the mu of problem k."""
+    def take(self, some: Ints) -> Marginals:
+        """Return the mu of some of the problems: there is only one."""
         return self
 
     def joint(self, part: Batch) -> Array:
@@ -109,6 +109,13 @@ class Answer:
         return (self,)
 
     @property
+    def trees(self) -> Sequence[Tree]:
+        """The junction trees that mu is on, or else those of the answers that it was put together from."""
+        if self.on is not None:
+            return (self.on.tree,)
+        return [t for p in self.solved if p is not self for t in p.trees]
+
+    @property
     def lower(self) -> float:
         """The lower bound of a single problem."""
         return self.bounds.lower.item()
@@ -130,10 +137,15 @@ class Answer:
         found.__dict__.update(joint=joint, slope=slope)
         return found
 
-    @property
+    @cached_property
     def known(self) -> frozenset[str]:
-        """The arcs whose tables `joint` is about."""
+        """The arcs whose tables `joint` is about, in all problems."""
         return frozenset(a.name for a in self.part.beliefs)
+
+    @cached_property
+    def loose(self) -> frozenset[str]:
+        """The arcs that are loose ends, in all problems."""
+        return frozenset(arc.name for arc, _ in self.ends)
 
     @property
     def points(self) -> Array | None:
@@ -144,11 +156,34 @@ class Answer:
         """Return the answer to problem k, which is this part."""
         if self.bounds.lower[k] == math.inf:
             return infinite(part, self.solver, steps=int(np.broadcast_to(self.steps, len(self.part))[k]))
-        if len(self.part) == 1:
-            return self if part is self.part else replace(self, part=part)
-        many = {name: getattr(self, name)[k : k + 1] for name in ("steps", "residual", "within", "method")}
-        on, memory = None if self.on is None else self.on.one(k), self.memory
-        return replace(self, part=part, bounds=self.bounds.take(slice(k, k + 1)), on=on, memory=memory, **many)
+        found = self.take(np.array([k]))
+        return found if part is found.part else replace(found, part=part)
+
+    def take(self, some: Ints) -> Answer:
+        """Return the answer to some of the problems."""
+        if len(some) == len(self.part):
+            return self
+        columns: dict[str, Any] = {name: getattr(self, name) for name in ("steps", "residual", "within")}
+        columns = {name: x[some] if np.ndim(x) else x for name, x in columns.items()}
+        if self.method:
+            columns["method"] = tuple(self.method[k] for k in some.tolist())
+        on = None if self.on is None else self.on.take(some)
+        found = replace(self, part=self.part.take(some), bounds=self.bounds.take(some), on=on, **columns)
+        found.__dict__.update({name: self.__dict__[name][some] for name in ("joint", "slope") if name in self.__dict__})
+        return found
+
+    def rows(self, arc: Arc) -> Array:
+        """Return mu(s,t) of an arc, also of one that `joint` is not about, (P, cells): 0 where there is no mu, NaN
+        where mu is not about all variables of the arc."""
+        if arc.name in self.known:
+            k = next(k for k, a in enumerate(self.part.beliefs) if a.name == arc.name)
+            return self.joint[:, self.part.entries([k])]
+        found = np.full((len(self.part), cells(arc.scope)), math.nan)
+        if {v.name for v in self.part.variables}.issuperset(arc.names):
+            for k, one in enumerate(self.part.singles):
+                there = math.isfinite(self.bounds.upper[k])
+                found[k] = self.one(k, one).mu.rows(arc.sources, arc.targets).reshape(-1).detach() if there else 0.0
+        return found
 
     @property
     def mu(self) -> Distribution:

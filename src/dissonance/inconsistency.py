@@ -122,7 +122,7 @@ class Inconsistency:
     @property
     def stats(self) -> dict[str, float]:
         """Size and effort: components, clusters, cells, treewidth, steps, hard-arc residual, bytes, seconds."""
-        trees = [p.on.tree for s in self.answers for p in s.solved if p.on is not None]
+        trees = [t for s in self.answers for t in s.trees]
         return {
             "components": len(self.answers),
             "clusters": sum(len(t.clusters) for t in trees),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -33,6 +33,9 @@ EVEN = ULPS
 
 BUDGET = 4 * 2**30
 """Bytes a solve may use by default."""
+
+MOST_KNOWN = 256
+"""What batches over the same arcs remember at most, such as structures: the latest."""
 
 NOWHERE = np.zeros(0, dtype=np.bool_)
 """The impossible table entries of a problem without zeros."""
@@ -145,9 +148,20 @@ class Batch:
         """log p, beta, alpha and gamma."""
         return self.log_p, self.beta, self.alpha, self.gamma
 
-    def same(self, other: Batch) -> bool:
-        """Return whether all numbers are those of other problems over the same arcs."""
-        return all(np.array_equal(x, y) for x, y in zip(self.numbers, other.numbers, strict=True))
+    def same(self, other: Batch) -> Bools:
+        """Return which problems have the numbers of other problems over the same arcs, (P,)."""
+        both = zip(self.numbers, other.numbers, strict=True)
+        return np.logical_and.reduce([(x == y).reshape(len(self), -1).all(1) for x, y in both])
+
+    def remembered(self, key: object, make: Callable[[], Any]) -> Any:
+        """Return what batches over these arcs remember under a key, which is made if it is not known."""
+        found = self.known.get(key, self)  # no key has a batch of its own as its value
+        if found is self:
+            found = make()
+            for old in list(self.known)[: max(0, len(self.known) + 1 - MOST_KNOWN)]:
+                self.known.pop(old, None)
+            self.known[key] = found
+        return found
 
     # -- some of the problems, or other ones over the same arcs ----------------------------------------------------
 
@@ -205,7 +219,7 @@ class Batch:
     def _at(self, log_p: Array, theta: Theta | None) -> Batch:
         if not self.log_p.size:
             _ = self.kinds, self.pinned, self.entropies  # known to the copy as well
-        changed = OF_TABLES if self.log_p.size else ("parts",)
+        changed = OF_TABLES if self.log_p.size else ("parts", "singles")
         known = {name: x for name, x in self.__dict__.items() if name not in changed}
         return _copied(known, log_p=log_p, theta=theta)
 
@@ -215,7 +229,9 @@ class Batch:
         if self.varying or self.is_drawn:
             return self
         theta = frozen(self.beliefs, self.theta)
-        return self if theta is None and self.theta is None else _copied(self.__dict__, theta=theta)
+        if theta is None and self.theta is None:
+            return self
+        return _copied({name: x for name, x in self.__dict__.items() if name not in ("parts", "singles")}, theta=theta)
 
     # -- some of the arcs ------------------------------------------------------------------------------------------
 
@@ -226,12 +242,11 @@ class Batch:
         """
         if len(numbers) == len(self.beliefs):
             return self
-        key = "among", tuple(numbers)
-        if keep and key in self.known:
-            before, entries = self.known[key]
-            return before.with_numbers(
-                self.log_p[:, entries], self.beta[:, numbers], self.alpha[:, numbers], self.gamma
+        if keep:
+            known, entries = self.remembered(
+                ("among", tuple(numbers)), lambda: (self.among(numbers), self.entries(numbers))
             )
+            return known.with_numbers(self.log_p[:, entries], self.beta[:, numbers], self.alpha[:, numbers], self.gamma)
         beliefs = tuple([self.beliefs[i] for i in numbers])
         seen, entries = {n for a in beliefs for n in a.names}, self.entries(numbers)
         found = Batch(
@@ -246,8 +261,6 @@ class Batch:
             (*self.free, *(v for v in self.variables if v.name not in seen)),
         )
         found.__dict__["entry_at"] = _offsets(np.diff(self.entry_at)[numbers].tolist())
-        if keep:
-            self.known[key] = found, entries
         return found
 
     def entries(self, numbers: Iterable[int]) -> Index:
@@ -528,7 +541,7 @@ OF_SHAPE = (
 )
 """What is known of a batch whatever its numbers."""
 
-OF_TABLES = "parts", "arcs", "dead", "key", "convex", "_makers", "pinned", "given", "beyond", "accuracy"
+OF_TABLES = "parts", "singles", "arcs", "dead", "key", "convex", "_makers", "pinned", "given", "beyond", "accuracy"
 """What is known of a batch that may change with the numbers in its tables."""
 
 

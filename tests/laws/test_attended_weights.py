@@ -23,7 +23,7 @@ def test_a_mechanism_is_not_convex_because_another_is_heavy(big, beta):
         Arc("other", (), Y, [0.1, 0.2, 0.7]),
     )
     attention = Attention.only({"big": big, "odd": beta, "other": 1.0}, {"odd": 1.0}, 1.0)
-    assert not prepare(pdg, attention).components[0].convex
+    assert prepare(pdg, attention).parts[0].convex.tolist() == [False]
     result = inconsistency(pdg, attention)
     assert result.solver == "concave-convex" and result.lower <= result.upper
     assert float(incompatibility(result.mu, pdg, attention)) == pytest.approx(result.upper, abs=1e-8 + 2e-14 * big)
@@ -32,7 +32,7 @@ def test_a_mechanism_is_not_convex_because_another_is_heavy(big, beta):
 def test_weights_that_cancel_up_to_rounding_are_convex():
     pdg = PDG(Arc("p", X, Y, [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]), Arc("q", (), X, [0.3, 0.7]))
     attention = Attention.only({"p": 0.3, "q": 1.0}, {"p": 3.0}, 0.1)  # 3 * 0.1 > 0.3
-    assert prepare(pdg, attention).components[0].convex
+    assert prepare(pdg, attention).parts[0].convex.tolist() == [True]
     result = inconsistency(pdg, attention)
     assert result.converged
     assert float(incompatibility(result.mu, pdg, attention)) == pytest.approx(result.upper, abs=1e-9)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from dissonance.solution import Solver
 from hypothesis import Phase, given, settings
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
+from dissonance.answer import Solver
 from dissonance.errors import CapabilityError
 from dissonance.inconsistency import Inconsistency
 from reference import convex

@@ -9,11 +9,11 @@ import math
 
 import numpy as np
 import pytest
-from dissonance.solution import Solver
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
+from dissonance.answer import Solver
 from strategies import EXACT
 
 GENERAL = [s for s in EXACT if s not in {"pinned", "sum-product", "given", "pooled"}]

@@ -98,7 +98,7 @@ def test_lbfgs_goes_no_lower_than_it_may_and_nowhere_without_numbers():
 
 def test_as_many_steps_lead_to_the_same_bits_whatever_the_number_of_threads():
     pdg = graph(90)
-    component = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).components[0]
+    component = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).parts[0]
     dual = RelaxedDual(StructuralBracketing(QUICK, component).regions)
     found = []
     for count in (1, 2):

@@ -61,10 +61,10 @@ def test_the_solvers_are_compared_with_closed_forms(capsys, monkeypatch: pytest.
 
 
 def test_a_solver_that_breaks_is_named_and_the_rest_is_examined(capsys, monkeypatch: pytest.MonkeyPatch):
-    def broken(self: Newton, *args: object) -> None:
+    def broken(self: Newton, *args: object, **options: object) -> None:
         raise RuntimeError("out of [order]")
 
-    monkeypatch.setattr(Newton, "solve_many", broken)
+    monkeypatch.setattr(Newton, "solve", broken)
     record = examined(capsys, status=1)
     assert "newton: RuntimeError: out of [order]" in record["problems"]
     assert record["solvers"]["gaussian"]["ok"]

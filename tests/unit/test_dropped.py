@@ -14,23 +14,23 @@ from dissonance.arc import Arc
 from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistency
 from dissonance.pdg import PDG
-from dissonance.problem import Component
+from dissonance.problem import Batch
 from dissonance.scores import most_saved
 from dissonance.variables import Variable
 from strategies import MIXED, NASTY, SOFT, STRUCTURED, Style, random_case, random_joint
 
 
 @pytest.fixture
-def solved(monkeypatch: pytest.MonkeyPatch) -> list[Component]:
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """The components that are solved to say what dropping arcs saves."""
-    seen: list[Component] = []
-    solve = dropped.solve_together
+    seen: list[Batch] = []
+    solve = dropped.solve
 
-    def watched(solver: Any, components: Sequence[Component], *rest: Any) -> Any:
-        seen.extend(components)
-        return solve(solver, components, *rest)
+    def watched(parts: Sequence[Batch], *rest: Any, **options: Any) -> Any:
+        seen.extend(parts)
+        return solve(parts, *rest, **options)
 
-    monkeypatch.setattr(dropped, "solve_together", watched)
+    monkeypatch.setattr(dropped, "solve", watched)
     return seen
 
 
@@ -70,7 +70,7 @@ def islands(gamma: float, rng: np.random.Generator) -> tuple[PDG, Attention]:
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.4])
-def test_without_a_bridge_its_ends_are_solved_apart(gamma: float, solved: list[Component]):
+def test_without_a_bridge_its_ends_are_solved_apart(gamma: float, solved: list[Batch]):
     pdg, attention = islands(gamma, np.random.default_rng(4))
     check(pdg, attention)
     apart = [c for c in solved if len(c.variables) < 5]
@@ -85,7 +85,7 @@ def test_a_variable_that_is_left_alone_costs_its_entropy(gamma: float):
     check(pdg, Attention.uniform(pdg, gamma=gamma))
 
 
-def test_arcs_that_agree_with_the_compromise_are_not_solved_for(solved: list[Component]):
+def test_arcs_that_agree_with_the_compromise_are_not_solved_for(solved: list[Batch]):
     rng = np.random.default_rng(0)
     v = [Variable(n, 3) for n in "ABCD"]
     joint = random_joint(rng, v)
@@ -109,8 +109,8 @@ def test_the_bound_on_what_is_saved_is_one():
     for seed in range(30):
         case = random_case(seed, SOFT)
         result = inconsistency(case.pdg, case.attention)
-        for s in result.solutions:
-            arcs = [a for a in s.component.arcs if a.beta > 0]
+        for s in result.answers:
+            arcs = [a for a in s.part.arcs if a.beta > 0]
             for a, bound in zip(arcs, most_saved(s.mu, [x.arc for x in arcs]), strict=True):
                 saved = result.upper - from_scratch(case.pdg, case.attention, a.name)
                 assert saved <= a.beta * bound + 1e-6
@@ -118,7 +118,7 @@ def test_the_bound_on_what_is_saved_is_one():
     assert tight > 10
 
 
-def test_of_a_large_pdg_only_the_part_is_solved_that_the_arc_belongs_to(solved: list[Component]):
+def test_of_a_large_pdg_only_the_part_is_solved_that_the_arc_belongs_to(solved: list[Batch]):
     """Two long chains with a quarrel at their ends; what joins them is a loose end."""
     rng = np.random.default_rng(2)
     root = Variable("R", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import tracemalloc
+from collections.abc import Mapping
 from functools import cached_property
 
 import networkx as nx
@@ -27,9 +28,10 @@ from dissonance import (
     inconsistency,
 )
 from dissonance.attended import Attended
+from dissonance.costs import Rows
 from dissonance.distributions.tree import Tree, single
-from dissonance.problem import BUDGET, Component, Shape, check_bytes, prepare
-from dissonance.proof import Accuracy, TableRows
+from dissonance.problem import BUDGET, Batch, Shape, check_bytes, prepare
+from dissonance.proof import Accuracy, ProvedBounds, TableRows
 from dissonance.solvers import JointSolver, Newton
 
 inf = math.inf
@@ -42,9 +44,9 @@ def rows(*shape: int, seed: int = 0) -> np.ndarray:
     return p / p.sum(-1, keepdims=True)
 
 
-def only(pdg: PDG, attention: Attention) -> Component:
+def only(pdg: PDG, attention: Attention) -> Batch:
     """The one component of an attended PDG."""
-    (component,) = prepare(pdg, attention).components
+    (component,) = prepare(pdg, attention).parts
     return component
 
 
@@ -54,7 +56,7 @@ def only(pdg: PDG, attention: Attention) -> Component:
 def test_an_arc_without_weight_is_dropped_with_the_variables_only_it_mentions():
     pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", A, B, rows(2, 3)))
     problem = prepare(pdg, Attention.only({"a": 1.0}, {"b": 1.0}, gamma=0.0))
-    assert [a.name for c in problem.components for a in c.arcs] == ["a"]
+    assert [a.name for c in problem.parts for a in c.arcs] == ["a"]
     assert problem.free == (B,)
 
 
@@ -68,7 +70,7 @@ def test_components_are_those_of_the_graph_in_the_order_of_their_first_arcs():
         for s in scopes:
             nx.add_star(graph, s)
         parts = sorted(nx.connected_components(graph), key=lambda p: next(k for k, s in enumerate(scopes) if s[0] in p))
-        found = prepare(pdg, Attention.uniform(pdg)).components
+        found = prepare(pdg, Attention.uniform(pdg)).parts
         assert [{w.name for w in c.variables} for c in found] == [{f"V{i}" for i in p} for p in parts]
         assert [[a.name for a in c.arcs] for c in found] == [
             [f"a{k}" for k, s in enumerate(scopes) if s[0] in p] for p in parts
@@ -79,21 +81,25 @@ def test_components_are_those_of_the_graph_in_the_order_of_their_first_arcs():
 def test_an_arc_with_structural_weight_only_is_kept_when_gamma_is_positive():
     pdg = PDG(Arc("a", (), A, rows(2)), Arc("b", A, B, rows(2, 3)))
     problem = prepare(pdg, Attention.only({"a": 1.0}, {"b": 1.0}, gamma=0.5))
-    assert [a.name for c in problem.components for a in c.arcs] == ["a", "b"]
+    assert [a.name for c in problem.parts for a in c.arcs] == ["a", "b"]
     assert problem.free == ()
 
 
 def test_every_unmentioned_variable_costs_minus_gamma_log_of_its_size():
     pdg = PDG(Arc("a", (), A, rows(2)), variables=(A, B, C))
-    assert prepare(pdg, Attention.only({"a": 1.0}, gamma=0.7)).constant == pytest.approx(-0.7 * math.log(6), abs=1e-15)
-    assert prepare(pdg, Attention.only({"a": 1.0}, gamma=0.0)).constant == 0
+    for gamma, wanted in ((0.7, -0.7 * math.log(6)), (0.0, 0.0)):
+        problem = prepare(pdg, Attention.only({"a": 1.0}, gamma=gamma))
+        assert problem.free == (B, C)
+        lower, upper, _ = ProvedBounds.entropy(problem.free, problem.gamma).one
+        assert lower <= wanted <= upper and (lower + upper) / 2 == pytest.approx(wanted, abs=1e-15)
+        assert lower == upper == 0 if gamma == 0 else upper - lower < 1e-14
 
 
 def test_arcs_that_share_no_variable_are_in_different_components():
     pdg = PDG(
         Arc("ab", A, B, rows(2, 3)), Arc("c", (), C, rows(2)), Arc("b", (), B, rows(3)), Arc("cd", C, D, rows(2, 2))
     )
-    parts = [{a.name for a in c.arcs} for c in prepare(pdg, Attention.uniform(pdg)).components]
+    parts = [{a.name for a in c.arcs} for c in prepare(pdg, Attention.uniform(pdg)).parts]
     assert parts == [{"ab", "b"}, {"c", "cd"}]
 
 
@@ -105,7 +111,7 @@ def test_the_variables_of_a_component_keep_the_order_of_the_pdg():
 def test_preparing_does_not_touch_the_arguments():
     pdg = PDG(Arc("a", (), A, SoftmaxTable([0.3, 0.7])))
     before = pdg["a"].cpd.logits.clone()
-    prepare(pdg, Attention.uniform(pdg)).components[0].arcs[0].log_p.copy()
+    prepare(pdg, Attention.uniform(pdg)).parts[0].arcs[0].log_p.copy()
     assert (pdg["a"].cpd.logits == before).all()
 
 
@@ -131,7 +137,7 @@ def test_a_hard_arc_takes_the_entropy_term_of_its_mechanism_away():
 )
 def test_convex_means_beta_at_least_gamma_alpha(beta: float, gamma: float, convex: bool):
     pdg = PDG(Arc("p", A, B, rows(2, 3)), Arc("a", (), A, rows(2)))
-    assert only(pdg, Attention.only({"p": beta, "a": 1.0}, {"p": 1.0}, gamma)).convex is convex
+    assert only(pdg, Attention.only({"p": beta, "a": 1.0}, {"p": 1.0}, gamma)).convex.tolist() == [convex]
 
 
 def test_disbelief_in_the_impossible_is_not_convex():
@@ -278,19 +284,25 @@ def seen(x: object) -> object:
     """What there is to compare of something that is known of a component."""
     if isinstance(x, Attended):
         return x.name, x.log_p.tolist()
+    if isinstance(x, Batch):
+        return [a.name for a in x.beliefs], seen(x.variables), seen(x.free), seen(x.numbers), seen(x.theta)
+    if isinstance(x, Mapping):
+        return {name: seen(y) for name, y in x.items()}
     if isinstance(x, Shape):
         return x.key
     if isinstance(x, Tree):
         return x.clusters
     if isinstance(x, Accuracy):
         return [seen(y) for y in (*x.sizes, x.floor, x.hard, x.soft)]
+    if isinstance(x, Rows):
+        return [seen(y) for y in vars(x).values() if isinstance(y, np.ndarray)]
     if isinstance(x, TableRows):
         return [seen(x.sources), seen(x.targets), x.log_states]
     if isinstance(x, tuple | list):
         return [seen(y) for y in x]
     if isinstance(x, PDG):
         return [(a.name, a.log_table(None).tolist()) for a in x.arcs]
-    return x.tolist() if isinstance(x, np.ndarray) else x
+    return x.tolist() if isinstance(x, np.ndarray | torch.Tensor) else x
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5])
@@ -303,12 +315,12 @@ def test_what_is_known_of_a_component_at_other_parameters_is_what_a_new_one_find
     )
     attention = Attention(beta={"p": math.inf, "q": 1.0, "r": 2.0}, alpha={"p": 1.0, "q": 1.0, "r": 1.0}, gamma=gamma)
     other = {key: x.detach() + torch.tensor([0.0, 1.0]) for key, x in pdg.theta.items()}
-    (component,) = prepare(pdg, attention).components
-    known = [name for name, x in vars(Component).items() if isinstance(x, cached_property)]
+    (component,) = prepare(pdg, attention).parts
+    known = [name for name, x in vars(Batch).items() if isinstance(x, cached_property)]
     for name in known:
         getattr(component, name)
     assert len(known) > 10
-    moved, (fresh,) = component.at(other), prepare(pdg, attention, other).components
+    moved, (fresh,) = component.at(other), prepare(pdg, attention, other).parts
     assert seen(moved.arcs) == seen(fresh.arcs) != seen(component.arcs)
     for name in known:
         assert seen(getattr(moved, name)) == seen(getattr(fresh, name)), name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dissonance.answer import Answer, Solver, infinite
 from dissonance.bounds.bracketing import NAME
 from dissonance.errors import CapabilityError
-from dissonance.problem import BUDGET, Batch
+from dissonance.problem import BUDGET, Batch, Bools
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Bounds(Solver):
     budget: int = BUDGET
     seed: int = 0
 
-    def fits(self, part: Batch) -> bool:
-        """Whether no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
-        return bool(not (part.beta < 0).any() and part.convex.all())
+    def fits(self, part: Batch) -> Bools | bool:
+        """Return where no arc is disbelieved, and at gamma > 0 beta >= gamma alpha, mechanism by mechanism."""
+        return (part.beta >= 0).all(1) & part.convex
 
     def solve(self, part: Batch) -> Answer:
         """The bracket that is reached in time; of an interrupted one, the best so far."""

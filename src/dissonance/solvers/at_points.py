@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.answer import Answer, Solver, added_up
+from dissonance.answer import Answer, Ints, Solver, added_up
 from dissonance.arc import Arc, Theta
 from dissonance.attended import Attended
 from dissonance.cpds import CPD
@@ -28,6 +28,7 @@ from dissonance.problem import EPS, Batch, connected
 from dissonance.proof import ProvedBounds
 from dissonance.sampling.by_row import LARGEST, RowPool, RowsOfHardArcs, RowTables, settings
 from dissonance.sampling.solver import SampledAnswer
+from dissonance.solvers.exact import Newton
 from dissonance.variables import Variable, cells
 
 
@@ -122,6 +123,10 @@ class AtPoints(Solver):
             return False
         others = [a for a in part.arcs if a.hard and a not in makers]
         return all(v.is_finite for a in others for v in a.arc.targets)
+
+    def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
+        """Return the reduction, and Newton's method for the tables that it leaves."""
+        return super().choose(part) if part.is_drawn else Newton().choose(part)
 
     def reduce(self, part: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
         """Return what is left of every row, unless rows are pools; the rows' bounds add up."""

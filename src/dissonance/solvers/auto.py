@@ -14,7 +14,7 @@ from dissonance.distributions.messages import message_bytes
 from dissonance.errors import DissonanceError, suggest
 from dissonance.gaussians.pool import GaussianPool, misfit
 from dissonance.gaussians.solver import GaussianSolver
-from dissonance.problem import BUDGET, Batch
+from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.reduced.solver import Reduced
 from dissonance.sampling.solver import Sampled
 from dissonance.solvers.at_points import AtPoints
@@ -31,28 +31,34 @@ from dissonance.solvers.pooled import Pooled
 class PastNewton(Reduced):
     """The reduced dual, where Newton's steps do not fit but the junction tree does."""
 
-    def fits(self, part: Batch) -> bool:
-        """Return whether Newton refuses it, and messages have room."""
+    def fits(self, part: Batch) -> Bools | bool:
+        """Return which problems Newton refuses, and messages have room for."""
         newton = Newton(budget=self.budget)
-        if newton.surely(part) or not part.convex.all() or message_bytes(part.tree) > self.budget:
+        if newton.surely(part) or not part.convex.any() or message_bytes(part.tree) > self.budget:
             return False
-        return newton.refuses(part) and self.bytes(part) <= self.budget
+        if not newton.refuses(part):
+            return False
+        return part.convex & np.array([self.bytes(one) <= self.budget for one in part.singles])
 
 
 @dataclass(frozen=True)
 class PastTree(Bounds):
     """Bounds, where the junction tree does not fit the budget."""
 
-    def fits(self, part: Batch) -> bool:
-        """Return whether there is no room for Newton's steps nor for messages, not even of what is left without loose
-        ends."""
-        newton = Newton(budget=self.budget)
-        if newton.surely(part) or not super().fits(part):
+    def fits(self, part: Batch) -> Bools | bool:
+        """Return which problems have no room for Newton's steps nor for messages, not even what is left of them without
+        loose ends."""
+        if Newton(budget=self.budget).surely(part):
             return False
+        fits = np.broadcast_to(super().fits(part), len(part))
+        return fits & np.array([bool(ok) and self._past(one) for ok, one in zip(fits, part.singles, strict=True)])
+
+    def _past(self, part: Batch) -> bool:
+        """Return whether the junction tree of a single problem does not fit."""
         if SumProductSolver().fits(part).all():
             return message_bytes(part.tree) > self.budget
-        reduced = PastNewton(budget=self.budget)
-        return any(newton.refuses(c) and not reduced.fits(c) for c in left(part))
+        newton, reduced = Newton(budget=self.budget), PastNewton(budget=self.budget)
+        return any(newton.refuses(c) and not np.all(reduced.fits(c)) for c in left(part))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.answer import DEFAULT_TOL, Answer, Marginals, Solver, infinite
+from dissonance.answer import DEFAULT_TOL, Answer, Ints, Marginals, Solver, infinite
 from dissonance.attended import Array
 from dissonance.compiled import begin_compiling, complete, engage, kept
 from dissonance.distributions import Tree
@@ -97,9 +97,9 @@ class NewtonMarginals(Marginals):
         """Return mu(s,t) of every entry of every table, (P, entries)."""
         return self.structure.joint(self.outcome.mu)
 
-    def one(self, k: int) -> NewtonMarginals:
-        """Return the mu of problem k."""
-        return NewtonMarginals(self.structure, self.outcome.take(slice(k, k + 1)))
+    def take(self, some: Ints) -> NewtonMarginals:
+        """Return the mu of some of the problems."""
+        return NewtonMarginals(self.structure, self.outcome.take(some))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dissonance.errors import CapabilityError
 from dissonance.problem import Batch, Bools
 from dissonance.proof import ProvedBounds
 from dissonance.solvers import convex
-from dissonance.variables import Euclidean, Variable
+from dissonance.variables import Euclidean, Variable, cells
 
 WIDE, WIDE_ALONE = 1024, 128
 """Cells of the widest cluster up to which arcs without weight stay, so that problems that attend to different arcs are
@@ -32,6 +32,9 @@ solved together; and those of a single problem."""
 
 LARGE = 500
 """Cells from which on a single problem is split before a solver is chosen."""
+
+FIRST = np.zeros(1, dtype=np.int64)
+"""The row of a single problem."""
 
 _log = logging.getLogger(__name__)
 
@@ -125,10 +128,19 @@ def _account(solver: Solver, solved: Sequence[Answer], seconds: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Assembled(Answer):
-    """An answer put together from answers about some problems and parts, each at its place: rows, and entries."""
+    """An answer put together from pieces: which problems (rows) and table entries each is about, and its answer.
 
-    answers: Sequence[Answer] = ()
-    places: Sequence[tuple[Ints, Ints]] = ()
+    Of the parts of a single problem, in their order, the entries may be None.
+    """
+
+    pieces: Sequence[tuple[Ints, Ints | None, Answer]] = ()
+
+    @classmethod
+    def of(cls, batch: Batch, bounds: ProvedBounds, solver: str, pieces: Sequence[Any], **more: Any) -> Assembled:
+        """Return an answer that is put together from pieces."""
+        ends = [end for _, _, answer in pieces for end in answer.ends] if len(batch) == 1 else ()
+        budget = max((answer.budget for _, _, answer in pieces), default=0)
+        return cls(batch, bounds, solver, ends=ends, budget=budget, pieces=pieces, **more)
 
     @classmethod
     def whole(cls, problem: Batch, answers: Sequence[Answer], solver: str) -> Assembled:
@@ -136,24 +148,55 @@ class Assembled(Answer):
         free = [ProvedBounds.entropy(problem.free, problem.gamma)] if problem.free or not answers else []
         first, *others = [*(s.bounds for s in answers), *free]
         named = " + ".join(sorted({s.solver for s in answers})) or solver
-        return cls(problem, first.plus(*others), named, **added_up(answers), answers=answers)
+        pieces = [(FIRST, None, answer) for answer in answers]
+        return cls.of(problem, first.plus(*others), named, pieces, **added_up(answers))
+
+    @property
+    def answers(self) -> Sequence[Answer]:
+        """The answers of the pieces."""
+        return [answer for _, _, answer in self.pieces]
 
     @property
     def solved(self) -> Sequence[Answer]:
         """The answers that it was put together from."""
         return [p for answer in self.answers for p in answer.solved]
 
-    @property
-    def loose(self) -> frozenset[str]:
-        """The arcs of a single problem that mu follows, so that they are not to blame."""
-        return frozenset(arc.name for answer in self.answers for arc, _ in answer.ends)
-
     @cached_property
     def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The arcs whose tables `joint` is about, in all problems."""
-        every = zip(self.answers, self.places, strict=True)
-        rows = Counter(a.name for answer, (some, _) in every for a in answer.part.beliefs for _ in some)
-        return frozenset(name for name, count in rows.items() if count == len(self.part))
+        return self._throughout("known")
+
+    @cached_property
+    def loose(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs that are loose ends, in all problems."""
+        return self._throughout("loose")
+
+    def _throughout(self, name: str) -> frozenset[str]:
+        count: Counter[str] = Counter()
+        for rows, _, answer in self.pieces:
+            for arc in getattr(answer, name):
+                count[arc] += len(rows)
+        return frozenset(arc for arc, found in count.items() if found == len(self.part))
+
+    def rows(self, arc: Arc) -> Array:
+        """Return mu(s,t) of an arc, (P, cells): see `Answer.rows`."""
+        if arc.name in self.known:
+            return super().rows(arc)
+        found = np.full((len(self.part), cells(arc.scope)), math.nan)
+        for rows, _, answer in self.pieces:
+            own = answer.rows(arc)
+            found[rows] = np.where(np.isnan(own), found[rows], own)
+        found[~np.isfinite(self.bounds.upper)] = 0.0
+        return found
+
+    def take(self, some: Ints) -> Assembled:
+        """Return the answer to some of the problems."""
+        place = np.full(len(self.part), -1)
+        place[some] = np.arange(len(some))
+        here = [(place[rows], entries, answer) for rows, entries, answer in self.pieces]
+        kept = [(at[at >= 0], entries, answer.take(np.flatnonzero(at >= 0))) for at, entries, answer in here]
+        pieces, steps = [piece for piece in kept if len(piece[0])], np.broadcast_to(self.steps, len(self.part))[some]
+        return Assembled.of(self.part.take(some), self.bounds.take(some), self.solver, pieces, steps=steps)
 
     @cached_property
     def joint(self) -> Array:
@@ -167,12 +210,13 @@ class Assembled(Answer):
 
     def _gathered(self, name: str) -> Array:
         found = np.zeros_like(self.part.log_p)
-        for answer, (rows, entries) in zip(self.answers, self.places, strict=True):
+        for k, (rows, entries, answer) in enumerate(self.pieces):
+            entries = self.part.entries(self.part.connected[k]) if entries is None else entries
             found[np.ix_(rows, entries)] = getattr(answer, name)
         return found
 
-    def rows(self, arc: Arc) -> Tensor | None:
-        """Return mu(s,t) of an arc of a single problem, at the mu that attains the upper bound.
+    def marginal(self, arc: Arc) -> Tensor | None:
+        """Return mu(s,t) of an arc of a single problem, as `CPD.project` wants it, at the mu of the upper bound.
 
         None if no part is about all of its variables.
         """
@@ -261,30 +305,44 @@ def solve_rows(
     *,
     settle: bool = False,
     keep: Sequence[int] = (),
+    last: Answer | None = None,
 ) -> Answer:
     """Return the answer to many problems over the same tables, each from where it stopped before if that is known.
 
     `settle`: until mu stands still, where a solver does that; `keep`: arcs whose joint is wanted whatever their weight.
+    `last`: an answer to other problems over these tables, which problems keep that are the same, so that no answer
+    depends on what else is asked.
     """
-    found: list[Answer] = []
-    places: list[tuple[Ints, Ints]] = []
-    steps, groups = np.zeros(len(batch), dtype=np.int64), list(_attended(batch, keep))
-    bounds = ProvedBounds.infinite(len(batch))
-    for rows, numbers in groups:
+    same = np.zeros(len(batch), dtype=np.bool_) if last is None else batch.same(last.part)
+    pieces = [] if last is None or not same.any() else _kept(last, np.flatnonzero(same))
+    steps, bounds = np.zeros(len(batch), dtype=np.int64), ProvedBounds.infinite(len(batch))
+    if last is not None:
+        bounds.put(np.flatnonzero(same), last.bounds.take(np.flatnonzero(same)))
+    whole = narrow(batch)
+    for rows, numbers in _attended(batch, np.flatnonzero(~same), whole, keep):
         here = batch.take(rows).among(numbers, keep=True)
         total = ProvedBounds.entropy(here.free, here.gamma)
-        for some in _split(here):
+        for some in _split(here, whole):
             part, entries = here.among(some, keep=True), batch.entries(numbers[i] for i in some)
             answers = _by_row(part, solver, rows, starts, settle)
-            found += [answer for _, answer in answers]
-            places += [(rows[k], entries) for k, _ in answers]
+            pieces += [(rows[k], entries, answer) for k, answer in answers]
             own = ProvedBounds.infinite(len(rows))
             for k, answer in answers:
                 own.put(k, answer.bounds)
                 steps[rows[k]] += answer.steps
             total = total.plus(own)
         bounds.put(rows, total)
-    return Assembled(batch, bounds, solver.name, steps=steps, answers=found, places=places)
+    if len(pieces) == 1 and pieces[0][2].part.log_p.shape == batch.log_p.shape and not batch.free:
+        return pieces[0][2]
+    return Assembled.of(batch, bounds, solver.name, pieces, steps=steps)
+
+
+def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
+    """Return the pieces of an answer that are about some of the problems."""
+    found = last.take(rows)
+    if isinstance(found, Assembled):
+        return [(rows[k], entries, answer) for k, entries, answer in found.pieces]
+    return [(rows, np.arange(found.part.log_p.shape[1]), found)]
 
 
 def narrow(batch: Batch) -> bool:
@@ -293,10 +351,12 @@ def narrow(batch: Batch) -> bool:
     return widest <= WIDE if len(batch) > 1 else widest <= WIDE_ALONE and batch.tree.cells < LARGE
 
 
-def _attended(batch: Batch, keep: Sequence[int]) -> Iterator[tuple[Ints, list[int]]]:
-    """The rows of each pattern, and the arcs that count in them: all, unless that makes clusters wide."""
-    every, whole = list(range(len(batch.beliefs))), narrow(batch)
-    for rows in batch.groups():
+def _attended(batch: Batch, asked: Ints, whole: bool, keep: Sequence[int]) -> Iterator[tuple[Ints, list[int]]]:
+    """Yield the problems of each pattern among those that are asked for, and the arcs that count in them: all if the
+    batch is solved `whole`, as narrow ones are."""
+    every = list(range(len(batch.beliefs)))
+    for some in batch.take(asked).groups() if len(asked) else ():
+        rows = asked[some]
         if whole:
             yield rows, every
             continue
@@ -309,10 +369,10 @@ def _attended(batch: Batch, keep: Sequence[int]) -> Iterator[tuple[Ints, list[in
             yield rows[some], np.flatnonzero(weigh[some[0]]).tolist()
 
 
-def _split(batch: Batch) -> list[list[int]]:
-    """Return the arcs of each part that is solved by itself: connected ones where hard arcs may determine them, or a
-    single problem is large; a forest is solved as quickly as a tree."""
-    if batch.hard.any() or not narrow(batch):
+def _split(batch: Batch, whole: bool) -> list[list[int]]:
+    """Return the arcs of each part that is solved by itself: connected ones where hard arcs may determine them, or the
+    batch is not solved `whole`; a forest is solved as quickly as a tree."""
+    if batch.hard.any() or not whole:
         return batch.connected
     return [list(range(len(batch.beliefs)))] if batch.beliefs else []
 

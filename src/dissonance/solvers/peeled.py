@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from dissonance import numerics
-from dissonance.answer import Answer, Solver, added_up, infinite
+from dissonance.answer import Answer, Ints, Solver, added_up, infinite
 from dissonance.arc import Theta
 from dissonance.attended import Array, Attended
 from dissonance.distributions.extended import Extended
-from dissonance.distributions.tree import MOST
+from dissonance.distributions.tree import MOST, Tree, decompose
 from dissonance.problem import BUDGET, Batch, Bools
 from dissonance.proof import ProvedBounds
 from dissonance.solvers.exact import Newton
@@ -88,6 +88,12 @@ def cells_left(part: Batch) -> int:
     return min(sum(c.tree.cells for c in left(part)), MOST)
 
 
+def _is_smaller(part: Batch) -> bool:
+    """Return whether the junction tree is smaller without loose ends; batches over the same arcs remember that."""
+    key = "peeled", (part.beta > 0).tobytes(), (part.alpha == 1).tobytes(), _matter(part).tobytes()
+    return part.remembered(key, lambda: cells_left(part) < 0.9 * part.tree.cells)
+
+
 @dataclass(frozen=True, eq=False)
 class PeeledAnswer(Answer):
     """Answers about the parts that matter, extended along loose ends: mu = prod_parts mu_part prod_ends p(T|S)."""
@@ -104,6 +110,17 @@ class PeeledAnswer(Answer):
         """The mu that attains the upper bound, computed lazily for the marginals that are asked for."""
         parts: list[Any] = [s.mu for s in self.parts]  # cluster marginals, all of them
         return Extended(self.part.variables, parts, self.ends, self.budget)
+
+    @property
+    def trees(self) -> Sequence[Tree]:
+        """The junction tree of the parts that matter with the loose ends."""
+        scopes = [c for s in self.parts for t in s.trees for c in t.clusters]
+        return (decompose(self.part.sizes, scopes + [arc.names for arc, _ in self.ends]),)
+
+    @cached_property
+    def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs whose tables `joint` is about: those of the parts."""
+        return frozenset[str]().union(*(s.known for s in self.parts))
 
     @cached_property
     def joint(self) -> Array:
@@ -136,19 +153,22 @@ class Peeled(Solver):
 
     budget: int = BUDGET
 
-    def fits(self, part: Batch) -> bool:
-        """Return whether this is a large convex problem, and smaller without its loose ends.
+    def fits(self, part: Batch) -> Bools | bool:
+        """Return which problems are large, convex, and smaller without their loose ends.
 
-        At gamma > 0, where Newton finds a mu* that can be differentiated, only if it may be too large for that.
+        At gamma > 0, where Newton finds a mu* that can be differentiated, only if they may be too large for that.
         """
-        if not part.convex.all() or part.tree.cells < LARGE:
+        if part.tree.cells < LARGE or not part.convex.any():
             return False
         if part.gamma[0] and Newton(budget=self.budget).surely(part):
             return False
-        key = "peeled", part.beta.tobytes(), part.alpha.tobytes(), part.gamma.tobytes()
-        if key not in part.known:
-            part.known[key] = cells_left(part) < 0.9 * part.tree.cells
-        return part.known[key]
+        return part.convex & np.array([_is_smaller(one) for one in part.singles])
+
+    def choose(self, part: Batch) -> list[tuple[Solver, Ints]]:
+        """Return the reduction, and Newton's method for problems without loose ends."""
+        loose = np.array([bool(_loose(one)) for one in part.singles])
+        rows = np.flatnonzero(loose), np.flatnonzero(~loose)
+        return [(s, some) for s, some in zip((self, Newton(budget=self.budget)), rows, strict=True) if len(some)]
 
     def reduce(self, part: Batch) -> tuple[list[Batch], Callable[[Sequence[Answer]], Answer]]:
         """Return the parts that matter: bounds add up, and mu is computed for the marginals that are asked for."""

@@ -33,7 +33,7 @@ def chain(n: int) -> PDG:
 
 def test_the_lower_bound_is_exact_on_trees():
     pdg = chain(6)
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     dual = RelaxedDual(regions_of(terms_of(component)))
     x = dual.start
     for eps in (0.1, 0.01, 1e-3, 1e-4, 1e-5):
@@ -49,7 +49,7 @@ def test_a_region_for_a_frustrated_cycle_is_found_and_closes_its_gap():
     agree = np.array([[0.95, 0.05], [0.05, 0.95]])
     pdg = PDG(Arc("a", x[0], x[1], agree), Arc("b", x[1], x[2], agree), Arc("c", x[2], x[0], 1 - agree))
     exact = inconsistency(pdg)
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     terms = terms_of(component)
     found = {}
     for more in ((), ((0, 1, 2),)):
@@ -164,7 +164,7 @@ def test_states_that_move_keep_their_counts_and_never_cost_more_than_they_did_wh
     from dissonance.bounds.states import Sampler
 
     pdg = families.regular(30, True)
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     sampler = Sampler(terms := terms_of(component), regions_of(terms))
     rng = np.random.default_rng(0)
     down = descent.StateDescent(sampler, rng.integers(0, 2, (30, 64)).astype(np.uint8), rng)
@@ -193,7 +193,7 @@ def test_forests_are_forests(families: Any):
     from dissonance.bounds.tally import CellTally
 
     pdg = families.grid(5, True)
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     sampler = Sampler(terms := terms_of(component), regions_of(terms))
     tally = CellTally(sampler, np.zeros((25, 4), dtype=np.uint8))
     forest = random_forest(tally.tables, tally.holding, np.random.default_rng(1).permutation(25).tolist())

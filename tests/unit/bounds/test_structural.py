@@ -44,7 +44,7 @@ def test_no_bracket_misses_the_exact_value(families: Any, small: None):
 
 def test_the_entropy_is_at_most_that_of_the_terms(small: None):
     pdg = ring()
-    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.5)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.5)).parts
     terms = structural_terms(component)
     entropies = terms.terms[-6:]
     assert all(t.kind == SOFT and t.beta == 0.5 and not t.log_p.any() for t in entropies)
@@ -72,7 +72,7 @@ def test_the_lower_bound_is_exact_on_trees():
     )
     for gamma in (0.2, 1.0):
         attention = Attention.uniform(pdg, gamma=gamma)
-        (component,) = prepare(pdg, attention).components
+        (component,) = prepare(pdg, attention).parts
         dual = RelaxedDual(regions_of(structural_terms(component)))
         x = dual.start
         for eps in (0.1, 0.01, 1e-3, 1e-4, 1e-5):

@@ -38,9 +38,9 @@ def test_few_cells_prove_what_all_of_them_do(seed: int, monkeypatch: pytest.Monk
 
 def test_the_cheapest_world_is_found_and_what_others_cost_more():
     template = Template(grid(3))
-    stack = template.stack
-    whole = stack.possible(stack.plain)
-    narrowing = Narrowing(stack.shape(stack.plain), whole)
+    whole = template.solver.structure(template.blank)
+    assert whole is not None
+    narrowing = Narrowing(template.blank, whole)
     price = np.random.default_rng(0).normal(size=len(whole.layout.own))
     least, excess = narrowing.cheapest(price)
     for cells, _ in narrowing._clusters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from dissonance.flows import FullControl
 from dissonance.focus import Attention, Control
 from dissonance.inconsistency import inconsistency
 from dissonance.lir.inner import inner_for
+from dissonance.lir.inner.base import Attentions
 from dissonance.lir.inner.batched import Batched
-from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.pdg import PDG
-from dissonance.solvers import Auto
-from dissonance.solvers.peeled import PeeledSolution
+from dissonance.problem import Batch, prepare
+from dissonance.solvers import Answer, Auto, Newton
+from dissonance.solvers.peeled import PeeledAnswer
 from dissonance.variables import Variable
 
 EXPERTS = Control({"expert 1": 1.0, "expert 2": 1.0})
@@ -142,8 +144,8 @@ def test_a_loose_end_that_shares_its_table_holds_it_back():
     near, said = Arc("near", pdg.variable("X3"), u, shared), Arc("said", (), u, [0.8, 0.1, 0.1])
     end = Arc("end", pdg.variable("X50"), Variable("W", 3), shared)
     both = disputed(pdg, "X3") + near + said + end
-    (solution,) = inconsistency(both).solutions
-    assert isinstance(solution, PeeledSolution) and "end" in {a.name for a in solution.ends}
+    (solution,) = inconsistency(both).answers
+    assert isinstance(solution, PeeledAnswer) and "end" in {arc.name for arc, _ in solution.ends}
     whole = CliqueTree(solution.mu.variables, solution.mu.tree, solution.mu.tables)
     joint = sum(whole.rows(a.sources, a.targets) for a in (near, end))
     p, m = shared.table().detach(), joint / joint.sum(-1, keepdim=True)
@@ -152,8 +154,26 @@ def test_a_loose_end_that_shares_its_table_holds_it_back():
     torch.testing.assert_close(torch.softmax(run.theta["near.logits"], -1), m + (p - m) / np.e, atol=1e-9, rtol=0)
 
 
-def test_a_single_run_that_is_mostly_loose_ends_is_not_solved_whole():
-    both = disputed(network(100, back=2), "X4")
-    assert isinstance(inner_for(Parameters([both]), Auto(), Attention.uniform(both)), OneByOne)
-    late = disputed(network(100, back=2), "X90")
-    assert isinstance(inner_for(Parameters([late]), Auto(), Attention.uniform(late)), Batched)
+def test_runs_that_are_mostly_loose_ends_are_not_solved_whole(monkeypatch: pytest.MonkeyPatch):
+    cells: list[tuple[int, int]] = []
+    solve = Newton.solve
+
+    def counted(self: Newton, part: Batch, *how: Any, **options: Any) -> Answer:
+        cells.append((len(part), part.tree.cells))
+        return solve(self, part, *how, **options)
+
+    monkeypatch.setattr(Newton, "solve", counted)
+    pdgs = {name: disputed(network(100, back=2), name) for name in ("X4", "X90")}
+    for count in (1, 3):
+        for name, pdg in pdgs.items():
+            (whole,) = prepare(pdg, Attention.uniform(pdg)).parts
+            parameters = Parameters([pdg] * count)
+            inner = inner_for(parameters, Auto(), Attention.uniform(pdg))
+            assert isinstance(inner, Batched)
+            cells.clear()
+            inner.solve(parameters.theta0, Attentions.of([Attention.uniform(pdg)] * count, [a.name for a in pdg]))
+            assert sum(problems for problems, _ in cells) == count
+            if name == "X4":
+                assert all(size < 0.2 * whole.tree.cells for _, size in cells)
+            else:
+                assert all(size > 0.8 * whole.tree.cells for _, size in cells)

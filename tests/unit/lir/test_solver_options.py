@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from dissonance.solution import DEFAULT_TOL
 
-from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable, lir
+from dissonance import PDG, Arc, Attention, Euclidean, LinearGaussian, SizeError, SoftmaxTable, Variable, lir, lirs
+from dissonance.answer import DEFAULT_TOL
 from dissonance.lir.inner import inner_for
 from dissonance.lir.inner.batched import Batched
 from dissonance.lir.inner.one_by_one import OneByOne
 from dissonance.lir.parameters import Parameters
 from dissonance.lir.run import solver_for
+from dissonance.problem import prepare
 from dissonance.solvers import SOLVERS, Auto, CliqueTreeSolver, GaussianSolver, JointSolver, Newton, Paper, solver_named
+from dissonance.solvers.convex.work import Work
+from dissonance.solvers.exact import BYTES_PER_CELL, Targets
 
 MEGABYTE = 2**20
 
@@ -39,9 +41,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Newton, float, float]]:
     def watch(cls: type[Newton]) -> None:
         run = cls.run
 
-        def recorded(self: Newton, program: Any, tol: float, enough: float, *rest: Any) -> Any:
-            found.append((self, tol, enough))
-            return run(self, program, tol, enough, *rest)
+        def recorded(self: Newton, program: Any, targets: Targets, *rest: Any) -> Any:
+            found.append((self, targets.to, targets.enough))
+            return run(self, program, targets, *rest)
 
         monkeypatch.setattr(cls, "run", recorded)
 
@@ -100,10 +102,36 @@ def test_runs_in_step_have_the_options_and_so_has_what_they_fall_back_on(solver:
         assert (used.tol, used.budget, used.device) == (1e-9, 7 * MEGABYTE, "cpu")
 
 
-def test_what_does_not_fit_the_budget_is_solved_run_by_run():
-    parameters, base = Parameters([loop(0), loop(1)]), Attention.uniform(loop())
-    assert isinstance(inner_for(parameters, Newton(), base), Batched)
-    assert isinstance(inner_for(parameters, replace(Newton(), budget=100), base), OneByOne)
+def test_what_does_not_fit_the_budget_together_is_solved_run_by_run(monkeypatch: pytest.MonkeyPatch):
+    pdgs, pieces = [loop(k) for k in range(5)], list[int]()
+    (part,) = prepare(pdgs[0], Attention.uniform(pdgs[0])).parts
+    structure = Newton().structure(part)
+    assert structure is not None
+    need = max(structure.bytes, BYTES_PER_CELL * part.tree.cells)
+    newton = Work.newton
+
+    def counted(self: Work, *args: Any, **options: Any) -> None:
+        pieces.append(len(self.X))
+        newton(self, *args, **options)
+
+    monkeypatch.setattr(Work, "newton", counted)
+    alone = Newton(budget=need)
+    wide, narrow = (lirs(pdgs, steps=2, solver=solver) for solver in (Newton(), alone))
+    assert isinstance(inner_for(Parameters(pdgs), alone, Attention.uniform(pdgs[0])), Batched)
+    assert set(pieces) == {1, 5}
+    for one, other in zip(wide, narrow, strict=True):
+        assert all(np.array_equal(one.theta[key], other.theta[key]) for key in one.theta)
+    with pytest.raises(SizeError, match="budget"):
+        lirs(pdgs, steps=2, solver=Newton(budget=need - 1))
+
+
+def test_what_has_no_table_is_solved_run_by_run_by_any_solver():
+    x = Variable("X", Euclidean(1))
+    pdg = PDG(Arc("p", (), x, LinearGaussian(b=[0.0])), Arc("q", (), x, LinearGaussian(b=[1.0])))
+    for solver in (Auto(), Newton(), GaussianSolver()):
+        assert isinstance(inner_for(Parameters([pdg, pdg]), solver, Attention.uniform(pdg)), OneByOne)
+    for solver in (Auto(), Newton(), JointSolver(), CliqueTreeSolver()):
+        assert isinstance(inner_for(Parameters([loop()]), solver, Attention.uniform(loop())), Batched)
 
 
 def test_a_tolerance_beside_the_name_of_the_gaussian_solver_is_its_own():

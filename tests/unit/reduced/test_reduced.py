@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, incompatibility, inconsistency
-from dissonance.problem import prepare
+from dissonance.problem import Batch, prepare
 from dissonance.reduced.dual import ReducedDual, reduced_terms
-from dissonance.solvers import Auto, Newton, Reduced, exact
+from dissonance.solvers import Auto, Newton, Reduced, exact, solve
 from dissonance.solvers.peeled import Peeled
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def test_hard_arcs_that_contradict_each_other_are_infinite():
 
 def test_any_conditionals_prove_a_lower_bound_and_the_gradient_is_that_of_the_value(families: Any):
     pdg = families.grid(3, True)
-    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.2)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.2)).parts
     dual = ReducedDual(component.tree, reduced_terms(component))
     rng, exact_value = np.random.default_rng(0), inconsistency(pdg, Attention.uniform(pdg, gamma=0.2)).upper
     for _ in range(10):
@@ -119,7 +119,7 @@ def test_auto_takes_it_where_newton_has_too_much_to_do(families: Any, monkeypatc
     monkeypatch.setattr(exact, "MOST_WORK", 1e4)
     pdg = families.grid(4, True)
     for gamma in (0.0, 0.1):
-        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma)).components
+        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma)).parts
         assert Newton().refuses(component)
         with torch.no_grad():
             assert inconsistency(pdg, Attention.uniform(pdg, gamma=gamma), solver=Auto(seconds=0.3)).solver == "reduced"
@@ -127,9 +127,11 @@ def test_auto_takes_it_where_newton_has_too_much_to_do(families: Any, monkeypatc
 
 def test_auto_takes_it_where_newtons_pairs_of_cells_do_not_fit(families: Any):
     pdg = families.grid(5, True)
-    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).components
-    assert Auto(budget=200_000).choose(component).name == "reduced"
-    assert Auto().choose(component).name == "newton"
+    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.1)).parts
+    for solver, wanted in ((Auto(budget=200_000), "reduced"), (Auto(), "newton")):
+        for whole in (component, Batch.together([component] * 3)):
+            ((found, rows),) = solver.choose(whole)
+            assert found.name == wanted and rows.tolist() == list(range(len(whole)))
 
 
 def test_what_is_not_convex_is_refused():
@@ -144,9 +146,9 @@ def test_loose_ends_cost_nothing_at_gamma_above_0_either():
     x = [Variable(f"X{i}", 3) for i in range(5)]
     arcs = [Arc(f"a{i}", x[i], x[i + 1], rng.dirichlet([1, 1, 1], 3)) for i in range(4)]
     pdg = PDG(*arcs, Arc("e", (), x[2], [0.1, 0.2, 0.7]), Arc("f", (), x[2], [0.6, 0.2, 0.2]))
-    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.3)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.3)).parts
     with torch.no_grad():
-        whole, peeled = Newton().solve(component), Peeled(Newton(), 2**30).solve(component)
+        whole, (peeled,) = Newton().solve(component), solve([component], Peeled())
     assert peeled.upper == pytest.approx(whole.upper, abs=1e-8)
     for v in x:
         assert torch.allclose(whole.mu.marginal(v.name), peeled.mu.marginal(v.name), atol=1e-4)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan, log
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,8 @@ from dissonance.cpds import Data, Function, LinearGaussian, NeuralCategorical, P
 from dissonance.focus import Control
 from dissonance.inconsistency import Inconsistency
 from dissonance.instances import classification
-from dissonance.problem import Component
-from dissonance.solvers import AtPoints, Auto, Newton, Solution, Solver
+from dissonance.problem import Batch
+from dissonance.solvers import Answer, Auto, Newton
 
 X, Y, Z = Variable("X", Euclidean(3)), Variable("Y", 4), Variable("Z", 3)
 PRIOR = [0.4, 0.3, 0.2, 0.1]
@@ -55,24 +56,16 @@ def normaliser(x: Tensor, f: nn.Module, g: nn.Module, beta: tuple[float, float])
 
 
 @dataclass(frozen=True)
-class Recorder(Solver):
-    """Newton, and how many cells each component has that it is given."""
+class Recorder(Newton):
+    """Newton, and how many cells each problem has that it is given."""
+
+    name = "recorder"
 
     cells: list[int] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        return "recorder"
-
-    def batch(self, component: Component) -> object:
-        return Newton().batch(component)
-
-    def solve(self, component: Component) -> Solution:
-        return self.solve_many([component])[0]
-
-    def solve_many(self, components: Sequence[Component], near: Sequence[Solution] | None = None) -> list[Solution]:
-        self.cells.extend(c.tree.cells for c in components)
-        return Newton().solve_many(components)
+    def solve(self, part: Batch, *how: Any, **options: Any) -> Answer:
+        self.cells.extend([part.tree.cells] * len(part))
+        return super().solve(part, *how, **options)
 
     def __hash__(self) -> int:
         return id(self)
@@ -95,13 +88,15 @@ def test_two_networks_that_must_agree_have_the_closed_form_and_its_gradient(beta
 @pytest.mark.parametrize("count", [8, 64])
 def test_the_problems_of_rows_do_not_grow_with_their_number(count: int):
     solver = Recorder()
-    inconsistency(chain(count), Attention.only({"d": inf, "f": 1.0, "g": 2.0, "h": 1.0}), solver=AtPoints(solver))
+    inconsistency(chain(count), Attention.only({"d": inf, "f": 1.0, "g": 2.0, "h": 1.0}), solver=Auto(first=(solver,)))
     assert solver.cells == [12] * count
 
 
 def test_pools_of_rows_are_closed_forms_that_no_solver_is_asked_for():
     solver = Recorder()
-    found = inconsistency(two_networks(64), Attention.only({"d": inf, "f": 1.0, "g": 2.0}), solver=AtPoints(solver))
+    found = inconsistency(
+        two_networks(64), Attention.only({"d": inf, "f": 1.0, "g": 2.0}), solver=Auto(first=(solver,))
+    )
     assert solver.cells == [] and found.stats["steps"] == 0 and found.method == "row by row"
 
 
@@ -158,7 +153,7 @@ def test_two_networks_about_variables_that_must_be_equal_are_pools(gamma: float)
     pdg = two_networks(5).without("g") + Arc("g", X, S, NeuralCategorical(net(4, 3))) + Arc("e", Y, S, turn)
     attention = Attention.only({"d": inf, "f": 1.0, "g": 2.0, "e": inf}, dict.fromkeys("fge", 1.0), gamma)
     solver = Recorder()
-    found = inconsistency(pdg, attention, solver=AtPoints(solver))
+    found = inconsistency(pdg, attention, solver=Auto(first=(solver,)))
     agree(found, inconsistency(tabulated(pdg, {"X": rows(5)}, 5), attention), ("Y", "S"))
     assert solver.cells == [] and found.method == "row by row"
 
@@ -169,7 +164,7 @@ def test_a_hard_function_that_is_no_bijection_is_solved_in_every_row():
     pdg = two_networks(5).without("g") + Arc("g", X, S, NeuralCategorical(net(2, 3))) + Arc("e", Y, S, parity)
     attention = Attention.only({"d": inf, "f": 1.0, "g": 2.0, "e": inf})
     solver = Recorder()
-    found = inconsistency(pdg, attention, solver=AtPoints(solver))
+    found = inconsistency(pdg, attention, solver=Auto(first=(solver,)))
     agree(found, inconsistency(tabulated(pdg, {"X": rows(5)}, 5), attention), ("Y", "S"))
     assert solver.cells == [8] * 5
 

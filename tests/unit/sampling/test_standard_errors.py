@@ -57,7 +57,7 @@ def test_a_default_result_has_an_error_that_means_something():
     pdg, attention = layers(2, seed=5)
     exact = inconsistency(pdg, attention).upper
     found = inconsistency(pdg, attention, solver="sampled")
-    assert len(found.solutions[0].mu) == 10_000  # pyright: ignore[reportArgumentType]
+    assert len(found.answers[0].mu) == 10_000  # pyright: ignore[reportArgumentType]
     assert 0 < found.standard_error < 0.2 and abs(found.upper - exact) < 4 * found.standard_error
 
 
@@ -122,7 +122,7 @@ def test_the_number_of_draws_is_no_matter_of_memory():
     assert found.standard_error == 0 and found.upper == pytest.approx(exact.upper)
     found = inconsistency(pdg, attention, solver=Sampled(2_000_000))
     assert abs(found.upper - exact.upper) < 4 * found.standard_error < 0.1
-    assert len(found.solutions[0].mu) < 2_000_000  # pyright: ignore[reportArgumentType]
+    assert len(found.answers[0].mu) < 2_000_000  # pyright: ignore[reportArgumentType]
     slopes = [torch.autograd.grad(r.value, pdg["p1"].cpd.b)[0].item() for r in (exact, found)]
     assert slopes[1] == pytest.approx(slopes[0], rel=0.02)
 

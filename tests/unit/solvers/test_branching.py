@@ -119,14 +119,11 @@ def test_a_search_that_stops_early_is_below_and_rises_with_the_parts_it_looks_at
 
 def test_every_mu_in_its_simplices_costs_at_least_the_bound_of_the_part():
     beliefs, gamma = random_beliefs(23)
-    (component,) = prepare(*attended(beliefs, gamma)).components
-    from dissonance.solvers.convex.program import Arcs
-
+    (component,) = prepare(*attended(beliefs, gamma)).parts
     eased = least_concave(component)
-    arcs = Arcs.of([eased])
-    ((s, _),) = Newton().structures(eased.shape, component.tree, arcs)
+    s = Newton().structure(eased, component.tree)
     assert s is not None
-    branching = Branching(s, s.numbers(arcs), s.weights(arcs)[0])
+    branching = Branching(s, s.numbers(eased), s.weights(eased)[0])
     assert branching.rows
     rng = np.random.default_rng(0)
     values = incompatibilities(GRID, beliefs, gamma)
@@ -144,8 +141,8 @@ def test_what_is_convex_in_disguise_needs_no_search():
     """-H(A,B) + H(B|A) is -H(A): beta < gamma alpha, and convex all the same."""
     pdg = PDG(Arc("ab", A, B, [[0.9, 0.1], [0.4, 0.6]]), Arc("a", (), A, [0.3, 0.7]))
     attention = Attention.only({"ab": 0.5, "a": 1.0}, {"ab": 1.2, "a": 0.5}, 1.0)
-    (component,) = prepare(pdg, attention).components
-    assert not component.convex and least_concave(component).convex
+    (component,) = prepare(pdg, attention).parts
+    assert not component.convex.any() and least_concave(component).convex.all()
     beliefs = [
         Belief((0,), (1,), np.array([[0.9, 0.1], [0.4, 0.6]]), 0.5, 1.2),
         Belief((), (0,), np.array([0.3, 0.7]), 1.0, 0.5),

@@ -51,7 +51,7 @@ def test_the_budget_is_that_of_the_messages_to_the_byte():
     for phi, solver in ((soft, SumProductSolver), (hard, Pinned)):
         found = inconsistency(pdg, phi, solver=solver(budget=2 * need))
         assert found.solver == solver().name
-        need_here = message_bytes(found.solutions[0].tree)
+        need_here = message_bytes(found.answers[0].on.tree)
         inconsistency(pdg, phi, solver=solver(budget=need_here))
         with pytest.raises(SizeError, match="treewidth 1"):
             inconsistency(pdg, phi, solver=solver(budget=need_here - 1))
@@ -77,7 +77,7 @@ def solved(n):
 solved(4)  # libraries load at the first use
 before = resident("VmRSS")
 result = solved(60)
-print(resident("VmHWM") - before, message_bytes(result.solutions[0].tree), result.solver)
+print(resident("VmHWM") - before, message_bytes(result.answers[0].on.tree), result.solver)
 """
 
 

@@ -55,7 +55,7 @@ def test_mu_is_the_pinned_marginal_times_the_posterior_given_it(gamma: float, we
     assert result.solver == "given" and result.converged
     mu, evidence = exact(gamma)
     np.testing.assert_allclose(result.mu.marginal("X", "W", "Z", "Y"), mu, atol=1e-14)
-    np.testing.assert_allclose(result.solutions[0].evidence, np.log(evidence), atol=1e-13)
+    np.testing.assert_allclose(result.answers[0].evidence, np.log(evidence), atol=1e-13)
     order = [v.name for v in pdg().variables]
     soft = phi.replace(beta={"d": 0.0, "w|x": 0.0})
     expected = dense.incompatibility(pdg(), soft, mu.transpose(["XWZY".index(n) for n in order]), slack=1e-15)
@@ -100,7 +100,7 @@ def test_an_impossible_state_is_infinite_and_named():
     made = pdg().replace(Arc("x|y", Y, X, [[0.6, 0.0, 0.4, 0.0], [0.5, 0.0, 0.5, 0.0], [0, 0, 1, 0]]))
     result = inconsistency(made, attention())
     assert result.lower == result.upper == inf
-    assert (result.solutions[0].evidence == -inf).all(1).tolist() == [False, True, False, True]
+    assert (result.answers[0].evidence == -inf).all(1).tolist() == [False, True, False, True]
 
 
 def test_a_second_hard_belief_is_a_check():
@@ -131,7 +131,7 @@ def test_what_it_cannot_take_it_refuses(phi: Attention):
 
 
 def test_what_would_not_fit_is_refused_before_anything_is_allocated():
-    (component,) = prepare(pdg(), attention()).components
+    (component,) = prepare(pdg(), attention()).parts
     assert not Given(budget=100).fits(component)
     with pytest.raises(SizeError, match="the budget is"):
         Given(budget=100).solve(component)

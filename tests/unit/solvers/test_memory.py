@@ -12,7 +12,7 @@ import pytest
 
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.problem import prepare
-from dissonance.solvers.convex import program
+from dissonance.solvers.convex.support import structure_of
 from dissonance.solvers.exact import BYTES_PER_CELL, Newton
 from fresh import python
 
@@ -78,8 +78,8 @@ def crowded() -> Iterator[PDG]:
 def test_refused_is_what_takes_more_than_the_budget(gamma: float, hard: bool) -> None:
     for pdg in crowded():
         beta = {next(iter(pdg)).name: math.inf} if hard else {}
-        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta=beta)).components
-        needed = max(program.structure(component.shape, component.tree).bytes, BYTES_PER_CELL * component.tree.cells)
+        (component,) = prepare(pdg, Attention.uniform(pdg, gamma=gamma).replace(beta=beta)).parts
+        needed = max(structure_of(component, component.tree).bytes, BYTES_PER_CELL * component.tree.cells)
         assert not Newton(budget=needed).refuses(component)
         assert Newton(budget=needed - 1).refuses(component)
 
@@ -90,6 +90,6 @@ def test_a_large_problem_with_small_clusters_is_not_looked_into(monkeypatch: pyt
 
     x = [Variable(f"X{i}", 2) for i in range(2000)]
     pdg = PDG(*(Arc(f"a{i}", a, b, [[0.7, 0.3], [0.2, 0.8]]) for i, (a, b) in enumerate(itertools.pairwise(x))))
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
-    monkeypatch.setattr(Newton, "structures", looked_into)
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
+    monkeypatch.setattr(Newton, "structure", looked_into)
     assert not Newton().surely(component) and not Newton().refuses(component)

@@ -14,22 +14,22 @@ from dissonance.cpds import SoftmaxTable
 from dissonance.distributions.extended import Extended
 from dissonance.errors import SizeError
 from dissonance.focus import Attention
-from dissonance.inconsistency import inconsistency
+from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.pdg import PDG
-from dissonance.problem import BUDGET, Component, prepare
-from dissonance.solvers import Auto, Newton
+from dissonance.problem import Batch, prepare
+from dissonance.solvers import Auto, Newton, solve
 from dissonance.solvers.peeled import Peeled, peel
 from dissonance.variables import Variable
-from strategies import MIXED, SOFT, conditional_of, random_case, random_joint
+from strategies import MIXED, SOFT, case_of, conditional_of, random_case, random_joint
 
-PEELED = Peeled(Newton(), BUDGET)
+PEELED = Peeled()
 X29, ROWS = Variable("X29", 4), torch.eye(4) * 0.6 + 0.1
 
 
-def components(seed: int, style=SOFT) -> list[Component]:
+def components(seed: int, style=SOFT) -> list[Batch]:
     case = random_case(seed, style)
     attention = case.attention.replace(alpha=dict.fromkeys(case.attention.alpha, 1.0), gamma=0.0)
-    return list(prepare(case.pdg, attention).components)
+    return list(prepare(case.pdg, attention).parts)
 
 
 def chain(length: int, values: int = 4) -> PDG:
@@ -45,9 +45,9 @@ def test_the_value_is_that_of_the_whole(style):
     peeled = 0
     for seed in range(60):
         for c in components(seed, style):
-            if not c.convex or c.pinned is not None:
+            if not c.convex.all() or c.pinned is not None:
                 continue
-            whole, found = Newton().solve(c), Peeled(Newton(), BUDGET).solve(c)
+            whole, found = Newton().solve(c), solve([c], PEELED)[0]
             peeled += bool(peel(c)[1])
             if math.isinf(whole.upper):
                 assert found.lower == math.inf
@@ -62,10 +62,11 @@ def test_the_best_compromise_is_that_of_the_whole():
     compared = 0
     for seed in range(40):
         for c in components(seed):
-            if not c.convex or c.pinned is not None or not peel(c)[1]:
+            if not c.convex.all() or c.pinned is not None or not peel(c)[1]:
                 continue
-            whole = inconsistency(c.pdg, c.attention, solver="newton")
-            found = inconsistency(c.pdg, c.attention, solver=Peeled(Newton(), BUDGET))
+            case = case_of(c)
+            whole = inconsistency(case.pdg, case.attention, solver="newton")
+            found = inconsistency(case.pdg, case.attention, solver=PEELED)
             assert isinstance(found.mu, Extended)
             for names in found.mu.tree.clusters:
                 away = float((whole.mu.marginal(*names) - found.mu.marginal(*names)).abs().sum()) / 2
@@ -87,9 +88,9 @@ def test_nothing_is_left_of_a_bayesian_network():
 
 def test_what_leads_to_the_evidence_is_left():
     pdg = chain(60) + Arc("seen", (), Variable("X2", 4), [0.7, 0.1, 0.1, 0.1])
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     kept, ends = peel(component)
-    assert {a.name for a in kept} == {"X0", "X1", "X2", "seen"}
+    assert {component.beliefs[k].name for k in kept} == {"X0", "X1", "X2", "seen"}
     assert [a.name for a in ends] == [f"X{i}" for i in range(59, 2, -1)]
     short = pdg.subgraph("X0", "X1", "X2", "seen")
     result, small = inconsistency(pdg), inconsistency(short)
@@ -141,9 +142,35 @@ def test_the_parts_start_from_those_of_a_nearby_result():
     pdg = chain(60)
     last = pdg.variable("X59")
     both = pdg + Arc("one", (), last, SoftmaxTable([0.7, 0.1, 0.1, 0.1])) + Arc("other", X29, last, SoftmaxTable(ROWS))
+    both += Arc("end", last, Variable("End", 4), ROWS)
     before = inconsistency(both, solver=PEELED)
     assert before.solver == "newton + peeled" and before.upper > 0.1
     moved = {"one.logits": both["one"].cpd.get_parameter("logits").detach() + torch.tensor([1e-4, 0.0, 0.0, 0.0])}
     cold, warm = (inconsistency(both, theta=moved, solver=PEELED, near=x) for x in (None, before))
     assert abs(warm.upper - cold.upper) < 1e-8 and warm.upper != before.upper
     assert warm.converged and warm.stats["steps"] < cold.stats["steps"] / 2
+
+
+def test_many_large_problems_lose_their_loose_ends_together_as_each_does_alone():
+    """Those of one structure whose weights leave them other loose ends, or none."""
+    pdg = chain(60) + Arc("seen", (), Variable("X2", 4), [0.7, 0.1, 0.1, 0.1])
+    attentions = [
+        Attention.uniform(pdg),
+        Attention.uniform(pdg, alpha=0.5),
+        Attention.uniform(pdg).replace(beta={"X5": 0.0}),
+        Attention.uniform(pdg, beta=2.0),
+        Attention.uniform(pdg, gamma=0.5, alpha=2.0),
+    ]
+    together = inconsistencies(pdg, attentions)
+    assert {r.solver for r in together} == {"newton + peeled", "newton", "sum-product"}
+    for found, attention in zip(together, attentions, strict=True):
+        alone = inconsistency(pdg, attention)
+        assert (found.lower, found.upper, found.solver) == (alone.lower, alone.upper, alone.solver)
+        assert found.loose_ends == alone.loose_ends
+
+
+def test_without_loose_ends_the_reduction_leaves_all_to_newton():
+    x = Variable("X", 2)
+    pdg = PDG(Arc("p", (), x, [0.7, 0.3]), Arc("q", (), x, [0.2, 0.8]))
+    found, known = inconsistency(pdg, solver=PEELED), inconsistency(pdg, solver="newton")
+    assert (found.lower, found.upper, found.solver) == (known.lower, known.upper, "newton")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.answer import Answer
 from dissonance.arc import Arc, Theta
 from dissonance.cpds.gaussian import dimension
 from dissonance.errors import DissonanceError
@@ -111,7 +112,7 @@ class Solved(ABC):
 
     def rows(self, k: int, arc: Arc) -> Tensor | None:
         """mu(s,t) of one arc in run k, as `CPD.project` wants it; None if mu is not about all of its variables."""
-        return self.results[k].rows(arc)
+        return self.results[k].marginal(arc)
 
     def every(self, arc: Arc) -> Tensor:
         """The same in all runs, (P, ...); 0 where mu is not about all of the arc's variables."""
@@ -149,7 +150,7 @@ class Solved(ABC):
 class SolvedTables(Solved):
     """The answer to problems of tables that were solved together, at theta."""
 
-    def __init__(self, parameters: Parameters, theta: Stacked, answer: Assembled, steps: Tensor | int) -> None:
+    def __init__(self, parameters: Parameters, theta: Stacked, answer: Answer, steps: Tensor | int) -> None:
         self.lower, self.upper = torch.from_numpy(answer.bounds.lower), torch.from_numpy(answer.bounds.upper)
         self.steps, self._parameters, self._theta, self._answer = steps, parameters, theta, answer
 
@@ -158,24 +159,36 @@ class SolvedTables(Solved):
         return self.every(arc)[k]
 
     def every(self, arc: Arc) -> Tensor:
-        """Return mu(s,t) of one arc in all runs."""
-        joint = torch.from_numpy(self._answer.joint[:, self._parameters.spans[arc.name]])
+        """Return mu(s,t) of one arc in all runs; 0 where mu is not about all of its variables."""
+        return torch.nan_to_num(self._every(arc))
+
+    def _every(self, arc: Arc) -> Tensor:
+        """Return mu(s,t) of one arc in all runs; NaN where mu is not about all of its variables."""
+        known, span = arc.name in self._answer.known, self._parameters.spans[arc.name]
+        joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.rows(arc))
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
 
     def across(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of one arc in all runs, also where its variables are in several, independent parts."""
-        if arc.name in self._answer.known or not np.isfinite(self.upper).all():
-            return self.every(arc)
-        mu, _ = self._answer.selected(self._parameters.pdgs[0].variables)
-        return mu.rows(arc.sources, arc.targets).detach()[None]
+        found, variables = self._every(arc), self._parameters.pdgs[0].variables
+        for k in found.isnan().any(2).any(1).nonzero().ravel().tolist():
+            one: Any = self._answer.take(np.array([k]))  # a piece by itself knows all arcs
+            mu, _ = one.selected(variables)
+            found[k] = mu.rows(arc.sources, arc.targets).detach()
+        return found
 
     def loose(self, arc: Arc) -> bool:
         """Return whether an arc is a loose end in all runs."""
-        return len(self.upper) == 1 and arc.name in self._answer.loose
+        return arc.name in self._answer.loose
 
     def joints(self, parameters: Parameters) -> Tensor:
-        """Return mu(s,t) of every arc, (P, entries)."""
-        return torch.from_numpy(self._answer.joint)
+        """Return mu(s,t) of every arc, (P, entries), but for loose ends, which are to blame for nothing: 0."""
+        answer, found = self._answer, torch.from_numpy(self._answer.joint)
+        others = [a for a in parameters.arcs if a.name not in answer.known and a.name not in answer.loose]
+        found = found.clone() if others else found
+        for arc in others:
+            found[:, parameters.spans[arc.name]] = self.every(arc).flatten(1)
+        return found
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """Return the derivatives in all parameters."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance.answer import Solver
+from dissonance.answer import Answer, Solver
 from dissonance.arc import Arc
 from dissonance.lir.inner.base import Attentions, Inner, SolvedTables
 from dissonance.lir.inner.compromise import Compromise, of_cells
@@ -18,7 +18,8 @@ from dissonance.problem import Batch
 from dissonance.proof import ProvedBounds
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.selection import GAMMA, extrapolate
-from dissonance.solvers.front import Assembled, Starts, chosen, narrow, solve_rows
+from dissonance.solvers.convex.support import structure_of
+from dissonance.solvers.front import Starts, chosen, narrow, solve_rows
 
 
 class Batched(Inner):
@@ -29,7 +30,7 @@ class Batched(Inner):
         self.names = [a.name for a in parameters.arcs]
         self.blank = Batch.over(parameters.pdgs[0].variables, parameters.arcs, len(parameters))
         self.starts = Starts(len(parameters))
-        self.last: tuple[Batch, Assembled] | None = None
+        self.last: Answer | None = None
         self.other = OneByOne(parameters, solver)
 
     @property
@@ -51,9 +52,10 @@ class Batched(Inner):
         """Return where the runs stopped, what they were asked last and what was answered, as plain tensors."""
         points = {key: [torch.from_numpy(x) for x in both] for key, both in self.starts.points.items()}
         last: list[Tensor] = []
-        if self.last is not None:
-            batch, answer = self.last
-            last = [*map(torch.from_numpy, (*batch.numbers, answer.joint, answer.slope, *vars(answer.bounds).values()))]
+        if self.last is not None and len(self.last.known) == len(self.names):  # all there is to know is in the joint
+            answer = self.last
+            columns = *answer.part.numbers, answer.joint, answer.slope, *vars(answer.bounds).values()
+            last = [*map(torch.from_numpy, columns)]
         return {"points": points, "last": last}
 
     def restore(self, known: dict[str, Any]) -> None:
@@ -61,7 +63,7 @@ class Batched(Inner):
         self.starts.points = {key: (at.numpy().copy(), of.numpy().copy()) for key, (at, of) in known["points"].items()}
         if last := [x.numpy().copy() for x in known["last"]]:
             batch = self.blank.with_numbers(*last[:4])
-            self.last = batch, Assembled.given(batch, ProvedBounds(*last[6:]), self.solver.name, *last[4:6])
+            self.last = Answer.given(batch, ProvedBounds(*last[6:]), self.solver.name, *last[4:6])
 
     def _batch(self, log_p: Tensor, a: Attentions) -> Batch:
         return self.blank.with_numbers(log_p.numpy(), a.beta.numpy(), a.alpha.numpy(), a.gamma.numpy())
@@ -70,19 +72,17 @@ class Batched(Inner):
         """Return bounds, mu(s,t), and derivatives."""
         with torch.no_grad():
             batch = self._batch(self.parameters.log_tables(theta), attention)
-        again = self.last is not None and batch.same(self.last[0])
-        if not again:
-            self.last = batch, solve_rows(batch, self.solver, self.starts)
-        assert self.last is not None
-        answer = self.last[1]
-        return SolvedTables(self.parameters, theta, answer, 0 if again else torch.as_tensor(answer.steps))
+        if self.last is not None and batch.same(self.last.part).all():
+            return SolvedTables(self.parameters, theta, self.last, 0)
+        self.last = solve_rows(batch, self.solver, self.starts, last=self.last)
+        return SolvedTables(self.parameters, theta, self.last, torch.as_tensor(self.last.steps))
 
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:
         """Return mu(s,t) of an arc in some runs to the last digits: iterate until mu itself settles."""
         span = self.parameters.spans[arc.name]
         found = torch.zeros_like(log_p[:, span])
         batch, arcs = self._batch(log_p[runs], attention.take(runs)), [self.names.index(arc.name)]
-        found[runs] = torch.from_numpy(solve_rows(batch, self.solver, settle=True, keep=arcs).joint[:, span])
+        found[runs] = torch.from_numpy(solve_rows(batch, self.solver, settle=True, keep=arcs).rows(arc))
         return found
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:
@@ -108,7 +108,7 @@ class Batched(Inner):
         if len(batch.groups()) > 1 or not narrow(batch):
             return None
         (solver, _), *others = chosen(self.solver, batch)
-        if others or not isinstance(solver, Newton) or (s := solver.structure(curved)) is None:
+        if others or not isinstance(solver, Newton) or (s := structure_of(curved, solver.tree(curved))) is None:
             return None
         if curved is not batch:
             return of_cells(s, extrapolate(s, curved).mu)

@@ -124,7 +124,7 @@ class SweepTables:
 
     def array(self, x: Ints) -> Any:
         """Return an array of `xp`."""
-        return x
+        return np.asarray(x)
 
     def on_host(self, x: Any) -> Tensor:
         """One of its arrays as a tensor on the CPU."""
@@ -216,7 +216,7 @@ class FociShape:
         together with; one with impossible entries starts afresh every time."""
         none = np.zeros(len(beta))
         batch, plain = self.blank.with_numbers(log_p, beta, np.zeros_like(beta), none), self.plain
-        starts = Starts(len(beta), {} if near is None else {plain: near})
+        starts = Starts(len(beta), {} if near is None else {plain: (near[0].copy(), near[1].copy())})
         found = solve_rows(batch, self.solver, starts)
         stopped = starts.points.get(plain)
         if stopped is None:

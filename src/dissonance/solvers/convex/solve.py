@@ -33,8 +33,8 @@ class Outcome:
     steps: Ints
     contradiction: Floats
 
-    def take(self, some: slice) -> Outcome:
-        """Return what was found of some of the problems, on the same memory."""
+    def take(self, some: Ints | slice) -> Outcome:
+        """Return what was found of some of the problems; of a slice of them on the same memory."""
         return Outcome(*(x[some] for x in vars(self).values()))
 
     def put(self, k: int, one: Outcome) -> None:

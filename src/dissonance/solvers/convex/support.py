@@ -10,7 +10,7 @@ from dissonance.compiled import compiled, expect
 from dissonance.distributions.tree import Tree, single
 from dissonance.problem import NOWHERE, Batch
 from dissonance.solvers.convex.layout import HARD, Bools, Layout
-from dissonance.solvers.convex.program import MOST_STRUCTURES, SECONDS_PER_CELL, Structure, structure
+from dissonance.solvers.convex.program import SECONDS_PER_CELL, Structure, structure
 
 
 @compiled
@@ -79,13 +79,12 @@ def structure_of(part: Batch, tree: Tree) -> Structure | None:
     """
     hard, structural = part.hard[0], bool(part.gamma[0] > 0)
     key = tree.clusters, hard.tobytes(), structural, part.dead.tobytes()
-    if key not in part.known:
+
+    def make() -> Structure | None:
         alive, possible = possible_cells(part, tree) if len(part.dead) or part.facts else (NOWHERE, True)
-        alive = NOWHERE if alive.all() else alive
-        if len(part.known) == MOST_STRUCTURES:
-            part.known.pop(next(iter(part.known)))
-        part.known[key] = structure(part.shape, tree, hard, structural, alive) if possible else None
-    return part.known[key]
+        return structure(part.shape, tree, hard, structural, NOWHERE if alive.all() else alive) if possible else None
+
+    return part.remembered(key, make)
 
 
 def possible_cells(part: Batch, tree: Tree) -> tuple[Bools, bool]:
@@ -102,12 +101,12 @@ MOST_TOGETHER = 1 << 14
 
 def tree_of(part: Batch) -> Tree:
     """Return the junction tree of arcs and facts; a single cluster, if facts leave no more cells there."""
-    if "tree" not in part.known:
-        tree = part.tree
-        if math.prod(part.sizes.values()) <= MOST_TOGETHER:
-            none = np.zeros_like(part.beta[:1])
-            plain = part.with_numbers(np.zeros_like(part.log_p[:1]), none, none, np.zeros(1))
-            one = single(part.sizes)
-            tree = min(one, tree, key=lambda x: possible_cells(plain, x)[0].sum())
-        part.known["tree"] = tree
-    return part.known["tree"]
+
+    def make() -> Tree:
+        if math.prod(part.sizes.values()) > MOST_TOGETHER:
+            return part.tree
+        none = np.zeros_like(part.beta[:1])
+        plain = part.with_numbers(np.zeros_like(part.log_p[:1]), none, none, np.zeros(1))
+        return min(single(part.sizes), part.tree, key=lambda x: possible_cells(plain, x)[0].sum())
+
+    return part.remembered("tree", make)

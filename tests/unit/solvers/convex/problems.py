@@ -13,13 +13,15 @@ import numpy as np
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.compiled import engage
 from dissonance.distributions import Tree
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers.convex import interior, starts
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.layout import BY_CELLS, GIVEN, HARD, STRUCTURAL
-from dissonance.solvers.convex.program import Arcs, Program, Structure
+from dissonance.solvers.convex.program import Program, Structure
 from dissonance.solvers.convex.solve import Outcome, Work, prove
-from dissonance.solvers.convex.support import by_support
+from dissonance.solvers.convex.support import structure_of
+from reference.feasible import least_violation
+from strategies import case_of
 
 inf = math.inf
 
@@ -103,24 +105,35 @@ def nudged(pdg: PDG, rng: np.random.Generator, by: float = 0.002) -> PDG:
     return pdg.replace(*(Arc(a.name, a.sources, a.targets, nudge(a)) for a in pdg.arcs))
 
 
-def component(pdg: PDG, attention: Attention | None = None) -> Component:
+def component(pdg: PDG, attention: Attention | None = None) -> Batch:
     """The one component of a PDG."""
-    (found,) = prepare(pdg, attention or Attention.uniform(pdg)).components
+    (found,) = prepare(pdg, attention or Attention.uniform(pdg)).parts
     return found
 
 
-def supported(c: Component, tree: Tree | None = None) -> Structure | None:
+def supported(c: Batch, tree: Tree | None = None) -> Structure | None:
     """The structure of a component on a tree, without the cells that can carry no mass; None if none can."""
-    ((found, _),) = by_support(c.shape, tree or c.tree, Arcs.of([c]))
-    return found
+    return structure_of(c, tree or c.tree)
 
 
-def program(components: Sequence[Component] | Component, tree: Tree | None = None) -> Program:
+def program(components: Sequence[Batch] | Batch, tree: Tree | None = None) -> Program:
     """Components that share their support, as one program."""
-    some = [components] if isinstance(components, Component) else components
-    ((found, _),) = by_support(some[0].shape, tree or some[0].tree, arcs := Arcs.of(some))
+    whole = components if isinstance(components, Batch) else Batch.together(components)
+    assert len(whole.groups()) == 1
+    found = structure_of(whole, tree or whole.tree)
     assert found is not None
-    return Program(found, found.numbers(arcs))
+    return Program(found, found.numbers(whole))
+
+
+def violation_of(c: Batch) -> float:
+    """The least that any mu is off the hard arcs."""
+    case = case_of(c)
+    return least_violation(case.pdg, case.attention)
+
+
+def at_gamma(c: Batch, gamma: float) -> Batch:
+    """The same problem at another gamma."""
+    return c.with_numbers(c.log_p, c.beta, c.alpha, np.array([gamma]))
 
 
 def spread(program: Program, value: float = 1e-10) -> np.ndarray:
@@ -128,7 +141,7 @@ def spread(program: Program, value: float = 1e-10) -> np.ndarray:
     return np.full(len(program), value)
 
 
-def by_clarabel(c: Component, tol: float = 1e-9) -> Outcome:
+def by_clarabel(c: Batch, tol: float = 1e-9) -> Outcome:
     """Bounds from where Clarabel stops."""
     one = program(c)
     return prove(one, conic(one, tol)[0])
@@ -193,8 +206,8 @@ class Dense:
     only which cells are there is used; the order is that of `layout.py`: clusters, then ascending settings.
     """
 
-    def __init__(self, c: Component, s: Structure) -> None:
-        tree, lay = s.tree, s.layout
+    def __init__(self, c: Batch, s: Structure) -> None:
+        tree, lay, gamma = s.tree, s.layout, c.gamma.item()
         self.component = c
         place = [
             np.stack(np.unravel_index(lay.full[lay.cell_at[k] : lay.cell_at[k + 1]], shape), 1)
@@ -244,24 +257,24 @@ class Dense:
                 log_p = a.log_p.reshape(-1)[settings(k, a.scope)]
                 lead = fixed.get(a.mechanism)
                 if a.hard:
-                    self.c[at[k] : at[k + 1]] -= c.gamma * a.alpha * log_p
+                    self.c[at[k] : at[k + 1]] -= gamma * a.alpha * log_p
                     term(k, a.scope, len(a.sources), 0.0, np.exp(a.log_p))
                     continue
                 if a.beta:
                     self.c[at[k] : at[k + 1]] -= a.beta * log_p
                 if lead is not None:
-                    self.c[at[k] : at[k + 1]] += (a.beta - c.gamma * a.alpha) * lead.log_p.reshape(-1)[
+                    self.c[at[k] : at[k + 1]] += (a.beta - gamma * a.alpha) * lead.log_p.reshape(-1)[
                         settings(k, lead.scope)
                     ]
                 elif a.mechanism not in done:
                     done.add(a.mechanism)
                     same = [b for b in c.arcs if b.mechanism == a.mechanism]
-                    term(k, a.scope, len(a.sources), sum(b.beta - c.gamma * b.alpha for b in same), None)
-            if c.gamma > 0:
+                    term(k, a.scope, len(a.sources), sum(b.beta - gamma * b.alpha for b in same), None)
+            if gamma > 0:
                 p = int(lay.parent[k])
                 shared = [v for v in cluster if p >= 0 and v in tree.clusters[p]]
                 rest = [v for v in cluster if v not in shared]
-                term(k, [*shared, *rest], len(shared), c.gamma, None)
+                term(k, [*shared, *rest], len(shared), gamma, None)
         self.T = np.array(entries).reshape(len(entries), n)
         self.row = np.array(row, dtype=np.int64)
         self.W, self.hard, self.p = np.array(weight), np.array(hard, dtype=bool), np.array(p_hard)

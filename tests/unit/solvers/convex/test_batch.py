@@ -14,17 +14,18 @@ from problems import by_clarabel, chain, component, inf, loop, nudged, program, 
 from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
 from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
-from dissonance.problem import Component
-from dissonance.solvers import CliqueTreeSolver, Newton, Solution
+from dissonance.problem import Batch
+from dissonance.solvers import Answer, CliqueTreeSolver, Newton, solve
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
 from dissonance.solvers.convex import work as working
-from dissonance.solvers.convex.program import Arcs, forget_structures, structure
-from dissonance.solvers.convex.support import by_support
+from dissonance.solvers.convex.program import Structure, forget_structures, structure
+from dissonance.solvers.convex.support import structure_of
 from reference import convex
+from strategies import case_of
 
 
-def varied(seed: int, count: int, gamma: float = 0.0, zeros: float = 0.0, hard: Sequence[str] = ()) -> list[Component]:
+def varied(seed: int, count: int, gamma: float = 0.0, zeros: float = 0.0, hard: Sequence[str] = ()) -> list[Batch]:
     """Problems that are alike, each with its own tables, beta, alpha and gamma."""
     rng = np.random.default_rng(seed)
     found = []
@@ -36,13 +37,18 @@ def varied(seed: int, count: int, gamma: float = 0.0, zeros: float = 0.0, hard: 
     return found
 
 
-def check_the_same(one: Solution, other: Solution) -> None:
+def check_the_same(one: Answer, other: Answer) -> None:
     """Bit for bit."""
-    assert (one.lower, one.upper, one.steps, one.converged) == (other.lower, other.upper, other.steps, other.converged)
-    for a, b in zip(one.tables, other.tables, strict=True):
+    assert (one.lower, one.upper, one.converged) == (other.lower, other.upper, other.converged)
+    assert np.array_equal(one.steps, other.steps) and np.array_equal(one.slope, other.slope)
+    assert (one.on is None) == (other.on is None)
+    if one.on is None or other.on is None:
+        return
+    for a, b in zip(one.on.tables, other.on.tables, strict=True):
         assert torch.equal(a, b)
-    for name, m in one.multipliers.items():
-        assert torch.equal(m, other.multipliers[name])
+    assert (one.on.multipliers is None) == (other.on.multipliers is None)
+    if one.on.multipliers is not None:
+        np.testing.assert_array_equal(one.on.multipliers, other.on.multipliers)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(gamma: float, z
     ]
     components = [component(p, a) for p, a in zip(pdgs, attentions, strict=True)]
     assert len({c.shape.key for c in components}) == 1
-    for c, s in zip(components, Newton().solve_many(components), strict=True):
+    for c, s in zip(components, solve(components, Newton()), strict=True):
         alone = CliqueTreeSolver().solve(c)
         assert s.converged == alone.converged
         assert s.lower <= alone.upper and alone.lower <= s.upper
@@ -69,10 +75,10 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(gamma: float, z
 @pytest.mark.parametrize("zeros", [0.0, 0.15])
 def test_no_problem_depends_on_its_company(gamma: float, zeros: float, hard: tuple[str, ...]):
     components = varied(20, 30, gamma, zeros, hard)
-    together = Newton().solve_many(components)
-    backwards = Newton().solve_many(components[::-1])[::-1]
+    together = solve(components, Newton())
+    backwards = solve(components[::-1], Newton())[::-1]
     for c, a, b in zip(components, together, backwards, strict=True):
-        check_the_same(a, Newton().solve(c))
+        check_the_same(a, solve([c], Newton())[0])
         check_the_same(a, b)
     assert sum(math.isfinite(s.upper) for s in together) >= 10
 
@@ -80,20 +86,20 @@ def test_no_problem_depends_on_its_company(gamma: float, zeros: float, hard: tup
 def test_no_start_depends_on_its_company():
     rng = np.random.default_rng(21)
     pdgs = [loop(rng) for _ in range(12)]
-    before = Newton().solve_many([component(p) for p in pdgs])
+    before = solve([component(p) for p in pdgs], Newton())
     moved = [component(nudged(p, rng, 0.02 if i % 3 else 1.0)) for i, p in enumerate(pdgs)]
-    together = Newton().solve_many(moved, before)
+    together = solve(moved, Newton(), near=before)
     for c, near, s in zip(moved, before, together, strict=True):
-        check_the_same(s, Newton().solve_many([c], [near])[0])
+        check_the_same(s, solve([c], Newton(), near=[near])[0])
     assert any(s.steps != Newton().solve(c).steps for s, c in zip(together, moved, strict=True))
 
 
 def test_problems_with_different_zeros_are_solved_side_by_side():
     components = varied(22, 16, zeros=0.25)
-    groups = list(by_support(components[0].shape, components[0].tree, Arcs.of(components)))
-    assert len(groups) > 4 and sorted(np.concatenate([some for _, some in groups])) == list(range(16))
-    for c, s in zip(components, Newton().solve_many(components), strict=True):
-        reference = convex.solve(c.pdg, c.attention)
+    groups = Batch.together(components).groups()
+    assert len(groups) > 4 and sorted(np.concatenate(groups)) == list(range(16))
+    for c, s in zip(components, solve(components, Newton()), strict=True):
+        reference = convex.solve((case := case_of(c)).pdg, case.attention)
         if reference.value == inf:
             assert s.lower == inf
         elif reference.accurate:
@@ -106,15 +112,17 @@ def test_an_arc_without_weight_counts_for_nothing_in_its_problem_alone():
     rng = np.random.default_rng(23)
     pdgs = [loop(rng, zeros=0.1 * (i % 2)) for i in range(8)]
     full = [component(p) for p in pdgs]
-    arcs = Arcs.of(full)
-    beta = arcs.beta.copy()
-    off = [a.name for a in full[0].arcs].index("da")
+    whole = Batch.together(full)
+    beta = whole.beta.copy()
+    off = [a.name for a in whole.beliefs].index("da")
     beta[::2, off] = 0.0
-    arcs = Arcs(arcs.log_p, beta, 0.0 * arcs.alpha, arcs.gamma)
+    whole = whole.with_numbers(whole.log_p, beta, 0.0 * whole.alpha, whole.gamma)
     bounds = np.zeros((8, 3))
-    for s, some in by_support(full[0].shape, full[0].tree, arcs):
+    for some in whole.groups():
+        alike = whole.take(some)
+        s = structure_of(alike, alike.tree)
         assert s is not None
-        part = remembering.Program(s, s.numbers(arcs.take(some)))
+        part = remembering.Program(s, s.numbers(alike))
         bounds[some] = solving.solve(part, spread(part, 1e-10), spread(part, 1e-9)).bounds
     for k, pdg in enumerate(pdgs):
         less = PDG(*(a for a in pdg.arcs if k % 2 or a.name != "da"), variables=pdg.variables)
@@ -148,7 +156,7 @@ def test_contradictory_hard_arcs_are_infinite_for_one_problem_and_leave_the_othe
     tables = [([0.2, 0.3, 0.5], [0.2, 0.3, 0.5]), ([0.2, 0.3, 0.5], [0.3, 0.3, 0.4])]
     pdgs = [PDG(Arc("p", (), x, p), Arc("q", (), x, q), Arc("r", (), x, [0.1, 0.1, 0.8])) for p, q in tables]
     hard = Attention.only(beta={"p": inf, "q": inf, "r": 1.0})
-    found = Newton().solve_many([component(p, hard) for p in pdgs])
+    found = solve([component(p, hard) for p in pdgs], Newton())
     assert found[1].lower == inf
     wanted = sum(a * math.log(a / b) for a, b in zip(tables[0][0], [0.1, 0.1, 0.8], strict=True))
     assert found[0].upper == pytest.approx(wanted, abs=1e-7)
@@ -212,14 +220,14 @@ def test_a_batch_is_cut_to_the_budget_and_that_changes_nothing(monkeypatch: pyte
         newton(*args)
 
     monkeypatch.setattr(working, "newton", counted)
-    wide = Newton().solve_many(components)
+    wide = solve(components, Newton())
     assert pieces == [12]
     pieces.clear()
-    narrow = Newton(budget=max(5 * need, 200 * components[0].tree.cells)).solve_many(components)
+    narrow = solve(components, Newton(budget=max(5 * need, 200 * components[0].tree.cells)))
     assert pieces and max(pieces) < 12 and sum(pieces) == 12
     for a, b in zip(wide, narrow, strict=True):
         check_the_same(a, b)
-    assert inconsistency(components[0].pdg).stats["memory"] > 0
+    assert inconsistency(case_of(components[0]).pdg).stats["memory"] > 0
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_made():
@@ -227,20 +235,25 @@ def test_what_does_not_fit_is_refused_before_anything_is_made():
         Newton(budget=10_000).solve(component(chain(np.random.default_rng(15), 60)))
 
 
+def made(c: Batch) -> Structure:
+    return structure(c.shape, c.tree, c.hard[0], bool(c.gamma[0] > 0))
+
+
 def test_the_same_pdg_with_other_numbers_shares_its_structure():
     rng = np.random.default_rng(17)
     one, two = (component(chain(rng, 30)) for _ in range(2))
-    assert structure(one.shape, one.tree) is structure(two.shape, two.tree)
+    assert made(one) is made(two)
     forget_structures()
-    assert structure(one.shape, one.tree) is structure(two.shape, two.tree)
+    assert made(one) is made(two)
 
 
-def test_only_so_many_structures_are_remembered():
+def test_only_so_many_structures_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(remembering, "MOST_STRUCTURES", 3)
     rng = np.random.default_rng(19)
     forget_structures()
     chains = [component(chain(rng, n)) for n in range(3, 9)]
-    made = [structure(c.shape, c.tree, most=3) for c in chains]
-    for c, s in list(zip(chains, made, strict=True))[3:]:
-        assert structure(c.shape, c.tree, most=3) is s
-    assert structure(chains[0].shape, chains[0].tree, most=3) is not made[0]
+    first = [made(c) for c in chains]
+    for c, s in list(zip(chains, first, strict=True))[3:]:
+        assert made(c) is s
+    assert made(chains[0]) is not first[0]
     forget_structures()

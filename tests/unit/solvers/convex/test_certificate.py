@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
-from problems import Dense, iterated, program, started, supported
+from problems import Dense, iterated, program, started, supported, violation_of
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
+from dissonance.distributions import CliqueTree
 from dissonance.distributions.tree import single
-from dissonance.problem import Component, prepare
-from dissonance.solvers import FEASIBLE, CliqueTreeSolver, Newton, Solution
+from dissonance.problem import Batch, prepare
+from dissonance.proof import ProvedBounds
+from dissonance.solvers import FEASIBLE, Answer, CliqueTreeSolver, Newton
 from dissonance.solvers import JointSolver as JointSolver
 from dissonance.solvers.convex import certificate, layout
 from dissonance.solvers.convex.hard import satisfied
@@ -24,18 +26,17 @@ from dissonance.solvers.convex.work import Work
 from dissonance.tolerances import ROUNDING
 from reference import convex
 from reference.dense import incompatibility
-from reference.feasible import least_violation
-from strategies import MIXED, NASTY, SOFT, STRUCTURED, Case, Style, cases, random_case
+from strategies import MIXED, NASTY, SOFT, STRUCTURED, Case, Style, case_of, cases, random_case
 
 HARD = Style(zeros=0.1, hard=0.5, gammas=(0.0, 0.4))
 seeds = st.integers(0, 2**32 - 1)
 
 
-def programs(case: Case) -> list[tuple[Component, Program, Solution]]:
+def programs(case: Case) -> list[tuple[Batch, Program, Answer]]:
     """Every component of a case that has a finite inconsistency, on its tree and as one cluster, with its solution."""
     found = []
-    for component in prepare(case.pdg, case.attention).components:
-        if least_violation(component.pdg, component.attention) > 1e-9:
+    for component in prepare(case.pdg, case.attention).parts:
+        if violation_of(component) > 1e-9:
             continue
         for tree in (component.tree, single(component.sizes)):
             solution = Newton().solve(component)
@@ -85,9 +86,10 @@ def test_bounds_from_garbage_contain_an_independent_reference(case: Case, seed: 
     assume(reference.accurate)
     rng = np.random.default_rng(seed)
     problem = prepare(case.pdg, case.attention)
-    assembled = [program(c) for c in problem.components]
+    free = ProvedBounds.entropy(problem.free, problem.gamma)
+    assembled = [program(c) for c in problem.parts]
     for solved in (False, True):
-        low = up = problem.constant
+        low, up = free.lower.item(), free.upper.item()
         for one in assembled:
             at = iterated(one, 1e-10)[0].at.copy() if solved else None
             lower, upper, _ = garbage(one, rng, at, 1e-6 * noise if solved else noise).bounds[0].tolist()
@@ -100,10 +102,10 @@ def test_the_upper_bound_is_the_cost_of_a_real_joint():
     for seed in range(20):
         for component, one, _ in programs(random_case(seed, STRUCTURED)):
             found, s = garbage(one, rng, None, 1.0), one.structure
-            solution = Solution(component, 0, 0, "", tree=s.tree, tables=s.tables(found.proved[0]))
-            joint = solution.mu.joint().table.numpy()
+            mu = CliqueTree(component.variables, s.tree, s.tables(found.proved[0]))
+            joint, case = mu.joint().table.numpy(), case_of(component)
             assert joint.min() >= 0 and joint.sum() == pytest.approx(1, abs=1e-12)
-            wanted = incompatibility(component.pdg, component.attention, joint)
+            wanted = incompatibility(case.pdg, case.attention, joint)
             assert found.bounds[0, 1] == pytest.approx(wanted, abs=1e-9)
             assert value(s, one.numbers, found.proved[0])[0] == pytest.approx(wanted, abs=1e-9)
             assert Dense(component, s).cost(found.proved[0]) == pytest.approx(wanted, abs=1e-9)
@@ -191,9 +193,9 @@ def test_contradictory_hard_arcs_are_proved_contradictory():
     proved = 0
     for seed in range(60):
         case = random_case(seed, Style(hard=0.9, contradict=0.8))
-        for component in prepare(case.pdg, case.attention).components:
+        for component in prepare(case.pdg, case.attention).parts:
             result = Newton().solve(component)
-            violation = least_violation(component.pdg, component.attention)
+            violation = violation_of(component)
             if violation > 1e-4:
                 assert result.lower == result.upper == math.inf
                 proved += 1
@@ -205,20 +207,20 @@ def test_contradictory_hard_arcs_are_proved_contradictory():
 def test_an_infinite_lower_bound_needs_a_contradiction_even_in_the_hard_regime():
     for seed in range(30):
         case = random_case(seed, NASTY)
-        for component in prepare(case.pdg, case.attention).components:
+        for component in prepare(case.pdg, case.attention).parts:
             if Newton().solve(component).lower == math.inf:
-                assert least_violation(component.pdg, component.attention) > 1e-9
+                assert violation_of(component) > 1e-9
 
 
 def test_a_lower_bound_from_mu_alone_is_one_and_is_tight_at_the_minimiser():
     tight = 0
     for seed in range(25):
         case = random_case(seed, Style(gammas=(0.0, 0.3)))
-        for component in prepare(case.pdg, case.attention).components:
+        for component in prepare(case.pdg, case.attention).parts:
             s = supported(component, single(component.sizes))
             assert s is not None
             one, solution = program(component, s.tree), JointSolver(tol=1e-12).solve(component)
-            rng, mu = np.random.default_rng(seed), s.flat(solution.tables)
+            rng, mu = np.random.default_rng(seed), s.flat(solution.on.tables)
             for guess in (mu, rng.dirichlet(np.ones(len(mu)))):
                 assert lower_from(s, one.numbers, guess) - component.accuracy.blur(np.zeros(1))[0] <= solution.upper
             tight += solution.upper - lower_from(s, one.numbers, mu) < 1e-4
@@ -258,7 +260,7 @@ def test_hard_arcs_that_barely_contradict_are_admitted_whichever_way_it_goes(off
     """`converged` says that the bounds meet: both are infinite, or both finite and close; not that one is known."""
     x = Variable("X", 2)
     barely = PDG(Arc("p", (), x, [0.5, 0.5]), Arc("q", (), x, [0.5 + off, 0.5 - off]), Arc("r", (), x, [0.3, 0.7]))
-    (c,) = prepare(barely, Attention.only({"p": math.inf, "q": math.inf, "r": 1.0})).components
+    (c,) = prepare(barely, Attention.only({"p": math.inf, "q": math.inf, "r": 1.0})).parts
     for solver in (Newton(), CliqueTreeSolver()):
         found = solver.solve(c)
         close = found.upper < math.inf and found.upper - found.lower <= 1e-7 * max(1.0, abs(found.upper))

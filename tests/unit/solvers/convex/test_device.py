@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from problems import chain, component, inf, loop, nudged, program, spread
+from problems import chain, component, inf, loop, nudged, program, spread, violation_of
 
 from dissonance import Attention
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers import Newton
 from dissonance.solvers.convex import device
 from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import Outcome, Work, solve
-from reference.feasible import least_violation
 from strategies import MIXED, SOFT, STRUCTURED, Style, random_case
 
 STYLES = {
@@ -32,12 +31,12 @@ TOL, ENOUGH = 1e-10, 1e-9
 WHERE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def problems(style: Style, count: int = 25) -> Iterator[tuple[Component, Program]]:
+def problems(style: Style, count: int = 25) -> Iterator[tuple[Batch, Program]]:
     """Components that some mu satisfies."""
     for seed in range(count):
         case = random_case(seed, style)
-        for c in prepare(case.pdg, case.attention).components:
-            if least_violation(c.pdg, c.attention) <= 1e-9:
+        for c in prepare(case.pdg, case.attention).parts:
+            if violation_of(c) <= 1e-9:
                 yield c, program(c)
 
 
@@ -139,8 +138,8 @@ def test_contradictory_multipliers_are_proof_on_both():
     proved = 0
     for seed in range(60):
         case = random_case(seed, Style(hard=0.9, contradict=0.8))
-        for c in prepare(case.pdg, case.attention).components:
-            violation = least_violation(c.pdg, c.attention)
+        for c in prepare(case.pdg, case.attention).parts:
+            violation = violation_of(c)
             if not 1e-4 < violation < inf:
                 continue
             here, there = solve(one := program(c), spread(one, TOL), spread(one, ENOUGH)), on_torch(one)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import Dense, branching, chain, component, forced, hub, inf, loop, program
+from problems import Dense, at_gamma, branching, chain, component, forced, hub, inf, loop, program
 
 from dissonance import PDG, Arc, Attention
 from dissonance.distributions.tree import single
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers.convex import dense, interior, steps
 from dissonance.solvers.convex.layout import BY_CELLS, BY_MULTIPLIERS, GIVEN, WIDE
 from dissonance.solvers.convex.program import Program
@@ -21,12 +21,12 @@ from strategies import Style, random_case
 STYLES = {"soft": Style(zeros=0.1), "hard": Style(zeros=0.1, hard=0.4)}
 
 
-def small(style: Style, gamma: float, count: int = 12) -> Iterator[tuple[Component, Program]]:
+def small(style: Style, gamma: float, count: int = 12) -> Iterator[tuple[Batch, Program]]:
     """Components of random cases at a gamma, on their trees and as one cluster."""
     for seed in range(count):
         case = random_case(seed, style)
-        for c in (replace(c, gamma=gamma) for c in prepare(case.pdg, case.attention).components):
-            if c.convex:
+        for c in (at_gamma(c, gamma) for c in prepare(case.pdg, case.attention).parts):
+            if c.convex.all():
                 for tree in (c.tree, single(c.sizes)):
                     yield c, program(c, tree)
 
@@ -52,7 +52,7 @@ def solved(work: Work, tau: float, refinements: int) -> dict[str, np.ndarray]:
     return before | {name: work.view(name)[0].copy() for name in ("x", "dd", "dlam")}
 
 
-def check(c: Component, one: Program, seed: int, refinements: int = 0, tau: float = 0.1) -> None:
+def check(c: Batch, one: Program, seed: int, refinements: int = 0, tau: float = 0.1) -> None:
     """Against the dense system, made and solved by numpy."""
     dense, at = Dense(c, one.structure), solved(odd_point(one, seed), tau, refinements)
     mu, z, y, x = at["mu"], at["z"], at["y"], at["x"]
@@ -130,7 +130,7 @@ def test_a_wide_cluster_with_several_children_is_eliminated_by_its_multipliers(g
 
 
 def test_a_hub_of_many_children_is_eliminated_in_every_way():
-    c = replace(component(hub(np.random.default_rng(3), 25)), gamma=0.1)
+    c = at_gamma(component(hub(np.random.default_rng(3), 25)), 0.1)
     one = program(c)
     check(c, one, 4)
     for way in (BY_MULTIPLIERS, GIVEN):
@@ -182,7 +182,7 @@ def test_parts_that_have_nothing_in_common_have_a_root_each():
     """LIR solves a whole PDG as one component."""
     rng = np.random.default_rng(9)
     parts = [component(pdg) for pdg in (loop(rng), chain(rng, 3), hub(rng, 2))]
-    whole = Component(sum((c.variables for c in parts), ()), sum((c.arcs for c in parts), ()), 0.0)
+    whole = Batch.of(sum((c.variables for c in parts), ()), sum((c.arcs for c in parts), ()), 0.0)
     one = program(whole)
     assert (one.structure.layout.parent < 0).sum() == 3 == Dense(whole, one.structure).e.sum()
     check(whole, one, 9)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from problems import program, started
+from problems import program, started, violation_of
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency, numerics, tolerances
 from dissonance.problem import prepare
 from dissonance.solvers.convex import certificate
 from dissonance.solvers.convex.hard import dispute
 from dissonance.solvers.convex.layout import HARD
-from reference.feasible import least_violation
 from strategies import Style, random_case
 
 inf = math.inf
@@ -38,8 +37,8 @@ def test_the_dispute_of_hard_arcs_proves_that_they_contradict_and_only_if_they_d
     proved, none = 0, 0
     for seed in range(60):
         case = random_case(seed, Style(hard=0.9, contradict=0.5))
-        for component in prepare(case.pdg, case.attention).components:
-            off = least_violation(component.pdg, component.attention)
+        for component in prepare(case.pdg, case.attention).parts:
+            off = violation_of(component)
             if not any(a.hard for a in component.arcs) or 1e-9 < off < 1e-3 or off == inf:
                 continue
             work = started(program(component, component.tree))
@@ -54,7 +53,7 @@ def test_trimming_multipliers_raises_the_lower_bound_or_leaves_it():
     rng, raised = np.random.default_rng(0), 0
     for seed in range(40):
         case = random_case(seed, Style(hard=0.5, gammas=(0.0, 0.4)))
-        for component in prepare(case.pdg, case.attention).components:
+        for component in prepare(case.pdg, case.attention).parts:
             one = program(component, component.tree)
             if not one.structure.hard:
                 continue

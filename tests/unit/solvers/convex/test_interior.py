@@ -24,13 +24,15 @@ from problems import (
 )
 
 from dissonance import PDG, Arc, Attention, Variable
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex import interior, steps
 from dissonance.solvers.convex import work as working
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.interior import PATIENCE
 from dissonance.solvers.convex.solve import Work, prove, solve
+from dissonance.solvers.exact import NewtonMarginals
+from dissonance.solvers.front import solve as solve_parts
 from strategies import Style, random_case
 
 
@@ -39,10 +41,10 @@ def gaps(work: Work) -> np.ndarray:
     return work.bounds[:, 1] - work.bounds[:, 0]
 
 
-def check_against_clarabel(c: Component) -> None:
+def check_against_clarabel(c: Batch) -> None:
     found = Newton().solve(c)
     low, high, residual = by_clarabel(c).bounds[0].tolist()
-    assert found.converged and found.method == "newton"
+    assert found.converged and found.method == ("newton",)
     if residual <= 1e-12:
         assert max(low - c.accuracy.blur(np.zeros(1))[0], found.lower) <= min(
             high + c.accuracy.blur(np.zeros(1))[0], found.upper
@@ -150,10 +152,11 @@ def test_no_start_whatever_it_is_keeps_a_problem_from_being_solved():
 
 def test_a_start_that_leads_nowhere_is_forgotten():
     c = component(chain(np.random.default_rng(13), 60))
-    found = Newton().solve_many([c])[0]
-    assert found.near is not None
-    lost = replace(found, near=(found.near[0], np.full_like(found.near[1], np.nan), found.near[2]))
-    again = Newton().solve_many([c], [lost])[0]
+    found = Newton().solve(c)
+    assert isinstance(found.on, NewtonMarginals)
+    nowhere = replace(found.on.outcome, at=np.full_like(found.on.outcome.at, np.nan))
+    lost = replace(found, on=NewtonMarginals(found.on.structure, nowhere))
+    again = solve_parts([c], Newton(), near=[lost])[0]
     assert again.converged and again.upper == pytest.approx(found.upper, abs=1e-8)
 
 
@@ -161,7 +164,7 @@ def test_a_start_of_another_structure_is_not_used():
     rng = np.random.default_rng(14)
     c, other = component(loop(rng)), component(chain(rng, 4))
     here, there = Newton().solve(c), Newton().solve(other)
-    again = Newton().solve_many([c], [there])[0]
+    again = solve_parts([c], Newton(), near=[there])[0]
     assert (again.lower, again.upper, again.steps) == (here.lower, here.upper, here.steps)
 
 
@@ -176,7 +179,7 @@ def test_hard_arcs_over_overlapping_rows_take_few_steps():
     )
     hard = component(pdg, Attention.only({"policy": inf, "outcome": inf, "belief": 1.0, "wish": 1.0}))
     found = Newton().solve(hard)
-    assert found.converged and found.method == "newton" and found.steps < 15
+    assert found.converged and found.method == ("newton",) and found.steps < 15
     assert found.upper == pytest.approx(CliqueTreeSolver().solve(hard).upper, abs=1e-7)
 
 
@@ -191,7 +194,7 @@ def test_steps_end_where_they_are_told_to():
 def test_when_rounding_takes_over_the_best_point_stands(monkeypatch: pytest.MonkeyPatch):
     """From the tenth step on, directions are off by as much as they are long."""
     case = random_case(3, Style())
-    one = program(prepare(case.pdg, case.attention).components[0])
+    one = program(prepare(case.pdg, case.attention).parts[0])
     good = float(gaps(iterated(one, 1e-14, 8)[0])[0])
     calls = 0
     aim, system = interior.aim, interior.solve_system

@@ -10,8 +10,7 @@ import pytest
 from dissonance import PDG, Arc, Attention, Table, Variable
 from dissonance.distributions.tree import single
 from dissonance.problem import prepare
-from dissonance.solvers.convex.layout import leaders
-from dissonance.solvers.convex.program import scopes
+from dissonance.solvers.convex.program import new_structure
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -27,9 +26,9 @@ def test_the_leader_is_the_hard_arc_that_fixes_the_mechanism_or_the_first_soft_o
         )
     pdg = PDG(*arcs)
     hard = {a.name: math.inf for a in arcs if rng.random() < 0.2}
-    for c in prepare(pdg, Attention.uniform(pdg).replace(beta=hard)).components:
+    for c in prepare(pdg, Attention.uniform(pdg).replace(beta=hard)).parts:
         for tree in (c.tree, single(c.sizes)):
-            for j, leader in enumerate(leaders(scopes(c.shape, tree)).tolist()):
+            for j, leader in enumerate(new_structure(c.shape, tree, c.hard[0], False).layout.leader.tolist()):
                 same = [i for i, a in enumerate(c.arcs) if a.mechanism == c.arcs[j].mechanism]
                 fixing = [i for i in same if c.arcs[i].hard]
                 assert leader == (j if c.arcs[j].hard else [*fixing, *same][0])

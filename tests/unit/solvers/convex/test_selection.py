@@ -5,27 +5,30 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from dissonance.solution import Solution
-from problems import component, forced, loop, network, program, supported
+import torch
+from problems import at_gamma, component, forced, loop, network, program, supported
 
 from dissonance import PDG, Arc, Attention, Variable, inconsistency
+from dissonance.answer import Answer, Marginals
 from dissonance.distributions import Tree
 from dissonance.inconsistency import Inconsistency
-from dissonance.problem import prepare
+from dissonance.problem import Batch, prepare
 from dissonance.scores import incompatibility, structural_deficiency
 from dissonance.solvers import CliqueTreeSolver, Newton
 from dissonance.solvers.convex import work
 from dissonance.solvers.convex.interior import COLD
 from dissonance.solvers.convex.layout import BY_CELLS, GIVEN
-from dissonance.solvers.convex.program import Arcs
+from dissonance.solvers.convex.program import Structure
 from dissonance.solvers.convex.selection import CLOSE, SETTLED, extrapolate, near_zero, select
+from dissonance.solvers.exact import NewtonMarginals
 from reference import convex
-from strategies import Style, random_case
+from strategies import Style, case_of, random_case
 
 X, Y = Variable("X", 3), Variable("Y", 4)
 
@@ -115,11 +118,11 @@ def test_no_other_minimiser_has_less_structural_deficiency():
     for seed in range(15):
         case = random_case(seed, Style(zeros=0.1))
         result = inconsistency(case.pdg, case.attention)
-        for s in result.solutions:
-            names = {a.name for a in s.component.arcs}
+        for s in result.answers:
+            names = {a.name for a in s.part.arcs}
             alpha = {n: a for n, a in case.attention.alpha.items() if n in names}
-            pdg = s.component.pdg
-            found = inconsistency(pdg, Attention.only({a.name: a.beta for a in s.component.arcs}, alpha))
+            pdg = case_of(s.part).pdg
+            found = inconsistency(pdg, Attention.only({a.name: a.beta for a in s.part.arcs}, alpha))
             selected = float(structural_deficiency(found.mu, pdg, alpha))
             other = float(structural_deficiency(s.mu, pdg, alpha))  # the solver's own minimiser
             assert selected <= other + 1e-4
@@ -138,9 +141,9 @@ def test_it_is_computed_only_when_asked(monkeypatch: pytest.MonkeyPatch):
         _ = result.mu
 
 
-def tree_of(solution: Solution) -> Tree:
-    assert solution.tree is not None
-    return solution.tree
+def tree_of(solution: Answer) -> Tree:
+    assert solution.on is not None
+    return solution.on.tree
 
 
 def conflicted(seed: int, count: int = 28) -> PDG:
@@ -167,14 +170,14 @@ def test_in_a_network_with_a_conflict_it_takes_few_steps(seed: int, monkeypatch:
         steps.append(taken)
 
     result = inconsistency(pdg)
-    assert result.method == "newton" and sum(t.cells for t in map(tree_of, result.solutions)) > 600
+    assert result.method == "newton" and sum(t.cells for t in map(tree_of, result.answers)) > 600
     monkeypatch.setattr(work, "newton", counted)
     error = result.mu_error
     assert steps and sum(steps) <= 30
     assert error < 1e-5
     near = [inconsistency(pdg, result.attention.replace(gamma=g), solver=Newton(tol=1e-9)) for g in (1e-6, 2e-6)]
     assert near[0].method == "newton"
-    for cluster in tree_of(result.solutions[0]).clusters:
+    for cluster in tree_of(result.answers[0]).clusters:
         first, second = (x.mu.marginal(*cluster) for x in near)
         there, here = 2 * first - second, result.mu.marginal(*cluster)
         assert 0.5 * float((here - there).abs().sum()) <= error + 1e-6
@@ -182,8 +185,8 @@ def test_in_a_network_with_a_conflict_it_takes_few_steps(seed: int, monkeypatch:
 
 
 def test_a_tenth_of_gamma_is_a_tenth_of_the_error_and_the_error_is_an_upper_bound():
-    s = inconsistency(conflicted(2, 12)).solutions[0]
-    found = [near_zero(s.component, s, g) for g in (1e-5, 1e-6, 1e-7)]
+    s = inconsistency(conflicted(2, 12)).answers[0]
+    found = [near_zero(s.part, s, g) for g in (1e-5, 1e-6, 1e-7)]
     for x, better in itertools.pairwise(found):
         assert better.error[0] == pytest.approx(0.1 * x.error[0], rel=0.2, abs=1e-7)
         tables = (y.structure.tables(y.mu[0]) for y in (x, better))
@@ -194,8 +197,8 @@ def test_a_smaller_gamma_is_tried_where_the_error_is_large():
     """A = 1 costs 5e-7 more than A = 0: it has mass at gamma = 1e-7, and none at 1e-8."""
     a, b = Variable("A", 2), Variable("B", 2)
     arcs = (Arc("p", a, b, np.full((2, 2), 0.5)), Arc("q", a, b, [[0.5, 0.5], [0.5 + 7e-4, 0.5 - 7e-4]]))
-    s = inconsistency(PDG(*arcs), solver=Newton(tol=1e-12)).solutions[0]
-    assert near_zero(s.component, s, 1e-7).error[0] > 1e-3
+    s = inconsistency(PDG(*arcs), solver=Newton(tol=1e-12)).answers[0]
+    assert near_zero(s.part, s, 1e-7).error[0] > 1e-3
     mu, error = select(s)
     assert error < 1e-4
     np.testing.assert_allclose(mu[0].sum(1), [1.0, 0.0], atol=error)
@@ -222,9 +225,9 @@ def test_a_larger_gamma_is_tried_where_rounding_counts():
     """Of the gammas to choose from the largest loses the least to rounding here."""
     counted = 0
     for seed in range(5, 15):
-        s = heavy(seed, 1e5)[0].solutions[0]
-        first = near_zero(s.component, s, 1e-7)
-        larger = near_zero(s.component, s, 1e-6, first.start)
+        s = heavy(seed, 1e5)[0].answers[0]
+        first = near_zero(s.part, s, 1e-7)
+        larger = near_zero(s.part, s, 1e-6, first.start)
         if first.error[0] > CLOSE and first.rounding[0] > first.slope[0]:
             assert select(s)[1] == larger.error[0] < first.error[0]
             counted += 1
@@ -233,9 +236,9 @@ def test_a_larger_gamma_is_tried_where_rounding_counts():
 
 def test_a_smaller_gamma_is_not_tried_where_rounding_is_half_of_the_error():
     for seed in range(5, 15):
-        s = heavy(seed, 1e6)[0].solutions[0]
-        first = near_zero(s.component, s, 1e-7)
-        larger = near_zero(s.component, s, 1e-6, first.start)
+        s = heavy(seed, 1e6)[0].answers[0]
+        first = near_zero(s.part, s, 1e-7)
+        larger = near_zero(s.part, s, 1e-6, first.start)
         if first.error[0] > CLOSE and 2 * first.rounding[0] > first.slope[0]:
             assert select(s)[1] == larger.error[0]
 
@@ -263,8 +266,8 @@ def test_when_rounding_takes_over_the_mu_that_had_settled_best_stands():
     tol = np.array([1e-6 * 1e-7])
     for seed, style in ((88, Style(hard=0.7)), (96, Style(zeros=0.1, sharp=0.5, hard=0.3, ratio=1e3))):
         case = random_case(seed, style)
-        for c in prepare(case.pdg, case.attention).components:
-            one = program(replace(c, gamma=1e-7 * min([1.0, *(a.beta for a in c.arcs if not a.hard)])))
+        for c in prepare(case.pdg, case.attention).parts:
+            one = program(at_gamma(c, 1e-7 * min([1.0, *(a.beta for a in c.arcs if not a.hard)])))
             rooms = [(work.Work(one.structure, one.numbers), most) for most in (*range(5, 40), 100)]
             moves = [float(work.settle(tol, SETTLED, most)[0][0]) for work, most in rooms]
             assert moves[-1] <= max(10 * min(moves), 1e-5)
@@ -276,17 +279,31 @@ def test_problems_at_once_are_extrapolated_as_one_by_one(beta: dict[str, float])
     rng = np.random.default_rng(3)
     pdgs = [loop(rng) for _ in range(5)]
     parts = [
-        replace(component(p, Attention.uniform(p, beta=1 + i / 7).replace(beta=beta)), gamma=1e-7)
+        at_gamma(component(p, Attention.uniform(p, beta=1 + i / 7).replace(beta=beta)), 1e-7)
         for i, p in enumerate(pdgs)
     ]
     s = supported(parts[0])
     assert s is not None
-    together = extrapolate(s, Arcs.of(parts))
+    together = extrapolate(s, Batch.together(parts))
     assert np.median(together.error) < CLOSE
     for k, c in enumerate(parts):
-        alone = extrapolate(s, Arcs.of([c]))
+        alone = extrapolate(s, c)
         np.testing.assert_array_equal(together.mu[k], alone.mu[0])
         assert together.error[k] == alone.error[0]
+
+
+class Stopped(NamedTuple):
+    """The mu of a solution, said to have stopped anywhere."""
+
+    tree: Tree
+    tables: Sequence[torch.Tensor]
+    stopped: tuple[Structure, np.ndarray]
+
+
+def without_start(s: Answer) -> Answer:
+    """The solution, and not where it stopped."""
+    assert s.on is not None
+    return replace(s, on=Marginals(s.on.tree, s.on.tables))
 
 
 @pytest.mark.parametrize("beta", [{}, {"cd": math.inf}], ids=["soft", "hard"])
@@ -301,23 +318,24 @@ def test_mu_is_selected_from_where_the_solution_came_by(beta: dict[str, float], 
 
     for seed in range(10):
         pdg = loop(np.random.default_rng(seed))
-        s = inconsistency(pdg, Attention.uniform(pdg).replace(beta=beta)).solutions[0]
+        s = inconsistency(pdg, Attention.uniform(pdg).replace(beta=beta)).answers[0]
         with monkeypatch.context() as spied:
             spied.setattr(work.Work, "newton", noted)
             found, error = select(s)
         assert COLD not in starts
-        again, other = select(replace(s, near=None))
+        again, other = select(without_start(s))
         for a, b in zip(found, again, strict=True):
             assert 0.5 * float((a - b).abs().sum()) <= error + other
 
 
 def test_a_path_over_other_cells_is_no_start():
     """Of a solution whose point belongs to another structure nothing is used."""
-    first, second = (inconsistency(loop(np.random.default_rng(seed))).solutions[0] for seed in (0, 1))
-    elsewhere = inconsistency(PDG(Arc("p", X, Y, rows(0, 3, 4)), Arc("q", Y, X, rows(1, 4, 3)))).solutions[0]
-    assert elsewhere.near is not None
+    first, second = (inconsistency(loop(np.random.default_rng(seed))).answers[0] for seed in (0, 1))
+    elsewhere = inconsistency(PDG(Arc("p", X, Y, rows(0, 3, 4)), Arc("q", Y, X, rows(1, 4, 3)))).answers[0].on
+    assert isinstance(elsewhere, NewtonMarginals)
     for s in (first, second):
-        lost, kept = select(replace(s, near=elsewhere.near)), select(replace(s, near=None))
+        assert s.on is not None
+        lost, kept = select(replace(s, on=Stopped(s.on.tree, s.on.tables, elsewhere.stopped))), select(without_start(s))
         for a, b in zip(lost[0], kept[0], strict=True):
             np.testing.assert_array_equal(a, b)
 

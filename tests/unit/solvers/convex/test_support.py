@@ -13,21 +13,21 @@ from scipy.optimize import linprog
 from dissonance import PDG, Arc, Attention, Deterministic, PointMass, Variable, inconsistency
 from dissonance.distributions import Tree
 from dissonance.distributions.tree import single
-from dissonance.problem import Component, prepare
+from dissonance.problem import Batch, prepare
 from dissonance.solvers.convex import layout
 from reference.dense import summing, table_of
-from strategies import Style, random_case
+from strategies import Style, case_of, random_case
 
 A, B, C = Variable("A", 2), Variable("B", 2), Variable("C", 2)
 EQUAL = [[1.0, 0.0], [0.0, 1.0]]
 HALF = [[0.5, 0.5], [0.5, 0.5]]
 
 
-def component(pdg: PDG, **beta: float) -> Component:
+def component(pdg: PDG, **beta: float) -> Batch:
     return component_of(pdg, Attention.only({a.name: beta.get(a.name, 1.0) for a in pdg.arcs}))
 
 
-def states(part: Component, tree: Tree) -> list[np.ndarray] | None:
+def states(part: Batch, tree: Tree) -> list[np.ndarray] | None:
     """The numbers of the supported cells of every cluster's table."""
     found = supported(part, tree)
     return None if found is None else np.split(found.layout.full, found.layout.cell_at[1:-1])
@@ -110,7 +110,7 @@ def test_the_support_is_the_set_of_possible_states_by_brute_force():
     """Without hard arcs: a state is alive iff no attended arc gives it probability 0, on the joint and on the tree."""
     for seed in range(40):
         case = random_case(seed, Style(zeros=0.35))
-        for part in prepare(case.pdg, case.attention).components:
+        for part in prepare(case.pdg, case.attention).parts:
             names = list(part.sizes)
             possible = np.ones(tuple(part.sizes.values()), dtype=bool)
             for a in part.arcs:
@@ -135,7 +135,7 @@ def test_no_cell_is_dropped_that_some_mu_on_the_hard_arcs_uses():
     for _ in range(40):
         pdg = loop(rng, zeros=0.4)
         part = component_of(pdg, Attention.uniform(pdg).replace(beta={"cd": inf, "da": inf}))
-        pdg = part.pdg
+        pdg = case_of(part).pdg
         count = math.prod(v.size for v in pdg.variables)
         dead, equations = np.zeros(count, dtype=bool), [np.ones((1, count))]
         for a in part.arcs:
