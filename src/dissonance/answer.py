@@ -172,7 +172,7 @@ class Answer:
         found.__dict__.update({name: self.__dict__[name][some] for name in ("joint", "slope") if name in self.__dict__})
         return found
 
-    def joint_of(self, arc: Arc) -> Array:
+    def rows(self, arc: Arc) -> Array:
         """Return mu(s,t) of an arc, also of one that `joint` is not about, (P, cells): 0 where there is no mu, NaN
         where mu is not about all variables of the arc."""
         if arc.name in self.known:

@@ -310,11 +310,6 @@ class Batch:
             return np.concatenate([[0], np.cumsum(sizes)])
         return _offsets([cells(a.scope) if a.has_table else 0 for a in self.beliefs])
 
-    @property
-    def everything(self) -> tuple[Index, Index]:
-        """The numbers of all problems, and of all table entries."""
-        return np.arange(len(self)), np.arange(self.log_p.shape[1])
-
     @cached_property
     def arc_of(self) -> Index:
         """The arc of each table entry, (entries,)."""

@@ -33,6 +33,9 @@ solved together; and those of a single problem."""
 LARGE = 500
 """Cells from which on a single problem is split before a solver is chosen."""
 
+FIRST = np.zeros(1, dtype=np.int64)
+"""The row of a single problem."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -125,23 +128,19 @@ def _account(solver: Solver, solved: Sequence[Answer], seconds: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Assembled(Answer):
-    """An answer put together from answers about some problems and parts, each at its place: rows, and entries."""
+    """An answer put together from pieces: which problems (rows) and table entries each is about, and its answer.
 
-    answers: Sequence[Answer] = ()
-    places: Sequence[tuple[Ints, Ints]] = ()
+    Of the parts of a single problem, in their order, the entries may be None.
+    """
+
+    pieces: Sequence[tuple[Ints, Ints | None, Answer]] = ()
 
     @classmethod
-    def of(
-        cls,
-        batch: Batch,
-        bounds: ProvedBounds,
-        solver: str,
-        steps: Ints | int,
-        answers: Sequence[Answer],
-        places: Sequence[tuple[Ints, Ints]],
-    ) -> Assembled:
-        """Return the answer to a batch, of answers to some of its problems about some of the table entries."""
-        return cls(batch, bounds, solver, steps=steps, answers=answers, places=places)
+    def of(cls, batch: Batch, bounds: ProvedBounds, solver: str, pieces: Sequence[Any], **more: Any) -> Assembled:
+        """Return an answer that is put together from pieces."""
+        ends = [end for _, _, answer in pieces for end in answer.ends] if len(batch) == 1 else ()
+        budget = max((answer.budget for _, _, answer in pieces), default=0)
+        return cls(batch, bounds, solver, ends=ends, budget=budget, pieces=pieces, **more)
 
     @classmethod
     def whole(cls, problem: Batch, answers: Sequence[Answer], solver: str) -> Assembled:
@@ -149,7 +148,13 @@ class Assembled(Answer):
         free = [ProvedBounds.entropy(problem.free, problem.gamma)] if problem.free or not answers else []
         first, *others = [*(s.bounds for s in answers), *free]
         named = " + ".join(sorted({s.solver for s in answers})) or solver
-        return cls(problem, first.plus(*others), named, **added_up(answers), answers=answers)
+        pieces = [(FIRST, None, answer) for answer in answers]
+        return cls.of(problem, first.plus(*others), named, pieces, **added_up(answers))
+
+    @property
+    def answers(self) -> Sequence[Answer]:
+        """The answers of the pieces."""
+        return [answer for _, _, answer in self.pieces]
 
     @property
     def solved(self) -> Sequence[Answer]:
@@ -157,49 +162,41 @@ class Assembled(Answer):
         return [p for answer in self.answers for p in answer.solved]
 
     @cached_property
-    def loose(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The arcs that mu follows in all problems, so that they are not to blame."""
-        return self._throughout("loose")
-
-    @cached_property
     def known(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The arcs whose tables `joint` is about, in all problems."""
         return self._throughout("known")
 
+    @cached_property
+    def loose(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arcs that are loose ends, in all problems."""
+        return self._throughout("loose")
+
     def _throughout(self, name: str) -> frozenset[str]:
-        """Return the arcs of which all answers say the same."""
         count: Counter[str] = Counter()
-        for answer in self.answers:
+        for rows, _, answer in self.pieces:
             for arc in getattr(answer, name):
-                count[arc] += len(answer.part)
+                count[arc] += len(rows)
         return frozenset(arc for arc, found in count.items() if found == len(self.part))
 
-    def joint_of(self, arc: Arc) -> Array:
-        """Return mu(s,t) of an arc in all problems, (P, cells): see `Answer.joint_of`."""
+    def rows(self, arc: Arc) -> Array:
+        """Return mu(s,t) of an arc, (P, cells): see `Answer.rows`."""
         if arc.name in self.known:
-            return super().joint_of(arc)
+            return super().rows(arc)
         found = np.full((len(self.part), cells(arc.scope)), math.nan)
-        for answer, (rows, _) in zip(self.answers, self.places, strict=True):
-            own = answer.joint_of(arc)
+        for rows, _, answer in self.pieces:
+            own = answer.rows(arc)
             found[rows] = np.where(np.isnan(own), found[rows], own)
         found[~np.isfinite(self.bounds.upper)] = 0.0
         return found
 
     def take(self, some: Ints) -> Assembled:
         """Return the answer to some of the problems."""
-        if len(some) == len(self.part):
-            return self
         place = np.full(len(self.part), -1)
         place[some] = np.arange(len(some))
-        answers, places = list[Answer](), list[tuple[Ints, Ints]]()
-        for answer, (rows, entries) in zip(self.answers, self.places, strict=True):
-            kept = np.flatnonzero(place[rows] >= 0)
-            if len(kept):
-                answers.append(answer.take(kept))
-                places.append((place[rows][kept], entries))
-        steps = self.steps[some] if isinstance(self.steps, np.ndarray) else self.steps
-        part, bounds = self.part.take(some), self.bounds.take(some)
-        return Assembled.of(part, bounds, self.solver, steps, answers, places)
+        here = [(place[rows], entries, answer) for rows, entries, answer in self.pieces]
+        kept = [(at[at >= 0], entries, answer.take(np.flatnonzero(at >= 0))) for at, entries, answer in here]
+        pieces, steps = [piece for piece in kept if len(piece[0])], np.broadcast_to(self.steps, len(self.part))[some]
+        return Assembled.of(self.part.take(some), self.bounds.take(some), self.solver, pieces, steps=steps)
 
     @cached_property
     def joint(self) -> Array:
@@ -213,12 +210,13 @@ class Assembled(Answer):
 
     def _gathered(self, name: str) -> Array:
         found = np.zeros_like(self.part.log_p)
-        for answer, (rows, entries) in zip(self.answers, self.places, strict=True):
+        for k, (rows, entries, answer) in enumerate(self.pieces):
+            entries = self.part.entries(self.part.connected[k]) if entries is None else entries
             found[np.ix_(rows, entries)] = getattr(answer, name)
         return found
 
-    def rows(self, arc: Arc) -> Tensor | None:
-        """Return mu(s,t) of an arc of a single problem, at the mu that attains the upper bound.
+    def marginal(self, arc: Arc) -> Tensor | None:
+        """Return mu(s,t) of an arc of a single problem, as `CPD.project` wants it, at the mu of the upper bound.
 
         None if no part is about all of its variables.
         """
@@ -307,24 +305,19 @@ def solve_rows(
     *,
     settle: bool = False,
     keep: Sequence[int] = (),
-    last: Assembled | None = None,
-) -> Assembled:
+    last: Answer | None = None,
+) -> Answer:
     """Return the answer to many problems over the same tables, each from where it stopped before if that is known.
 
     `settle`: until mu stands still, where a solver does that; `keep`: arcs whose joint is wanted whatever their weight.
     `last`: an answer to other problems over these tables, which problems keep that are the same, so that no answer
     depends on what else is asked.
     """
-    found: list[Answer] = []
-    places: list[tuple[Ints, Ints]] = []
-    steps, bounds = np.zeros(len(batch), dtype=np.int64), ProvedBounds.infinite(len(batch))
     same = np.zeros(len(batch), dtype=np.bool_) if last is None else batch.same(last.part)
-    if last is not None and same.any():
-        rows = np.flatnonzero(same)
-        kept = last.take(rows)
-        bounds.put(rows, kept.bounds)
-        found += kept.answers
-        places += [(rows[k], entries) for k, entries in kept.places]
+    pieces = [] if last is None or not same.any() else _kept(last, np.flatnonzero(same))
+    steps, bounds = np.zeros(len(batch), dtype=np.int64), ProvedBounds.infinite(len(batch))
+    if last is not None:
+        bounds.put(np.flatnonzero(same), last.bounds.take(np.flatnonzero(same)))
     whole = narrow(batch)
     for rows, numbers in _attended(batch, np.flatnonzero(~same), whole, keep):
         here = batch.take(rows).among(numbers, keep=True)
@@ -332,15 +325,24 @@ def solve_rows(
         for some in _split(here, whole):
             part, entries = here.among(some, keep=True), batch.entries(numbers[i] for i in some)
             answers = _by_row(part, solver, rows, starts, settle)
-            found += [answer for _, answer in answers]
-            places += [(rows[k], entries) for k, _ in answers]
+            pieces += [(rows[k], entries, answer) for k, answer in answers]
             own = ProvedBounds.infinite(len(rows))
             for k, answer in answers:
                 own.put(k, answer.bounds)
                 steps[rows[k]] += answer.steps
             total = total.plus(own)
         bounds.put(rows, total)
-    return Assembled.of(batch, bounds, solver.name, steps, found, places)
+    if len(pieces) == 1 and pieces[0][2].part.log_p.shape == batch.log_p.shape and not batch.free:
+        return pieces[0][2]
+    return Assembled.of(batch, bounds, solver.name, pieces, steps=steps)
+
+
+def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
+    """Return the pieces of an answer that are about some of the problems."""
+    found = last.take(rows)
+    if isinstance(found, Assembled):
+        return [(rows[k], entries, answer) for k, entries, answer in found.pieces]
+    return [(rows, np.arange(found.part.log_p.shape[1]), found)]
 
 
 def narrow(batch: Batch) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.answer import Answer
 from dissonance.arc import Arc, Theta
 from dissonance.cpds.gaussian import dimension
 from dissonance.errors import DissonanceError
@@ -111,7 +112,7 @@ class Solved(ABC):
 
     def rows(self, k: int, arc: Arc) -> Tensor | None:
         """mu(s,t) of one arc in run k, as `CPD.project` wants it; None if mu is not about all of its variables."""
-        return self.results[k].rows(arc)
+        return self.results[k].marginal(arc)
 
     def every(self, arc: Arc) -> Tensor:
         """The same in all runs, (P, ...); 0 where mu is not about all of the arc's variables."""
@@ -149,7 +150,7 @@ class Solved(ABC):
 class SolvedTables(Solved):
     """The answer to problems of tables that were solved together, at theta."""
 
-    def __init__(self, parameters: Parameters, theta: Stacked, answer: Assembled, steps: Tensor | int) -> None:
+    def __init__(self, parameters: Parameters, theta: Stacked, answer: Answer, steps: Tensor | int) -> None:
         self.lower, self.upper = torch.from_numpy(answer.bounds.lower), torch.from_numpy(answer.bounds.upper)
         self.steps, self._parameters, self._theta, self._answer = steps, parameters, theta, answer
 
@@ -164,14 +165,15 @@ class SolvedTables(Solved):
     def _every(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of one arc in all runs; NaN where mu is not about all of its variables."""
         known, span = arc.name in self._answer.known, self._parameters.spans[arc.name]
-        joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.joint_of(arc))
+        joint = torch.from_numpy(self._answer.joint[:, span] if known else self._answer.rows(arc))
         return joint.reshape(-1, cells(arc.sources), cells(arc.targets))
 
     def across(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of one arc in all runs, also where its variables are in several, independent parts."""
         found, variables = self._every(arc), self._parameters.pdgs[0].variables
         for k in found.isnan().any(2).any(1).nonzero().ravel().tolist():
-            mu, _ = self._answer.take(np.array([k])).selected(variables)
+            one: Any = self._answer.take(np.array([k]))  # a piece by itself knows all arcs
+            mu, _ = one.selected(variables)
             found[k] = mu.rows(arc.sources, arc.targets).detach()
         return found
 

@@ -19,7 +19,7 @@ from dissonance.proof import ProvedBounds
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.selection import GAMMA, extrapolate
 from dissonance.solvers.convex.support import structure_of
-from dissonance.solvers.front import Assembled, Starts, chosen, narrow, solve_rows
+from dissonance.solvers.front import Starts, chosen, narrow, solve_rows
 
 
 class Batched(Inner):
@@ -30,7 +30,7 @@ class Batched(Inner):
         self.names = [a.name for a in parameters.arcs]
         self.blank = Batch.over(parameters.pdgs[0].variables, parameters.arcs, len(parameters))
         self.starts = Starts(len(parameters))
-        self.last: Assembled | None = None
+        self.last: Answer | None = None
         self.other = OneByOne(parameters, solver)
 
     @property
@@ -63,8 +63,7 @@ class Batched(Inner):
         self.starts.points = {key: (at.numpy().copy(), of.numpy().copy()) for key, (at, of) in known["points"].items()}
         if last := [x.numpy().copy() for x in known["last"]]:
             batch = self.blank.with_numbers(*last[:4])
-            answer = Answer.given(batch, ProvedBounds(*last[6:]), self.solver.name, *last[4:6])
-            self.last = Assembled.of(batch, answer.bounds, self.solver.name, 0, [answer], [batch.everything])
+            self.last = Answer.given(batch, ProvedBounds(*last[6:]), self.solver.name, *last[4:6])
 
     def _batch(self, log_p: Tensor, a: Attentions) -> Batch:
         return self.blank.with_numbers(log_p.numpy(), a.beta.numpy(), a.alpha.numpy(), a.gamma.numpy())
@@ -83,7 +82,7 @@ class Batched(Inner):
         span = self.parameters.spans[arc.name]
         found = torch.zeros_like(log_p[:, span])
         batch, arcs = self._batch(log_p[runs], attention.take(runs)), [self.names.index(arc.name)]
-        found[runs] = torch.from_numpy(solve_rows(batch, self.solver, settle=True, keep=arcs).joint_of(arc))
+        found[runs] = torch.from_numpy(solve_rows(batch, self.solver, settle=True, keep=arcs).rows(arc))
         return found
 
     def compromise(self, theta: Stacked, attention: Attentions) -> Compromise:

@@ -206,7 +206,7 @@ class OneByOne(Inner):
 
 def across(answer: Assembled, pdg: PDG, arc: Arc) -> Tensor:
     """Return mu(s,t) of a finite arc, whichever parts its variables are in; 0 if there is no mu."""
-    rows = answer.rows(arc)
+    rows = answer.marginal(arc)
     if rows is not None:
         return rows
     if not math.isfinite(answer.upper):
