@@ -382,7 +382,7 @@ def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, sett
     found: list[tuple[Ints, Answer]] = []
     for s, some in chosen(solver, part):
         if s.together:
-            key = "" if starts is None else part.digest
+            key = "" if starts is None else s.starts_of(part)
             near = None if starts is None else starts.near(key, rows[some])
             answer = s.solve(part if len(some) == len(part) else part.take(some), near, quick=True, settle=settle)
             if starts is not None and answer.points is not None:
