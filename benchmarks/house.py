@@ -105,7 +105,7 @@ def type_checks(modules: dict[str, ast.Module], *folders: str) -> list[str]:
     return found
 
 
-ROOMS = ("solvers", "bounds", "reduced", "gaussians", "sampling", "solution", "timed")
+ROOMS = ("solvers", "bounds", "reduced", "gaussians", "sampling", "answer", "timed")
 """Where the infimum over mu is found: all of it was in solvers/ once."""
 
 

@@ -12,7 +12,7 @@ from dissonance.answer import Answer, Solver
 from dissonance.problem import Batch
 from dissonance.proof import ProvedBounds
 from dissonance.scores import most_saved
-from dissonance.solvers import solve
+from dissonance.solvers import solve_parts
 
 NOTHING = 1e-8
 """What counts as nothing, in nats."""
@@ -50,7 +50,7 @@ def savings(
     asked = [d for d in asked if not math.isnan(found[d.name])]
     parts = [part for d in asked for part in d.parts]
     near = [d.solution for d in asked for _ in d.parts]
-    solved = iter(solve(parts, solver.unproved(), near=near, progress=progress))
+    solved = iter(solve_parts(parts, solver.unproved(), near=near, progress=progress))
     return found | {d.name: d.saved([next(solved) for _ in d.parts]) for d in asked}
 
 

@@ -58,7 +58,7 @@ def test_every_count_is_printed(
             "# files, # lines, # classes: reduced/",
             "# files, # lines, # classes: gaussians/",
             "# files, # lines, # classes: sampling/",
-            "# files, # lines, # classes: solution.py",
+            "# files, # lines, # classes: answer.py",
             "# files, # lines, # classes: timed.py",
             "# files, # lines, # classes: all that solves",
             "# public names",

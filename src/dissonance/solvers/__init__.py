@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dissonance.solvers.exact import CliqueTreeSolver as CliqueTreeSolver
     from dissonance.solvers.exact import JointSolver as JointSolver
     from dissonance.solvers.exact import Newton as Newton
-    from dissonance.solvers.front import solve as solve
+    from dissonance.solvers.front import solve_parts as solve_parts
     from dissonance.solvers.paper import Paper as Paper
     from dissonance.solvers.pooled import Pooled as Pooled
     from dissonance.tolerances import FEASIBLE as FEASIBLE

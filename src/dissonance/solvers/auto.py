@@ -21,7 +21,7 @@ from dissonance.solvers.at_points import AtPoints
 from dissonance.solvers.concave_convex import ConcaveConvex
 from dissonance.solvers.direct import Given, Pinned, SumProductSolver
 from dissonance.solvers.exact import CliqueTreeSolver, JointSolver, Newton
-from dissonance.solvers.front import solve
+from dissonance.solvers.front import solve_parts
 from dissonance.solvers.paper import Paper
 from dissonance.solvers.peeled import Peeled, left
 from dissonance.solvers.pooled import Pooled
@@ -123,7 +123,7 @@ class Auto(Solver):
 
     def solve(self, part: Batch, *how: Any, **options: Any) -> Answer:
         """Return what the chosen solver finds."""
-        return solve([part], self)[0]
+        return solve_parts([part], self)[0]
 
 
 SOLVERS: dict[str, type[Solver]] = {

@@ -276,7 +276,7 @@ class Newton(Solver):
     ) -> Outcome:
         """Iterate to a gap, from where nearby problems stopped where that is `known` and proves enough."""
         count, s = len(program), program.structure
-        to, enough = np.full(count, targets.to), np.full(count, targets.enough)
+        to, enough = np.full(count, float(targets.to)), np.full(count, float(targets.enough))
         if self.on_gpu(count):
             if convex.device.small_enough(s):
                 return convex.device.solve(program, to, enough, start, known, self.device or "cuda")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dissonance.answer import Answer, Ints, Solver, added_up
@@ -39,7 +40,7 @@ FIRST = np.zeros(1, dtype=np.int64)
 _log = logging.getLogger(__name__)
 
 
-def solve(
+def solve_parts(
     parts: Sequence[Batch],
     solver: Solver,
     *,
@@ -82,7 +83,7 @@ def _solved(s: Solver, front: Solver, parts: Sequence[Batch], near: Sequence[Ans
     if s.reduces:
         smaller, back = s.reduce(part)
         before = near[0].solved if near is not None and len(near[0].solved) == len(smaller) else None
-        return [back(solve(smaller, front, near=before))]
+        return [back(solve_parts(smaller, front, near=before))]
     return [s.solve(part)]
 
 
@@ -225,6 +226,17 @@ class Assembled(Answer):
                 return s.mu.rows(arc.sources, arc.targets).detach()
         return None
 
+    def across(self, arc: Arc) -> Tensor:
+        """Return mu(s,t) of a finite arc of a single problem, also where its variables are in several parts, which are
+        independent; 0 if there is no mu."""
+        rows = self.marginal(arc)
+        if rows is not None:
+            return rows
+        if not math.isfinite(self.upper):
+            return torch.zeros(cells(arc.sources), cells(arc.targets), dtype=torch.float64)
+        mu, _ = self.selected((*self.part.variables, *self.part.free))
+        return mu.rows(arc.sources, arc.targets).detach()
+
     def selected(self, variables: Sequence[Variable]) -> tuple[Distribution, float]:
         """Return mu* over all variables of a PDG, and how far off its tables may be; of a single problem.
 
@@ -267,7 +279,7 @@ def solve_each(problems: Sequence[Batch], solver: Solver, *, near: Sequence[Asse
     """Return the answers to single problems, solved part by part; `near`: answers to almost the same problems."""
     before = [s for answer in near if answer is not None for s in answer.answers]
     parts = [part for problem in problems for part in problem.parts]
-    solved = iter(solve(parts, solver, near=before if len(before) == len(parts) else None))
+    solved = iter(solve_parts(parts, solver, near=before if len(before) == len(parts) else None))
     return [Assembled.whole(p, [next(solved) for _ in p.parts], solver.name) for p in problems]
 
 
@@ -318,7 +330,7 @@ def solve_rows(
     steps, bounds = np.zeros(len(batch), dtype=np.int64), ProvedBounds.infinite(len(batch))
     if last is not None:
         bounds.put(np.flatnonzero(same), last.bounds.take(np.flatnonzero(same)))
-    whole = narrow(batch)
+    whole = is_narrow(batch)
     for rows, numbers in _attended(batch, np.flatnonzero(~same), whole, keep):
         here = batch.take(rows).among(numbers, keep=True)
         total = ProvedBounds.entropy(here.free, here.gamma)
@@ -345,7 +357,7 @@ def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
     return [(rows, np.arange(found.part.log_p.shape[1]), found)]
 
 
-def narrow(batch: Batch) -> bool:
+def is_narrow(batch: Batch) -> bool:
     """Return whether arcs without weight stay: clusters are small, or of a single problem the whole tree is."""
     widest = max(map(math.prod, batch.tree.shapes), default=1)
     return widest <= WIDE if len(batch) > 1 else widest <= WIDE_ALONE and batch.tree.cells < LARGE

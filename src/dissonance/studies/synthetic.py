@@ -35,7 +35,7 @@ SEEDS = 1
 
 
 @dataclass(frozen=True)
-class Batch:
+class DrawBatch:
     """Some draws of a structure under every strategy."""
 
     place: int
@@ -81,13 +81,13 @@ class Synthetic:
             if self.strategies.count(s) > 1:
                 raise DissonanceError(f"the strategy {s!r} is named twice.")
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[DrawBatch]:
         """All of the study, in order."""
         for k, (name, count) in enumerate(self._sizes()):
             for first in range(0, count, TOGETHER):
-                yield Batch(k, name, range(first, min(first + TOGETHER, count)))
+                yield DrawBatch(k, name, range(first, min(first + TOGETHER, count)))
 
-    def runs(self, batch: Batch) -> int:
+    def runs(self, batch: DrawBatch) -> int:
         """How many runs a batch has."""
         return len(batch.replicates) * len(self.strategies)
 
@@ -107,7 +107,7 @@ class Synthetic:
             raise DissonanceError(f"{self.authors}: no replicates: no files named rep_*.json in folders of structures.")
         return there
 
-    def pdgs(self, batch: Batch) -> list[PDG]:
+    def pdgs(self, batch: DrawBatch) -> list[PDG]:
         """The PDGs of a batch, with learnable cpds."""
         if self.authors is not None:
             _, paths = self._authors()[batch.place]
@@ -115,11 +115,11 @@ class Synthetic:
         structure = structures(self.structures, self.seed)[batch.place]
         return [structure.draw(self.rows, generator(self.seed, CPDS, batch.place, r)) for r in batch.replicates]
 
-    def seeds(self, batch: Batch) -> list[int]:
+    def seeds(self, batch: DrawBatch) -> list[int]:
         """A seed for the strategy of each run: the same for every strategy."""
         return [generator(self.seed, SEEDS, batch.place, r).initial_seed() for r in batch.replicates]
 
-    def runs_of(self, batch: Batch) -> Runs:
+    def runs_of(self, batch: DrawBatch) -> Runs:
         """The runs of a batch."""
         pdgs = self.pdgs(batch)
         if any([(v.name, v.size) for v in p.variables] != [(v.name, v.size) for v in pdgs[0].variables] for p in pdgs):
@@ -154,7 +154,7 @@ class SyntheticFolder(StudyFolder):
         super().__init__(path, study.identity)
         self.study, self.batches = study, self.subfolder("batches")
 
-    def kept(self, batch: Batch) -> list[StrategyOutcome] | None:
+    def kept(self, batch: DrawBatch) -> list[StrategyOutcome] | None:
         """The outcomes of a batch, if it is finished."""
         path = self.batches / batch.name
         if not path.exists():
@@ -169,11 +169,11 @@ class SyntheticFolder(StudyFolder):
         log.warning("%s: is damaged, or not all of a batch: it is computed again.", path)
         return None
 
-    def checkpoint(self, batch: Batch) -> Path:
+    def checkpoint(self, batch: DrawBatch) -> Path:
         """Where a batch leaves what is half done."""
         return self.batches / f"{batch.name}.checkpoint"
 
-    def keep(self, batch: Batch, found: Sequence[StrategyOutcome]) -> None:
+    def keep(self, batch: DrawBatch, found: Sequence[StrategyOutcome]) -> None:
         """Keep what a batch came to."""
         sealed.seal(self.batches / batch.name, f"{json.dumps([asdict(o) for o in found])}\n".encode())
         self.checkpoint(batch).unlink(missing_ok=True)

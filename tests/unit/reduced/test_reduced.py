@@ -15,7 +15,7 @@ import torch
 from dissonance import PDG, Arc, Attention, CapabilityError, SoftmaxTable, Variable, incompatibility, inconsistency
 from dissonance.problem import Batch, prepare
 from dissonance.reduced.dual import ReducedDual, reduced_terms
-from dissonance.solvers import Auto, Newton, Reduced, exact, solve
+from dissonance.solvers import Auto, Newton, Reduced, exact, solve_parts
 from dissonance.solvers.peeled import Peeled
 
 ROOT = Path(__file__).parents[3]
@@ -148,7 +148,7 @@ def test_loose_ends_cost_nothing_at_gamma_above_0_either():
     pdg = PDG(*arcs, Arc("e", (), x[2], [0.1, 0.2, 0.7]), Arc("f", (), x[2], [0.6, 0.2, 0.2]))
     (component,) = prepare(pdg, Attention.uniform(pdg, gamma=0.3)).parts
     with torch.no_grad():
-        whole, (peeled,) = Newton().solve(component), solve([component], Peeled())
+        whole, (peeled,) = Newton().solve(component), solve_parts([component], Peeled())
     assert peeled.upper == pytest.approx(whole.upper, abs=1e-8)
     for v in x:
         assert torch.allclose(whole.mu.marginal(v.name), peeled.mu.marginal(v.name), atol=1e-4)

@@ -17,7 +17,7 @@ from dissonance.focus import Attention
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.pdg import PDG
 from dissonance.problem import Batch, prepare
-from dissonance.solvers import Auto, Newton, solve
+from dissonance.solvers import Auto, Newton, solve_parts
 from dissonance.solvers.peeled import Peeled, peel
 from dissonance.variables import Variable
 from strategies import MIXED, SOFT, case_of, conditional_of, random_case, random_joint
@@ -47,7 +47,7 @@ def test_the_value_is_that_of_the_whole(style):
         for c in components(seed, style):
             if not c.convex.all() or c.pinned is not None:
                 continue
-            whole, found = Newton().solve(c), solve([c], PEELED)[0]
+            whole, found = Newton().solve(c), solve_parts([c], PEELED)[0]
             peeled += bool(peel(c)[1])
             if math.isinf(whole.upper):
                 assert found.lower == math.inf

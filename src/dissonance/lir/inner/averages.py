@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dissonance.arc import Arc, Theta
-from dissonance.errors import CapabilityError, DissonanceError
+from dissonance.arc import Theta
+from dissonance.errors import DissonanceError
 from dissonance.lir.inner.base import Solved
 from dissonance.lir.parameters import Stacked
 from dissonance.numerics import DTYPE
@@ -175,10 +175,6 @@ class Averages(Solved):
     def results(self) -> Sequence[Assembled]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The answers of the solver, run by run."""
         return [one.result for one in self._each]
-
-    def across(self, arc: Arc) -> Tensor:
-        """Refuse: samples have no tables of arcs whose variables are in several parts."""
-        raise CapabilityError(f"{arc}: its variables are drawn apart from each other.")
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all, (P, ...) each."""

@@ -121,9 +121,9 @@ class Solved(ABC):
         nothing = torch.zeros(sides, dtype=DTYPE)
         return torch.stack([nothing if x is None else x for x in each])
 
-    @abstractmethod
     def across(self, arc: Arc) -> Tensor:
         """Return mu(s,t) of a finite arc in all runs, also where its variables are in several, independent parts."""
+        return torch.stack([r.across(arc) for r in self.results])
 
     def loose(self, arc: Arc) -> bool:
         """Whether an arc is a loose end in all runs: mu follows it, so that no control of it changes anything."""

@@ -19,7 +19,7 @@ from dissonance.proof import ProvedBounds
 from dissonance.solvers import Newton
 from dissonance.solvers.convex.selection import GAMMA, extrapolate
 from dissonance.solvers.convex.support import structure_of
-from dissonance.solvers.front import Starts, chosen, narrow, solve_rows
+from dissonance.solvers.front import Starts, chosen, is_narrow, solve_rows
 
 
 class Batched(Inner):
@@ -105,7 +105,7 @@ class Batched(Inner):
 
         None unless Newton solves all of them in one structure.
         """
-        if len(batch.groups()) > 1 or not narrow(batch):
+        if len(batch.groups()) > 1 or not is_narrow(batch):
             return None
         (solver, _), *others = chosen(self.solver, batch)
         if others or not isinstance(solver, Newton) or (s := structure_of(curved, solver.tree(curved))) is None:

@@ -22,7 +22,6 @@ from dissonance.numerics import DTYPE
 from dissonance.pdg import PDG
 from dissonance.problem import prepare
 from dissonance.solvers.front import Assembled, solve_each
-from dissonance.variables import cells
 
 PREPARED = 64
 """Attentions whose problems are kept ready, as they were given and by their weights."""
@@ -57,11 +56,6 @@ class SolvedOneByOne(Solved):
         self.upper = torch.tensor([r.upper for r in results], dtype=DTYPE)
         self.steps = torch.tensor([int(r.steps) for r in results])
         self._gradients: dict[tuple[str, ...], Stacked] = {}
-
-    def across(self, arc: Arc) -> Tensor:
-        """Return mu(s,t) of a finite arc in all runs, 0 where there is no mu."""
-        found = [across(r, pdg, arc) for r, pdg in zip(self.results, self._parameters.pdgs, strict=True)]
-        return torch.stack(found)
 
     def gradient(self, keys: Sequence[str] | None = None) -> Stacked:
         """The derivatives in these parameters, or in all; 0 where the inconsistency is infinite."""
@@ -202,13 +196,3 @@ class OneByOne(Inner):
         with torch.no_grad():
             problems = [self._ready(k, attention, own).problem.at(own) for k, own in enumerate(thetas)]
             return solve_each(problems, self.solver)
-
-
-def across(answer: Assembled, pdg: PDG, arc: Arc) -> Tensor:
-    """Return mu(s,t) of a finite arc, whichever parts its variables are in; 0 if there is no mu."""
-    rows = answer.marginal(arc)
-    if rows is not None:
-        return rows
-    if not math.isfinite(answer.upper):
-        return torch.zeros(cells(arc.sources), cells(arc.targets), dtype=DTYPE)
-    return answer.selected(pdg.variables)[0].rows(arc.sources, arc.targets).detach()

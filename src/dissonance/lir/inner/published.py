@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.answer import Answer
 from dissonance.arc import Arc
 from dissonance.distributions.tree import single
 from dissonance.errors import CapabilityError
@@ -32,7 +33,6 @@ from dissonance.lir.inner.compromise import Compromise
 from dissonance.lir.parameters import Parameters, Stacked
 from dissonance.problem import Batch, check_bytes
 from dissonance.proof import ProvedBounds
-from dissonance.solvers.front import Assembled
 from dissonance.solvers.paper import Dense, Paper, StackedArcs
 
 BYTES_PER_STATE = 400
@@ -133,7 +133,7 @@ class Unconverged(Inner):
         slope = -attention.beta[:, self.parameters.arc_at] * followed
         batch = self.blank.with_numbers(*(x.numpy() for x in (arcs.log_p, arcs.beta, arcs.alpha, arcs.gamma)))
         bounds = ProvedBounds(lower, upper, np.zeros_like(upper), np.zeros(len(upper), dtype=np.bool_))
-        answer = Assembled.given(batch, bounds, self.solver.name, joint.numpy(), slope.numpy())
+        answer = Answer.given(batch, bounds, self.solver.name, joint.numpy(), slope.numpy())
         return SolvedTables(self.parameters, theta, answer, torch.full((len(value),), count))
 
     def precise_joint(self, log_p: Tensor, attention: Attentions, runs: Tensor, arc: Arc) -> Tensor:

@@ -15,7 +15,7 @@ from dissonance import PDG, Arc, Attention, SoftmaxTable, Variable
 from dissonance.errors import SizeError
 from dissonance.inconsistency import inconsistencies, inconsistency
 from dissonance.problem import Batch
-from dissonance.solvers import Answer, CliqueTreeSolver, Newton, solve
+from dissonance.solvers import Answer, CliqueTreeSolver, Newton, solve_parts
 from dissonance.solvers.convex import program as remembering
 from dissonance.solvers.convex import solve as solving
 from dissonance.solvers.convex import work as working
@@ -63,7 +63,7 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(gamma: float, z
     ]
     components = [component(p, a) for p, a in zip(pdgs, attentions, strict=True)]
     assert len({c.shape.key for c in components}) == 1
-    for c, s in zip(components, solve(components, Newton()), strict=True):
+    for c, s in zip(components, solve_parts(components, Newton()), strict=True):
         alone = CliqueTreeSolver().solve(c)
         assert s.converged == alone.converged
         assert s.lower <= alone.upper and alone.lower <= s.upper
@@ -75,10 +75,10 @@ def test_a_problem_in_a_batch_has_the_inconsistency_it_has_alone(gamma: float, z
 @pytest.mark.parametrize("zeros", [0.0, 0.15])
 def test_no_problem_depends_on_its_company(gamma: float, zeros: float, hard: tuple[str, ...]):
     components = varied(20, 30, gamma, zeros, hard)
-    together = solve(components, Newton())
-    backwards = solve(components[::-1], Newton())[::-1]
+    together = solve_parts(components, Newton())
+    backwards = solve_parts(components[::-1], Newton())[::-1]
     for c, a, b in zip(components, together, backwards, strict=True):
-        check_the_same(a, solve([c], Newton())[0])
+        check_the_same(a, solve_parts([c], Newton())[0])
         check_the_same(a, b)
     assert sum(math.isfinite(s.upper) for s in together) >= 10
 
@@ -86,11 +86,11 @@ def test_no_problem_depends_on_its_company(gamma: float, zeros: float, hard: tup
 def test_no_start_depends_on_its_company():
     rng = np.random.default_rng(21)
     pdgs = [loop(rng) for _ in range(12)]
-    before = solve([component(p) for p in pdgs], Newton())
+    before = solve_parts([component(p) for p in pdgs], Newton())
     moved = [component(nudged(p, rng, 0.02 if i % 3 else 1.0)) for i, p in enumerate(pdgs)]
-    together = solve(moved, Newton(), near=before)
+    together = solve_parts(moved, Newton(), near=before)
     for c, near, s in zip(moved, before, together, strict=True):
-        check_the_same(s, solve([c], Newton(), near=[near])[0])
+        check_the_same(s, solve_parts([c], Newton(), near=[near])[0])
     assert any(s.steps != Newton().solve(c).steps for s, c in zip(together, moved, strict=True))
 
 
@@ -98,7 +98,7 @@ def test_problems_with_different_zeros_are_solved_side_by_side():
     components = varied(22, 16, zeros=0.25)
     groups = Batch.together(components).groups()
     assert len(groups) > 4 and sorted(np.concatenate(groups)) == list(range(16))
-    for c, s in zip(components, solve(components, Newton()), strict=True):
+    for c, s in zip(components, solve_parts(components, Newton()), strict=True):
         reference = convex.solve((case := case_of(c)).pdg, case.attention)
         if reference.value == inf:
             assert s.lower == inf
@@ -156,7 +156,7 @@ def test_contradictory_hard_arcs_are_infinite_for_one_problem_and_leave_the_othe
     tables = [([0.2, 0.3, 0.5], [0.2, 0.3, 0.5]), ([0.2, 0.3, 0.5], [0.3, 0.3, 0.4])]
     pdgs = [PDG(Arc("p", (), x, p), Arc("q", (), x, q), Arc("r", (), x, [0.1, 0.1, 0.8])) for p, q in tables]
     hard = Attention.only(beta={"p": inf, "q": inf, "r": 1.0})
-    found = solve([component(p, hard) for p in pdgs], Newton())
+    found = solve_parts([component(p, hard) for p in pdgs], Newton())
     assert found[1].lower == inf
     wanted = sum(a * math.log(a / b) for a, b in zip(tables[0][0], [0.1, 0.1, 0.8], strict=True))
     assert found[0].upper == pytest.approx(wanted, abs=1e-7)
@@ -220,10 +220,10 @@ def test_a_batch_is_cut_to_the_budget_and_that_changes_nothing(monkeypatch: pyte
         newton(*args)
 
     monkeypatch.setattr(working, "newton", counted)
-    wide = solve(components, Newton())
+    wide = solve_parts(components, Newton())
     assert pieces == [12]
     pieces.clear()
-    narrow = solve(components, Newton(budget=max(5 * need, 200 * components[0].tree.cells)))
+    narrow = solve_parts(components, Newton(budget=max(5 * need, 200 * components[0].tree.cells)))
     assert pieces and max(pieces) < 12 and sum(pieces) == 12
     for a, b in zip(wide, narrow, strict=True):
         check_the_same(a, b)

@@ -32,7 +32,7 @@ from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.interior import PATIENCE
 from dissonance.solvers.convex.solve import Work, prove, solve
 from dissonance.solvers.exact import NewtonMarginals
-from dissonance.solvers.front import solve as solve_parts
+from dissonance.solvers.front import solve_parts
 from strategies import Style, random_case
 
 
