@@ -349,7 +349,7 @@ def solve_rows(
     return Assembled.of(batch, bounds, solver.name, pieces, steps=steps)
 
 
-def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
+def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints | None, Answer]]:
     """Return the pieces of an answer that are about some of the problems."""
     found = last.take(rows)
     if isinstance(found, Assembled):
