@@ -77,7 +77,7 @@ def _scored(d: Drawn, joint: Array) -> Array:
         row = m.sum(2, keepdims=True)
         with np.errstate(all="ignore"):
             cost = np.where(m > 0, m * (np.log(m / row) - d.log_p[j].reshape(m.shape)), 0.0)
-        total = total + np.where(d.beta[:, j] > 0, d.beta[:, j] * cost.sum((1, 2)), 0.0)
+            total = total + np.where(d.beta[:, j] > 0, d.beta[:, j] * cost.sum((1, 2)), 0.0)
     return total
 
 
