@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance.answer import checked
 from dissonance.arc import Theta
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
