@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -157,7 +157,7 @@ class Answer:
         if self.bounds.lower[k] == math.inf:
             return infinite(part, self.solver, steps=int(np.broadcast_to(self.steps, len(self.part))[k]))
         found = self.take(np.array([k]))
-        return found if part is found.part else replace(found, part=part)
+        return found if part is found.part else found._with({}, part=part)
 
     def take(self, some: Ints) -> Answer:
         """Return the answer to some of the problems."""
@@ -168,8 +168,14 @@ class Answer:
         if self.method:
             columns["method"] = tuple(self.method[k] for k in some.tolist())
         on = None if self.on is None else self.on.take(some)
-        found = replace(self, part=self.part.take(some), bounds=self.bounds.take(some), on=on, **columns)
-        found.__dict__.update({name: self.__dict__[name][some] for name in ("joint", "slope") if name in self.__dict__})
+        known = {name: self.__dict__[name][some] for name in ("joint", "slope") if name in self.__dict__}
+        return self._with(known, part=self.part.take(some), bounds=self.bounds.take(some), on=on, **columns)
+
+    def _with(self, known: Mapping[str, Array], **changes: Any) -> Answer:
+        """Return the answer with other fields; its joint and its slope stay known, unless others are."""
+        found = replace(self, **changes)
+        found.__dict__.update({name: self.__dict__[name] for name in ("joint", "slope") if name in self.__dict__})
+        found.__dict__.update(known)
         return found
 
     def rows(self, arc: Arc) -> Array:
@@ -302,6 +308,10 @@ class Solver:
     def nearby(self, part: Batch, near: Sequence[Answer]) -> Any:
         """Return where problems may start that are near others with these answers."""
         return None
+
+    def starts_of(self, part: Batch) -> str:
+        """Return the key under which starts for problems of a pattern are kept: no other solver's fit."""
+        return f"{self.name} {part.digest}"
 
     def unproved(self) -> Solver:
         """Return the solver without what only tightens its bounds: for values that are asked for many times over."""

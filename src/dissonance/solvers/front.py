@@ -349,7 +349,7 @@ def solve_rows(
     return Assembled.of(batch, bounds, solver.name, pieces, steps=steps)
 
 
-def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints, Answer]]:
+def _kept(last: Answer, rows: Ints) -> list[tuple[Ints, Ints | None, Answer]]:
     """Return the pieces of an answer that are about some of the problems."""
     found = last.take(rows)
     if isinstance(found, Assembled):
@@ -394,7 +394,7 @@ def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, sett
     found: list[tuple[Ints, Answer]] = []
     for s, some in chosen(solver, part):
         if s.together:
-            key = "" if starts is None else part.digest
+            key = "" if starts is None else s.starts_of(part)
             near = None if starts is None else starts.near(key, rows[some])
             answer = s.solve(part if len(some) == len(part) else part.take(some), near, quick=True, settle=settle)
             if starts is not None and answer.points is not None:

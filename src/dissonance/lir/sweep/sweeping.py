@@ -206,7 +206,7 @@ class FociShape:
         self.blank = Batch.over(variables, arcs)
         self.structure = solver.structure(self.blank)  # made before threads ask for it
         assert self.structure is not None
-        self.point, self.plain = self.structure.flat_layout[1].point, self.blank.digest
+        self.point, self.plain = self.structure.flat_layout[1].point, solver.starts_of(self.blank)
 
     most: int = CHUNK
     """Foci that are solved and moved as one piece of work."""
