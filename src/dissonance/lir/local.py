@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,12 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissonance import numerics, scores
 from dissonance.arc import Arc, Theta
+from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.errors import CapabilityError
 from dissonance.focus import Focus
 from dissonance.lir.inner.base import Attentions, Inner, Solved
 from dissonance.lir.parameters import Parameters, Stacked, stacked
 from dissonance.numerics import DTYPE
+from dissonance.variables import cells
 
 Bounds = tuple[list[float], list[float]]
 """The lower bounds of P runs, and the upper ones."""
@@ -68,7 +72,8 @@ class Local:
         names = [a.name for a in self.parameters.arcs]
         attention = Attentions.of([f.attention for f in foci], names)
         chi = self.parameters.control([f.control for f in foci])
-        return Local(self.parameters, self.inner, attention, chi, self.tol, self.key_of, tuple(foci))
+        kept = [Focus(f.attention, f.control) for f in foci]  # without the data of a context
+        return Local(self.parameters, self.inner, attention, chi, self.tol, self.key_of, kept)
 
     def controlled(self, chi: Stacked) -> Local:
         """Return the same problem under another control, (P, 1, ...) or (P, ...)."""
@@ -202,6 +207,19 @@ class Local:
     def idle(self, i: int) -> bool:
         """Whether arc i is out of attention and others that share its parameters are not: these move them."""
         return not self.attended[i] and self.shares(i)
+
+    def blame(self, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor]:
+        """Return beta_a KL_a at mu*, and the excess surprisal E_mu[-log p] - E_mu(S)[H(p)], (P, arcs) each."""
+        with torch.no_grad():
+            log_p = self.parameters.log_tables(theta)
+        m = solved.joints(self.parameters)
+        divergence, surprisal = scores.entry_scores(m, self.parameters.along_rows(m), log_p)
+        for arc in (a for a in self.parameters.arcs if a.cpd.cost is not LOG_SCORE):
+            span, rows = self.parameters.spans[arc.name], FlatRows.wide([cells(arc.targets)] * cells(arc.sources))
+            divergence[:, span] = torch.from_numpy(arc.cpd.cost.value(m[:, span].numpy(), log_p[:, span].numpy(), rows))
+        soft = torch.where(self.attention.beta == math.inf, 0.0, self.attention.beta)
+        kl = self.parameters.by_arc(divergence).clamp(min=0.0)
+        return numerics.times(soft, kl), self.parameters.by_arc(surprisal)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def moved_count(before: PDG, after: PDG) -> int:
 def _far(before: PDG, after: PDG) -> tuple[Tensor, Tensor, Tensor]:
     """Return of every row that moved its total variation, the number of its arc, and its number in the table."""
     far, arcs, rows, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
-    for old, new in zip(_tables(before), _tables(after), strict=True):
+    for old, new in _tables(before, after):
         apart = (old - new).abs().sum(-1) / 2
         where = torch.nonzero(apart)
         far.append(apart[where[:, 0], where[:, 1]])
@@ -72,12 +72,16 @@ def _far(before: PDG, after: PDG) -> tuple[Tensor, Tensor, Tensor]:
     return torch.cat([none.to(DTYPE), *far]), torch.cat([none, *arcs]), torch.cat([none, *rows])
 
 
-def _tables(pdg: PDG) -> Iterator[Tensor]:
-    """Yield the tables of the arcs in order, (arcs, rows, targets), a column at once; without a table, no rows."""
-    if isinstance(pdg, ColumnarPDG):
-        yield from (column.log_p.exp() for column in pdg.columns)
+def _tables(before: PDG, after: PDG) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the tables of the arcs in order, before and after, (arcs, rows, targets): those of a column at once if both
+    are in columns; no rows where there is no table."""
+    if isinstance(before, ColumnarPDG) and isinstance(after, ColumnarPDG):
+        for old, new in zip(before.columns, after.columns, strict=True):
+            yield old.log_p.exp(), new.log_p.exp()
     else:
-        yield from (_by_row(a)[None] if a.has_table else torch.zeros(1, 0, 1) for a in pdg.arcs)
+        for a in before.arcs:
+            none = torch.zeros(1, 0, 1)
+            yield (_by_row(a)[None], _by_row(after[a.name])[None]) if a.has_table else (none, none)
 
 
 def _by_row(a: Arc) -> Tensor:

@@ -16,23 +16,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissonance import numerics, scores
 from dissonance.answer import checked
 from dissonance.arc import Theta
-from dissonance.costs import LOG_SCORE, FlatRows
 from dissonance.errors import DissonanceError
 from dissonance.focus import Attention, Focus
 from dissonance.inconsistency import inconsistency
 from dissonance.lir.checkpoints import Checkpoint
 from dissonance.lir.flows import Flow, Moved, State, exp
-from dissonance.lir.inner import Attentions, Compromise, Solved, inner_for
+from dissonance.lir.inner import Attentions, Compromise, inner_for
 from dissonance.lir.local import Local
 from dissonance.lir.parameters import Parameters, Stacked, stacked
 from dissonance.lir.refocus import Refocus, name_of
 from dissonance.lir.trace import BLANK, Record, Trace
 from dissonance.pdg import PDG
 from dissonance.solvers import Solver, solver_named
-from dissonance.variables import cells
 
 Callback = Callable[[int, Sequence[Trace]], bool | None]
 """Called after every step with the number of steps done and the traces of the runs; True ends the run."""
@@ -190,7 +187,7 @@ class Algorithm:
             found["tv_mu"] = now.distance(self.start).tolist()
         if self.parameters.tabular and not whole.attention.varying:
             names = [a.name for a in self.parameters.arcs]
-            for column, x in zip(("blame", "surprisal"), _blame(whole, theta, solved), strict=True):
+            for column, x in zip(("blame", "surprisal"), whole.blame(theta, solved), strict=True):
                 found[column] = [dict(zip(names, row, strict=True)) for row in x.tolist()]
         return [{name: column[k] for name, column in found.items()} for k in range(len(upper))]
 
@@ -378,20 +375,6 @@ def _held_back(needed: bool) -> Generator[Callable[[], object]]:
         signal.signal(signal.SIGINT, before)
     if waiting:
         before(*waiting.pop())
-
-
-def _blame(whole: Local, theta: Stacked, solved: Solved) -> tuple[Tensor, Tensor]:
-    """Return beta_a KL_a at mu*, and the excess surprisal E_mu[-log p] - E_mu(S)[H(p)], (P, arcs) each."""
-    parameters, beta = whole.parameters, whole.attention.beta
-    with torch.no_grad():
-        log_p = parameters.log_tables(theta)
-    m = solved.joints(parameters)
-    divergence, surprisal = scores.entry_scores(m, parameters.along_rows(m), log_p)
-    for arc in (a for a in parameters.arcs if a.cpd.cost is not LOG_SCORE):
-        span, rows = parameters.spans[arc.name], FlatRows.wide(np.full(cells(arc.sources), cells(arc.targets)))
-        divergence[:, span] = torch.from_numpy(arc.cpd.cost.value(m[:, span].numpy(), log_p[:, span].numpy(), rows))
-    soft = torch.where(beta == math.inf, 0.0, beta)
-    return numerics.times(soft, parameters.by_arc(divergence).clamp(min=0.0)), parameters.by_arc(surprisal)
 
 
 def _every(x: Tensor | int, count: int) -> list[Any]:

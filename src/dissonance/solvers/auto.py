@@ -146,9 +146,14 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 
 
-@cache
 def solver_named(name: str) -> Solver:
     """Return the solver of that name, with its default options."""
     if name not in SOLVERS:
         raise DissonanceError(f"no solver named {name!r}.{suggest(name, SOLVERS)}")
-    return SOLVERS[name]()
+    return _made(SOLVERS[name])
+
+
+@cache
+def _made(kind: type[Solver]) -> Solver:
+    """Return a solver with its default options, made once: it does not change."""
+    return kind()

@@ -71,7 +71,7 @@ def test_a_larger_region_that_rules_out_more_leaves_bets_on_what_is_possible():
     rules = [Arc("r", x[0], x[1], lax), Arc("s", x[1], x[2], loose), Arc("t", x[2], x[0], loose)]
     said = [Arc(f"b{i}", *pair, rng.dirichlet([1, 1, 1], 3)) for i, pair in enumerate([x[:2], x[1::-1], x[:2]])]
     pdg = PDG(*rules, *said)
-    (component,) = prepare(pdg, Attention.uniform(pdg)).components
+    (component,) = prepare(pdg, Attention.uniform(pdg)).parts
     terms = terms_of(component)
     small, large = regions_of(terms), regions_of(terms, [(0, 1, 2)])
     assert len(large.others.log_p) < len(small.others.log_p)

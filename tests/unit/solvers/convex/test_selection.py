@@ -134,7 +134,7 @@ def test_it_is_computed_only_when_asked(monkeypatch: pytest.MonkeyPatch):
     def never(*_: object) -> None:
         raise AssertionError("selected without being asked")
 
-    monkeypatch.setattr(sys.modules["dissonance.selected"], "select", never)
+    monkeypatch.setattr(sys.modules["dissonance.solvers.convex.selection"], "select", never)
     result = inconsistency(PDG(Arc("p", X, Y, rows(4, 3, 4))))
     assert math.isfinite(result.upper)
     with pytest.raises(AssertionError, match="without being asked"):
