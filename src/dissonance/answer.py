@@ -309,10 +309,6 @@ class Solver:
         """Return where problems may start that are near others with these answers."""
         return None
 
-    def starts_of(self, part: Batch) -> str:
-        """Return the key under which starts for problems of a pattern are kept: no other solver's fit."""
-        return f"{self.name} {part.digest}"
-
     def unproved(self) -> Solver:
         """Return the solver without what only tightens its bounds: for values that are asked for many times over."""
         return self

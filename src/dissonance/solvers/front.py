@@ -286,6 +286,11 @@ def solve_each(problems: Sequence[Batch], solver: Solver, *, near: Sequence[Asse
 # -- problems in rows ------------------------------------------------------------------------------------------------
 
 
+def start_key(solver: Solver, part: Batch) -> str:
+    """Return the key under which a solver's starts for problems of a pattern are kept; those of others do not fit."""
+    return f"{solver.name} {part.digest}"
+
+
 @dataclass
 class Starts:
     """Where the problems of a sequence of batches stopped, by pattern: points (P, point), and of which it is known."""
@@ -394,7 +399,7 @@ def _by_row(part: Batch, solver: Solver, rows: Ints, starts: Starts | None, sett
     found: list[tuple[Ints, Answer]] = []
     for s, some in chosen(solver, part):
         if s.together:
-            key = "" if starts is None else s.starts_of(part)
+            key = "" if starts is None else start_key(s, part)
             near = None if starts is None else starts.near(key, rows[some])
             answer = s.solve(part if len(some) == len(part) else part.take(some), near, quick=True, settle=settle)
             if starts is not None and answer.points is not None:

@@ -28,7 +28,7 @@ from dissonance.lir.local import MASS
 from dissonance.lir.sweep.neighbourhoods import FociBatch
 from dissonance.problem import Batch
 from dissonance.solvers import Newton
-from dissonance.solvers.front import Starts, solve_rows
+from dissonance.solvers.front import Starts, solve_rows, start_key
 from dissonance.threads import side_by_side
 from dissonance.variables import Variable
 
@@ -206,7 +206,7 @@ class FociShape:
         self.blank = Batch.over(variables, arcs)
         self.structure = solver.structure(self.blank)  # made before threads ask for it
         assert self.structure is not None
-        self.point, self.plain = self.structure.flat_layout[1].point, solver.starts_of(self.blank)
+        self.point, self.plain = self.structure.flat_layout[1].point, start_key(solver, self.blank)
 
     most: int = CHUNK
     """Foci that are solved and moved as one piece of work."""
