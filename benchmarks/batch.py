@@ -32,7 +32,7 @@ from dissonance.solvers import Paper
 from dissonance.solvers.convex import device as gpu
 from dissonance.solvers.convex.conic import conic
 from dissonance.solvers.convex.entries import newton
-from dissonance.solvers.convex.program import Arcs, Program, Structure, forget_structures, structure
+from dissonance.solvers.convex.program import Program, Structure, forget_structures, structure
 from dissonance.solvers.convex.solve import Outcome, prove, solve
 from dissonance.studies.structures import PUBLISHED
 from dissonance.variables import Variable
@@ -48,8 +48,8 @@ def rows(rng: np.random.Generator, count: int, s: int, t: int) -> np.ndarray:
     return p / p.sum(-1, keepdims=True)
 
 
-def problems(name: str, count: int, seed: int = 0) -> tuple[list[Batch], Arcs]:
-    """`count` random PDGs of one structure, as arrays; the first few also as components, for Clarabel."""
+def problems(name: str, count: int, seed: int = 0) -> tuple[list[Batch], Batch]:
+    """`count` random PDGs of one structure, as a batch; the first few also one by one, for Clarabel."""
     rng = np.random.default_rng(seed)
     variables = [Variable("ABCDEFG"[i], size) for i, size in enumerate(STRUCTURES[name].sizes)]
     ends = [(variables[a], variables[b]) for a, b in STRUCTURES[name].arcs]
@@ -62,16 +62,16 @@ def problems(name: str, count: int, seed: int = 0) -> tuple[list[Batch], Arcs]:
     some = [component(k) for k in range(min(count, 50))]
     ones = np.ones((count, len(ends)))
     logs = np.log(np.concatenate([t.reshape(count, -1) for t in tables], 1))
-    return some, Arcs(logs, ones, ones, np.zeros(count))
+    return some, some[0].with_numbers(logs, ones, ones, np.zeros(count))
 
 
-def nudged(arcs: Arcs, s: Structure, size: float, seed: int = 1) -> Arcs:
+def nudged(batch: Batch, s: Structure, size: float, seed: int = 1) -> Batch:
     """The same problems with slightly changed tables, as after a step of LIR."""
-    moved = arcs.log_p + size * np.random.default_rng(seed).standard_normal(arcs.log_p.shape)
+    moved = batch.log_p + size * np.random.default_rng(seed).standard_normal(batch.log_p.shape)
     lay = s.layout
     total = np.log(np.add.reduceat(np.exp(moved[:, lay.table]), lay.entry_at[:-1], axis=1))
     moved[:, lay.table] -= total[:, lay.row]
-    return Arcs(moved, arcs.beta, arcs.alpha, arcs.gamma)
+    return batch.with_numbers(moved, batch.beta, batch.alpha, batch.gamma)
 
 
 def timed(run: Callable[[], T], device: str) -> tuple[float, T]:
@@ -99,11 +99,11 @@ def solved(program: Program, tol: float, device: str, near: np.ndarray | None = 
     return solve(program, target, 10 * target, near)
 
 
-def made(c: Batch, arcs: Arcs) -> Program:
+def made(batch: Batch) -> Program:
     """Numbered from nothing."""
     forget_structures()
-    s = structure(c.shape, c.tree)
-    return Program(s, s.numbers(arcs))
+    s = structure(batch.shape, batch.tree, batch.hard[0], False)
+    return Program(s, s.numbers(batch))
 
 
 def main() -> None:
@@ -123,14 +123,14 @@ def main() -> None:
     print(f"{'structure':<14}" + "".join(f"{x:>10}" for x in heads))
     total = np.zeros(4)
     for name in STRUCTURES:
-        some, arcs = problems(name, count)
-        solved(made(some[0], Arcs.of(some[:2])), options.tol, device)  # warms the libraries up
-        setup, program = timed(lambda c=some[0], a=arcs: made(c, a), device)
+        some, batch = problems(name, count)
+        solved(made(Batch.together(some[:2])), options.tol, device)  # warms the libraries up
+        setup, program = timed(lambda b=batch: made(b), device)
         seconds, found = timed(lambda p=program: solved(p, options.tol, device), device)
-        moved = nudged(arcs, program.structure, 1e-3)
+        moved = nudged(batch, program.structure, 1e-3)
 
-        def again(a: Arcs = moved, s: Structure = program.structure, at: np.ndarray = found.at) -> Outcome:
-            return solved(Program(s, s.numbers(a)), options.tol, device, at)
+        def again(b: Batch = moved, s: Structure = program.structure, at: np.ndarray = found.at) -> Outcome:
+            return solved(Program(s, s.numbers(b)), options.tol, device, at)
 
         warm_seconds, after = timed(again, device)
         clarabel = _clarabel(some) * count if options.clarabel else math.nan
@@ -170,7 +170,7 @@ def _clarabel(components: list[Batch]) -> float:
     """Seconds for one PDG: assemble, solve at 1e-8, certify."""
 
     def one(c: Batch) -> None:
-        program = made(c, Arcs.of([c]))
+        program = made(c)
         prove(program, conic(program, 1e-8)[0])
 
     return timed(lambda: [one(c) for c in components], "cpu")[0] / len(components)

@@ -80,7 +80,8 @@ def across(sets: list[Sets], found: list[Gains]) -> None:
 
 def peer(s: Sets, count: int = 50) -> float:
     """Milliseconds a set of Clarabel on the same programs."""
-    structure = s.template.stack.possible(s.template.stack.plain)
+    structure = s.template.solver.structure(s.template.blank)
+    assert structure is not None
     arcs = s.template.arcs(s.p[:count])
     began = time.process_time()
     for k in range(count):
@@ -131,7 +132,7 @@ def whole_book(sets: list[Sets], model: str) -> None:
     made = time.process_time()
     found = template.solve([[b.low for b in template.beliefs]])
     solved = time.process_time()
-    tree, memory = template.stack.tree, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    tree, memory = template.solver.tree(template.blank), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{model}: {len(template)} forecasts about {len(template.graph.named)} events, treewidth {tree.treewidth}: "
         f"{found.lower[0]:.6f} to {found.upper[0]:.6f} nats; {made - began:.1f} s to build, {solved - made:.1f} s to "
@@ -190,7 +191,7 @@ def past_tree(beliefs: list[Belief], seconds: float, score: str) -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     size = f"{len(template)} forecasts about {len(template.graph.named)} events"
     print(
-        f"{size}, treewidth {template.stack.tree.treewidth} or so: between {lower:.2f} and {upper:.2f}, {score} score, "
+        f"{size}, treewidth {template.blank.tree.treewidth} or so: between {lower:.2f} and {upper:.2f}, {score} score, "
         f"{(upper - lower) / upper:.2%} apart; {made - began:.0f} s to build, {solved - made:.0f} s to solve by the "
         f"clock, {time.process_time():.0f} s of CPU time in all, {memory:.2f} GiB"
     )

@@ -19,7 +19,7 @@ from families import FAMILIES
 from dissonance import PDG, Arc, Attention, Variable
 from dissonance.compiled import engage
 from dissonance.problem import Batch, prepare
-from dissonance.solvers import Answer, Auto, CliqueTreeSolver, Newton, SumProductSolver, solve_together
+from dissonance.solvers import Answer, Auto, CliqueTreeSolver, Newton, SumProductSolver, solve_parts
 
 
 def loop(seed: int) -> PDG:
@@ -74,14 +74,14 @@ def row(kind: str, gamma: float, count: int) -> str:
         components += prepare(pdg, Attention.uniform(pdg, gamma=gamma)).parts
     first = components[0]
     columns = [
-        timed(lambda: Newton().solve_many(components))[0] / count,
+        timed(lambda: solve_parts(components, Newton()))[0] / count,
         timed(lambda: [CliqueTreeSolver().solve(c) for c in components[:4]])[0] / min(count, 4),
         timed(lambda: [SumProductSolver().solve(c) for c in components])[0] / count
-        if SumProductSolver().fits(first)
+        if SumProductSolver().fits(first).all()
         else np.nan,
     ]
-    took, found = timed(lambda: solve_together(Auto(), components))
-    named = " ".join(dict.fromkeys((found[0].solver, found[0].method))).strip()
+    took, found = timed(lambda: solve_parts(components, Auto()))
+    named = " ".join(dict.fromkeys((found[0].solver, *found[0].method)))
     cells = "".join(f"{'-':>12}" if np.isnan(x) else f"{x:12.1f}" for x in columns)
     return f"{kind:<18}{gamma:6.1f}{count:6d}{cells}{took / count:9.1f}  {named}"
 

@@ -42,7 +42,7 @@ from dissonance.inconsistency import Inconsistency, inconsistency
 from dissonance.problem import Batch, prepare
 from dissonance.solvers.convex import program
 from dissonance.solvers.convex.conic import conic, sparse
-from dissonance.solvers.convex.program import Arcs, Program
+from dissonance.solvers.convex.program import Program
 from dissonance.solvers.convex.solve import prove
 
 T = TypeVar("T")
@@ -112,8 +112,8 @@ def clarabel(pdg: PDG, known: bool) -> tuple[float, float]:
 
 def made(component: Batch) -> Program:
     """The program of a component, on its junction tree."""
-    s = program.structure(component.shape, component.tree)
-    return Program(s, s.numbers(Arcs.of([component])))
+    s = program.structure(component.shape, component.tree, component.hard[0], bool(component.gamma[0] > 0))
+    return Program(s, s.numbers(component))
 
 
 @dataclass(frozen=True)

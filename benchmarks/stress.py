@@ -65,7 +65,8 @@ def random_pdg(seed: int) -> tuple[PDG, Attention, str]:
 def given_up(result: Inconsistency) -> float:
     """What a lower bound gives up because hard arcs may be off by UNSEEN: that, times their multipliers, at the mu of
     the upper bound (the best lower bound may be of others)."""
-    return UNSEEN * sum(float(m.abs().sum()) for s in result.answers for m in s.multipliers.values())
+    known = [s.on.multipliers for answer in result.answers for s in answer.solved if s.on is not None]
+    return UNSEEN * sum(float(np.abs(m).sum()) for m in known if m is not None)
 
 
 def _table(rng: np.random.Generator, rows: int, width: int, kind: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Random PDGs, hundreds over the same arcs at a time, solved in arrays as runs of LIR are: see `solvers/stack.py`.
+"""Random PDGs, hundreds over the same arcs at a time, solved in rows as runs of LIR are: see `solvers/front.py`.
 
 No bracket may exclude that of `dense.py`; at gamma = 0 mu(s,t) of the arcs must score what `upper` says. One problem
 of a draw is also solved by itself, and so is every one whose bounds do not meet.
@@ -10,15 +10,15 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import torch
-from dissonance.solvers.stack import Answers, Stack
 
 from attacks.brackets import judged, mu_scores, reference
 from attacks.dense import Array
 from attacks.drawn import Drawn, draw, skeleton
+from dissonance.answer import Answer
 from dissonance.inconsistency import inconsistency
+from dissonance.problem import Batch
 from dissonance.solvers import Newton
-from dissonance.solvers.convex.program import Arcs
+from dissonance.solvers.front import solve_rows
 
 DRAWS, KINDS = 128, 3
 """Problems with the same zeros and hard arcs, and how many such draws are solved together."""
@@ -39,34 +39,28 @@ def attack(seed: int) -> Iterator[str | None]:
                     yield from _judged(d, answers, f"structure {k} of seed {seed}")
 
 
-def solved(together: list[Drawn]) -> Iterator[Answers]:
+def solved(together: list[Drawn]) -> Iterator[Answer]:
     """The answers to problems over the same arcs."""
     first = together[0].pdg(0)
-    stack = Stack(first.variables, first.arcs)
-    arcs = Arcs(
-        np.concatenate([np.concatenate(d.log_p, 1) for d in together]),
-        *(np.concatenate([getattr(d, name) for d in together]) for name in ("beta", "alpha", "gamma")),
-    )
-    found = Answers.blank(*arcs.log_p.shape)
-    for group, some in stack.groups(arcs).items():
-        answers, _ = stack.solve(group, arcs.take(some), Newton(device="cpu"))
-        found.put(torch.from_numpy(some), answers)
-    at = 0
+    beta, alpha, gamma = (np.concatenate([getattr(d, name) for d in together]) for name in ("beta", "alpha", "gamma"))
+    log_p = np.concatenate([np.concatenate(d.log_p, 1) for d in together])
+    batch = Batch.over(first.variables, first.arcs, len(log_p)).with_numbers(log_p, beta, alpha, gamma)
+    found, at = solve_rows(batch, Newton(device="cpu")), 0
     for d in together:
-        yield found.take(torch.arange(at, at := at + len(d)))
+        yield found.take(np.arange(at, at := at + len(d)))
 
 
-def _judged(d: Drawn, answers: Answers, where: str) -> Iterator[str | None]:
+def _judged(d: Drawn, answers: Answer, where: str) -> Iterator[str | None]:
     low, high, slop = reference(d)
-    lower, upper, left = answers.lower.numpy(), answers.upper.numpy(), answers.open(Newton().tol).numpy()
-    scored = _scored(d, answers.joint.numpy())
+    lower, upper, left = answers.bounds.lower, answers.bounds.upper, ~answers.bounds.met
+    scored = _scored(d, answers.joint)
     for i in range(len(d)):
         found = f"[{lower[i]!r}, {upper[i]!r}]"
         line = None
         if not lower[i] <= upper[i] or lower[i] > high[i] + slop[i] or upper[i] < low[i] - slop[i]:
-            line = f"{found} in arrays, and the dense joint has [{low[i]!r}, {high[i]!r}]"
+            line = f"{found} in rows, and the dense joint has [{low[i]!r}, {high[i]!r}]"
         elif math.isfinite(upper[i]) and abs(scored[i] - upper[i]) > 1e-9 + 1e3 * slop[i]:
-            line = f"{found} in arrays, and its mu(s,t) score {scored[i]!r}"
+            line = f"{found} in rows, and its mu(s,t) score {scored[i]!r}"
         elif left[i] or i == 0:
             line = _alone(d, i, (low[i], high[i], slop[i]), None if left[i] else float(upper[i]))
         yield line and f"draw {i} of {where}: {line}"
@@ -88,11 +82,11 @@ def _scored(d: Drawn, joint: Array) -> Array:
 
 
 def _alone(d: Drawn, i: int, known: tuple[float, float, float], upper: float | None) -> str | None:
-    """What is wrong with problem i solved by itself: beside the reference, its own mu, and `upper` found in arrays."""
+    """What is wrong with problem i solved by itself: beside the reference, its own mu, and `upper` found in rows."""
     result = inconsistency(d.pdg(i), d.attention(i))
     if odd := judged(result, *known) or mu_scores(result, d, i):
         return f"alone: {odd}"
     if upper is None or not result.converged or result.within or upper == result.upper:
         return None
     apart = abs(upper - result.upper) - known[2]
-    return None if apart <= 2e-7 * max(1.0, abs(upper)) else f"{upper!r} in arrays, {result.upper!r} alone"
+    return None if apart <= 2e-7 * max(1.0, abs(upper)) else f"{upper!r} in rows, {result.upper!r} alone"
