@@ -77,7 +77,7 @@ def test_a_bracket_that_excludes_the_reference_is_told(module: Any):
 
     def said(lower: float, upper: float, converged: bool = True) -> str | None:
         part = SimpleNamespace(upper=upper)
-        found = SimpleNamespace(lower=lower, upper=upper, converged=converged, within=0.0, solutions=(part,))
+        found = SimpleNamespace(lower=lower, upper=upper, converged=converged, within=0.0, answers=(part,))
         return judged(found, 1.0, 1.0 + 1e-9, 1e-12)
 
     assert said(1.0, 1.0) is None

@@ -24,11 +24,11 @@ from strategies import MIXED, NASTY, SOFT, STRUCTURED, Style, random_case, rando
 def solved(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """The components that are solved to say what dropping arcs saves."""
     seen: list[Batch] = []
-    solve = dropped.solve_parts
+    solve_parts = dropped.solve_parts
 
     def watched(parts: Sequence[Batch], *rest: Any, **options: Any) -> Any:
         seen.extend(parts)
-        return solve(parts, *rest, **options)
+        return solve_parts(parts, *rest, **options)
 
     monkeypatch.setattr(dropped, "solve_parts", watched)
     return seen
