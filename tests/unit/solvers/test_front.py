@@ -185,6 +185,22 @@ def test_rows_start_from_where_they_stopped():
     np.testing.assert_allclose(warm.bounds.upper, cold.bounds.upper, atol=1e-7)
 
 
+@pytest.mark.parametrize("refocus", ["uniform", "partial"])
+def test_a_run_is_the_same_bits_alone_as_in_company(refocus: str):
+    """The first has nothing to resolve, and stands still while the others move."""
+    pdgs = [pdg(cpds).learnable() for cpds in map(tables, map(np.random.default_rng, range(6)))]
+    marginal = tables(np.random.default_rng(9))[0]
+    still = [marginal, *tables(np.random.default_rng(9))[1:3], np.stack([marginal, marginal])]
+    still.append(marginal @ still[1])
+    pdgs[0] = pdg(still).learnable()
+    for k, run in enumerate(lirs(pdgs, refocus, steps=4, seeds=list(range(6)))):
+        alone = lir(pdgs[k], refocus, steps=4, seed=k)
+        assert all(torch.equal(run.theta[key], theta) for key, theta in alone.theta.items())
+        for one, other in zip(run.trace.rows, alone.trace.rows, strict=True):
+            assert (one.global_lower, one.global_upper) == (other.global_lower, other.global_upper)
+            assert one.newton_steps == other.newton_steps
+
+
 # -- solvers and reductions of one's own -------------------------------------------------------------------------------
 
 
