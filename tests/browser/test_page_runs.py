@@ -77,6 +77,7 @@ def test_two_strategies_are_compared_side_by_side(page: Any) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
     for lane in (0, 1):
         page.locator(".lane-state").nth(lane).filter(has_text="done").wait_for()
+        page.locator(".reading.global b").nth(lane).filter(has_text=".").wait_for()  # filled in a moment later
     left, right = page.locator(".reading.global b").all_text_contents()
     assert left != right
     page.get_by_label("The picture shows").select_option("1")
